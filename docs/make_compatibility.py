@@ -136,7 +136,7 @@ SECTIONS: dict[str, list[Row]] = {
     "Operators by target": [
         different(
             "topi.cuda.schedule_*",
-            "and of topi.generic, x86, arm_cpu, mali, bifrost, intel_graphics: one "
+            "and of topi.generic, x86, arm_cpu, gpu, mali, bifrost, intel_graphics, rocm: one "
             "default schedule for the target in force, whatever the operator",
             "topi.cuda.schedule_injective",
         ),
@@ -147,15 +147,17 @@ SECTIONS: dict[str, list[Row]] = {
             "and relay's: -1 behind what is kept; scores of 0 and less are no boxes; boxes are "
             "decided one after the other, at most 4,096 of each row",
         ),
-        *not_yet("topi.", "argwhere unique reinterpret"),
+        *works("topi.", "argwhere unique"),
+        *not_yet("topi.", "reinterpret"),
         different("topi.x86.conv2d_nchw", "topi.nn's: a computation is the same for every target"),
         *works(
             "topi.testing.", "get_injective_schedule get_reduce_schedule get_broadcast_schedule"
         ),
         *works("topi.testing.", "get_elemwise_schedule get_conv2d_nchw_implement dispatch"),
         *works("topi.", "get_const_tuple get_const_int traverse_inline"),
+        *works("topi.", "testing.compare_numpy_tvm nn.utils.get_pad_tuple"),
         *works("topi.utils.", "get_const_tuple get_const_int get_const_float equal_const_int"),
-        *works("topi.utils.", "simplify prod ravel_index unravel_index traverse_inline"),
+        *works("topi.utils.", "get_shape simplify prod ravel_index unravel_index traverse_inline"),
         *works("topi.tag.", "is_injective is_broadcast INJECTIVE ELEMWISE BROADCAST COMM_REDUCE"),
     ],
     "Building and running": [
@@ -317,11 +319,11 @@ SECTIONS: dict[str, list[Row]] = {
         different("contrib.debugger.debug_executor.create", "writes files only with dump_root"),
         *works("contrib.debugger.debug_executor.", "GraphModuleDebug"),
         *not_yet("relay.", "quantize collage annotation.on_device reinterpret"),
-        *works("relay.random.", "threefry_key threefry_split"),
-        different(
-            "relay.random.threefry_generate",
-            "numbers of Threefry 4x64 with 20 rounds, but not TVM's; so for uniform and normal",
-        ),
+        *works("relay.random.", "threefry_key threefry_split threefry_generate uniform normal"),
+        *works("topi.random.", "threefry_generate threefry_split uniform normal"),
+        *works("contrib.", "random.randint random.uniform random.normal cudnn.exists"),
+        *works("contrib.sparse.", "array placeholder"),
+        *works("topi.sparse.", "csrmm csrmv dense"),
         *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),
         *works("relay.backend.", "te_compiler.get"),
         *works("relay.op.", "add nn.conv2d tensor.exp"),

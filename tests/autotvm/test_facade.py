@@ -495,3 +495,12 @@ def test_refused_options(make: Any, reason: str) -> None:
 def test_names_that_are_not_there(module: Any, name: str, reason: str) -> None:
     with pytest.raises(AttributeError, match=reason):
         getattr(module, name)
+
+
+def test_numbers_with_prefixes() -> None:
+    from tilewright.autotvm import utils
+
+    for number, prefix, expected in ((1024, "k", 1.024), (3e-6, "\N{MICRO SIGN}", 3), (7, " ", 7)):
+        assert utils.format_si_prefix(number, prefix) == pytest.approx(expected)
+    with pytest.raises(SpaceError, match=r"there is no such prefix. Use one of y z a f p n"):
+        utils.format_si_prefix(1, "q")

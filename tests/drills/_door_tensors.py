@@ -9,10 +9,11 @@ from typing import Any
 from tilewright import te, topi
 
 
-def image(*shape: int) -> te.Tensor:
-    return te.placeholder(shape, name="data")
+def image(*shape: int, dtype: str = "float32") -> te.Tensor:
+    return te.placeholder(shape, dtype, name="data")
 
 
+BITS = {"activation_bits": 2, "weight_bits": 1, "out_dtype": "int32", "padding": 1}
 DATA = image(2, 4)
 
 TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
@@ -34,9 +35,41 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
     "get_global_func": {"name": "drill", "allow_missing": True},
     "contrib.cblas.matmul": {"lhs": lambda: image(4, 4), "rhs": lambda: image(4, 4)},
     "contrib.cblas.batch_matmul": {"lhs": lambda: image(2, 4, 4), "rhs": lambda: image(2, 4, 4)},
+    "contrib.random.normal": {"loc": 0.0, "scale": 1.0, "size": (2,)},
+    "contrib.random.randint": {"low": 0, "high": 3, "size": (2,)},
+    "contrib.random.uniform": {"low": 0.0, "high": 1.0, "size": (2,)},
     "tir.decl_buffer": {"scope": "global", "strides": None, "elem_offset": 0},
     "te.gradient": {
         "output": lambda: topi.nn.relu(DATA), "inputs": lambda: [DATA], "head": None,
+    },
+    "topi.argwhere": {"output_shape": lambda: image(5, 2), "condition": lambda: DATA},
+    "topi.nn.binarize_pack": {"data": lambda: image(2, 64)},
+    "topi.nn.binary_dense": dict.fromkeys(("data", "weight"), lambda: image(2, 4, dtype="uint32")),
+    "topi.nn.bitserial_conv2d_nchw": {
+        "data": lambda: image(1, 2, 4, 4, dtype="uint8"),
+        "kernel": lambda: image(3, 2, 3, 3, dtype="uint8"), **BITS,
+    },
+    "topi.nn.bitserial_conv2d_nhwc": {
+        "data": lambda: image(1, 4, 4, 2, dtype="uint8"),
+        "kernel": lambda: image(3, 3, 2, 3, dtype="uint8"), **BITS,
+    },
+    "topi.nn.bitserial_dense": {
+        **dict.fromkeys(("data", "weight"), lambda: image(2, 4, dtype="uint8")),
+        "data_bits": 2, "weight_bits": 1,
+    },
+    "topi.unique": {"data": lambda: image(4)},
+    "topi.nn.deformable_conv2d_nhwc": {
+        "data": lambda: image(1, 4, 4, 2), "offset": lambda: image(1, 2, 2, 18),
+        "kernel": lambda: image(3, 3, 2, 3), "padding": 0, "dilation": 1,
+        "deformable_groups": 1, "groups": 1,
+    },
+    "topi.nn.group_conv1d_nwc": {
+        "data": lambda: image(1, 8, 4), "kernel": lambda: image(3, 2, 4), "groups": 2,
+    },
+    "topi.nn.rms_norm": {"bias": None},
+    "topi.nn.scale_shift_nchwc": {
+        "data": lambda: image(1, 2, 3, 3, 4),
+        **dict.fromkeys(("scale", "shift"), lambda: image(2, 4)),
     },
     "te.compute": {"fcompute": lambda: (lambda i, j: i + j)},
     "te.if_then_else te.select": {"condition": lambda: te.var("n") < 1},

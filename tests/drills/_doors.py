@@ -31,6 +31,7 @@ from drills._door_arguments import (
 )
 from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, tir, topi, tvmc
 from tilewright.contrib import cblas, graph_executor
+from tilewright.contrib import random as contrib_random
 from tilewright.contrib.debugger import debug_executor
 from tilewright.runtime.vm import VirtualMachine
 
@@ -278,6 +279,7 @@ def doors() -> list[Door]:
         "VirtualMachine": VirtualMachine, "register_func": tilewright.register_func,
         "get_global_func": tilewright.get_global_func, "contrib.cblas.matmul": cblas.matmul,
         "contrib.cblas.batch_matmul": cblas.batch_matmul,
+        **{f"contrib.random.{n}": getattr(contrib_random, n) for n in contrib_random.__all__},
         "tir.decl_buffer": tir.decl_buffer, "tir.call_packed": tir.call_packed,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
         "Target": tilewright.Target, "target.create": tilewright.target.create,

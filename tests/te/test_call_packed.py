@@ -9,7 +9,7 @@ import tilewright
 from tilewright import nd, te, tir
 from tilewright.base.errors import DeviceError, ExpressionError, LoweringError, SpaceError
 from tilewright.base.functions import get_global_func, register_func
-from tilewright.contrib import cblas
+from tilewright.contrib import cblas, random
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.runtime.load import load_module
@@ -267,3 +267,23 @@ def test_wrong_arguments_are_one_error():
     with pytest.raises(ExpressionError, match="which no kernel calls.*a te.extern of its own"):
         ib = tir.ir_builder.create()
         ib.emit(tir.call_packed("f", other))
+
+
+def test_numbers_that_are_drawn_at_each_call():
+    drawn = {
+        "uniform": random.uniform(2, 3, (40, 50)), "normal": random.normal(3, 4, (40, 50)),
+        "randint": random.randint(-2, 3, (40, 50), "int64"),
+    }  # fmt: skip
+    found = {}
+    for name, tensor in drawn.items():
+        kernel = tilewright.build(te.create_schedule(tensor.op), [tensor], "llvm")
+        results = [nd.empty(tensor.shape, tensor.dtype) for _ in range(2)]
+        for result in results:
+            kernel(result)
+        found[name], again = (r.numpy() for r in results)
+        assert (found[name] != again).any()
+    assert found["uniform"].min() >= 2 and found["uniform"].max() <= 3
+    assert abs(found["normal"].mean() - 3) < 0.5 and abs(found["normal"].std() - 4) < 0.4
+    assert set(found["randint"].reshape(-1).tolist()) == {-2, -1, 0, 1, 2}
+    with pytest.raises(ExpressionError, match="there is no integer between them"):
+        random.randint(3, 3, (2,))

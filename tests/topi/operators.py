@@ -234,7 +234,7 @@ ROWS: dict[str, Row] = {
                              lambda x, w: nn.group_conv2d_nchw(x, w, 1, 1, 1, 2, _sums(x)),
                              _on_wide(lambda x, w: testing.conv2d_nchw_python(x, w, 1, 1, 2))),
     "conv2d_NCHWc": Row(((1, 2, 4, 4, 2), (2, 2, 3, 3, 2, 3)),
-                        lambda x, w: nn.conv2d_NCHWc(x, w, 1, 1, 1, _sums(x)),
+                        lambda x, w: nn.conv2d_NCHWc(x, w, 1, 1, 1, out_dtype=_sums(x)),
                         _on_wide(lambda x, w: _blocked(x, w))),
     "depthwise_conv2d_nchw": Row((NCHW, (4, 2, 3, 3)),
                                  lambda x, w: nn.depthwise_conv2d_nchw(x, w, 1, 1, 1, _sums(x)),
@@ -250,6 +250,15 @@ ROWS: dict[str, Row] = {
     "conv1d": Row(((2, 4, 9), (6, 4, 3)),
                   lambda x, w: nn.conv1d(x, w, 2, 1, 2, out_dtype=_sums(x)),
                   _on_wide(lambda x, w: testing.conv_python(x, w, 2, 1, 1, 2))),
+    "group_conv1d_ncw": Row(((2, 4, 9), (6, 2, 3)),
+                            lambda x, w: nn.group_conv1d_ncw(x, w, 2, 1, 1, 2, _sums(x)),
+                            _on_wide(lambda x, w: testing.group_conv1d_ncw_python(
+                                x, w, 2, 1, 1, 2))),
+    "group_conv1d_nwc": Row(((2, 9, 4), (3, 2, 6)),
+                            lambda x, w: nn.group_conv1d_nwc(x, w, 2, 1, 1, 2, _sums(x)),
+                            _on_wide(lambda x, w: testing.group_conv1d_ncw_python(
+                                x.transpose(0, 2, 1), w.transpose(2, 1, 0), 2, 1, 1, 2,
+                            ).transpose(0, 2, 1))),
     "conv_transpose": Row(((2, 4, 4, 5), (4, 3, 3, 3)),
                           lambda x, w: nn.conv_transpose(x, w, 2, 1, _sums(x), 1, 1, 2),
                           _on_wide(lambda x, w: testing.conv_transpose_python(x, w, 2, 1, 1, 2))),
@@ -271,6 +280,10 @@ ROWS: dict[str, Row] = {
         ((1, 4, 5, 5), (1, 18, 3, 3), (3, 4, 3, 3)),
         lambda x, o, w: nn.deformable_conv2d_nchw(x, o, w, 1, 0, 1, 1, 1),
         lambda x, o, w: testing.deformable_conv2d_nchw_python(x, o, w, 1, 0, 1, 1, 1), FLOATS),
+    "deformable_conv2d_nhwc": Row(
+        ((1, 5, 5, 4), (1, 5, 5, 2), (1, 1, 4, 3)),
+        lambda x, o, w: nn.deformable_conv2d_nhwc(x, o, w, 1, 0, 1, 1, 1),
+        lambda x, o, w: testing.deformable_conv2d_nhwc_python(x, o, w, 1, 0, 1, 1, 1), FLOATS),
     "correlation_nchw": Row(
         ((1, 3, 5, 6), (1, 3, 5, 6)),
         lambda a, b: nn.correlation_nchw(a, b, 1, 1, 1, 1, 1, True),
@@ -385,6 +398,10 @@ ROWS: dict[str, Row] = {
                             testing.scale_shift_nchw_python),
     "scale_shift_nhwc": Row(((2, 3, 3, 4), (4,), (4,)), nn.scale_shift_nhwc,
                             testing.scale_shift_nhwc_python),
+    "scale_shift_nchwc": Row(
+        ((2, 2, 3, 3, 4), (2, 4), (2, 4)), nn.scale_shift_nchwc,
+        lambda x, a, b: testing.scale_shift_nhwc_python(
+            x, a[:, None, None], b[:, None, None])),
 }  # fmt: skip
 
 

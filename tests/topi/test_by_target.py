@@ -51,6 +51,40 @@ def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
         topi.testing.dispatch("llvm", {"gpu": 2})
 
 
+def test_files_of_tvms_folders_are_imported_from() -> None:
+    from tilewright.topi.cuda.depthwise_conv2d import schedule_depthwise_conv2d_nhwc
+    from tilewright.topi.nn.util import get_pad_tuple  # its name before TVM 0.8
+
+    from tilewright.topi.generic import conv2d
+
+    assert get_pad_tuple is topi.nn.utils.get_pad_tuple
+    assert conv2d.schedule_conv2d_nhwc is topi.generic.schedule_conv2d_nhwc
+    a = te.placeholder((8,), name="A")
+    assert schedule_depthwise_conv2d_nhwc(topi.exp(a)).binds_threads
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        from tilewright.topi.x86.conv2d import nonsense  # noqa: F401
+
+
+def test_pads_by_the_names_of_tvm() -> None:
+    pads = topi.nn.utils
+    assert pads.get_pad_tuple((1, 2), (3, 3)) == (1, 2, 1, 2)
+    assert pads.get_pad_tuple("SAME", (4, 3)) == (2, 1, 1, 1)
+    assert pads.get_pad_tuple1d("SAME", 4) == (2, 1)
+    assert pads.get_pad_tuple1d((3, 1), (5,)) == (3, 1)
+    assert pads.get_pad_tuple3d(1, (3, 3, 3)) == (1,) * 6
+    assert pads.get_pad_tuple_generic("SAME", (2, 5)) == ((1, 2), (0, 2))
+    with pytest.raises(ExpressionError, match="padding='ALL'.*unknown padding 'ALL'"):
+        pads.get_pad_tuple("ALL", (3, 3))
+
+
+def test_numpy_and_an_operator_are_compared() -> None:
+    a = np.arange(6, dtype="float32").reshape(2, 3)
+    how = "llvm", device("llvm"), topi.exp, topi.generic.schedule_injective
+    topi.testing.compare_numpy_tvm([a], np.exp(a), *how)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        topi.testing.compare_numpy_tvm([a], np.exp(a) + 1, *how)
+
+
 def test_helpers_of_shapes() -> None:
     n = te.var("n")
     assert utils.get_const_tuple((te.const(3), n, 4)) == (3, n, 4)
@@ -59,6 +93,9 @@ def test_helpers_of_shapes() -> None:
     assert [utils.nchw_xc_layout(x) for x in layouts] == [False, True, False, False]
     assert utils.get_const_int(te.const(3) * 2) == 6 and utils.get_const_float(te.const(2.5)) == 2.5
     assert utils.equal_const_int(te.const(3), 3) and not utils.equal_const_int(n, 3)
+    assert utils.get_shape((3, 2, 32, 48, 16), "NCHW16c", "NC16cWH") == (3, 2, 16, 48, 32)
+    with pytest.raises(ExpressionError, match="have not the same axes"):
+        utils.get_shape((1, 16, 2, 2), "NCHW", "NCHW16c")
     assert utils.prod(()) == 1 and utils.prod((2, te.const(3))) == 6
     assert utils.ravel_index([1, 2], [4, 5]) == 7
     assert [utils.simplify(i) for i in utils.unravel_index(7, [4, 5])] == [1, 2]
@@ -110,3 +147,41 @@ def test_operators_of_scalar_arguments_are_expressions() -> None:
     f, result = build(te.create_schedule(out.op), [a, x, out], "llvm"), nd.empty((3,))
     f(nd.array(np.ones(3, "float32")), 2.5, result)
     assert (result.numpy() == 2.5).all() and device("llvm").exist
+
+
+def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
+    from tilewright.topi.nn.depthwise_conv2d import _get_workload as depthwise
+    from tilewright.topi.x86.conv2d_avx_common import _fallback_schedule
+    from tilewright.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
+
+    from tilewright.autotvm import FallbackConfigEntity, get_config
+    from tilewright.topi.nn.conv2d import _get_workload
+
+    x, w = te.placeholder((1, 6, 9, 20), name="x"), te.placeholder((20, 3, 3, 2), name="w")
+    found = _get_workload(x, w, (2, 1), (1, 0, 1, 1), 1, "float32")
+    assert (found.groups, found.out_filter, found.stride_h, found.padr) == (2, 20, 2, 1)
+    cfg = get_config()
+    with Target("llvm -vector-bytes=32"):
+        _fallback_schedule(cfg, found)
+    assert isinstance(cfg, FallbackConfigEntity)
+    knobs = {name: cfg[name].size for name in ("tile_ic", "tile_oc", "tile_ow")}
+    assert knobs == {"tile_ic": [2, 3], "tile_oc": [4, 5], "tile_ow": [1, 20]}
+    assert cfg["unroll_kw"].val is False
+    blocks = te.placeholder((1, 2, 9, 9, 4), name="x"), te.placeholder((2, 1, 3, 3, 1, 4), name="w")
+    found = depthwise(*blocks, 1, "SAME", 2, "float32", "NCHWc")
+    assert (found.in_filter, found.out_filter, found.padt, found.dilation_w) == (8, 8, 2, 2)
+    assert schedule_depthwise_conv2d_nchw is topi.x86.schedule_depthwise_conv2d_nchw
+    with pytest.raises(ExpressionError, match="the kernel has 20 channels, not 6"):
+        depthwise(x, w, 1, 1, 1, "float32")
+    with pytest.raises(ExpressionError, match="the layout is unknown. Use NCHW or NHWC"):
+        _get_workload(x, w, 1, 1, 1, "float32", "HWCN")
+
+
+def test_no_library_is_there() -> None:
+    from tilewright.contrib import cudnn
+
+    assert cudnn.exists() is False
+    with pytest.raises(AttributeError, match="conv_forward does not exist here. Libraries are not"):
+        _ = cudnn.conv_forward
+    with pytest.raises(AttributeError, match="contrib.cudnn has no attribute 'nonsense'"):
+        _ = cudnn.nonsense

@@ -296,3 +296,25 @@ def test_refused_pad():
         topi.nn.pad(data, (1,))
     with pytest.raises(ExpressionError, match="padding is not an int"):
         topi.nn.pad(data, (1, -1))
+
+
+def test_blocks_of_channels_in_groups(new_bench):
+    bench = new_bench()
+    x, w = bench.input(1, 4, 5, 5, 2), bench.input(6, 2, 3, 3, 2, 2)
+    made = topi.nn.conv2d_NCHWc(x, w, 1, 1, 1, "NCHW2c", "NCHW2c", "float32")
+    plain = bench[x].transpose(0, 1, 4, 2, 3).reshape(1, 8, 5, 5)
+    kernel = bench[w].transpose(0, 5, 1, 4, 2, 3).reshape(12, 4, 3, 3)
+    expected = testing.conv2d_nchw_python(plain, kernel, 1, 1, 2)
+    bench.check(made, expected.reshape(1, 6, 2, 5, 5).transpose(0, 1, 3, 4, 2))
+    with pytest.raises(ExpressionError, match="layout is 'NCHW4c', and the blocks are NCHW2c"):
+        topi.nn.conv2d_NCHWc(x, w, 1, 1, 1, "NCHW4c")
+    odd = te.placeholder((5, 2, 3, 3, 2, 2), name="odd")
+    with pytest.raises(ExpressionError, match="2 groups do not divide 5 blocks"):
+        topi.nn.conv2d_NCHWc(x, odd, 1, 1)
+
+
+def test_a_depthwise_reference_in_blocks(new_bench):
+    bench = new_bench()
+    x, w = bench.input(1, 3, 5, 5, 2), bench.input(3, 1, 3, 3, 1, 2)
+    expected = testing.depthwise_conv2d_python_nchwc(bench[x], bench[w], 2, 1)
+    bench.check(topi.nn.depthwise_conv2d_NCHWc(x, w, 2, 1, 1, "NCHW2c", "NCHW2c"), expected)

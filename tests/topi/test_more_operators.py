@@ -193,7 +193,7 @@ def test_windows_wholly_in_the_padding():
 
 def test_names_that_are_not_there_say_what_to_use():
     with pytest.raises(AttributeError, match="Bits are not packed"):
-        nn.bitserial_dense  # noqa: B018
+        nn.bitpack  # noqa: B018
     with pytest.raises(AttributeError, match="as scipy does"):
         nn.sparse_transpose  # noqa: B018
 

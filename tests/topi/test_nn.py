@@ -93,6 +93,7 @@ def pools(draw):
         "padding": tuple(draw(st.integers(0, min(reach[n % 2] - 1, 2))) for n in range(4)),
         "pool_type": draw(st.sampled_from(["max", "avg"])),
         "ceil_mode": draw(st.booleans()),
+        "beyond": draw(st.booleans()),
         "count_include_pad": draw(st.booleans()),
         "layout": draw(st.sampled_from(["NCHW", "NHWC", "NCHW2c"])),
     }, [r + draw(st.integers(0, 4)) for r in reach]
@@ -123,11 +124,28 @@ def test_pooling_reference_agrees_with_torch(size, ceil_mode, count_include_pad)
     a = np.random.default_rng(0).normal(size=(1, 2, size, 7))
     image = torch.from_numpy(a)
     average = torch.nn.functional.avg_pool2d(image, 3, 2, 1, ceil_mode, count_include_pad)
-    ours = testing.pool2d_python(a, 3, 2, 1, 1, "avg", ceil_mode, "NCHW", count_include_pad)
+    ours = testing.pool2d_python(
+        a, 3, 2, 1, 1, "avg", ceil_mode, "NCHW", count_include_pad, beyond=False
+    )
     np.testing.assert_allclose(ours, average.numpy())
     largest = torch.nn.functional.max_pool2d(image, 3, 2, 1, 1, ceil_mode)
-    ours = testing.pool2d_python(a, 3, 2, 1, 1, "max", ceil_mode)
+    ours = testing.pool2d_python(a, 3, 2, 1, 1, "max", ceil_mode, beyond=False)
     np.testing.assert_allclose(ours, largest.numpy())
+
+
+def test_a_last_window_in_the_padding_alone(new_bench):
+    """TVM counts it, ONNX and PyTorch do not."""
+    bench = new_bench()
+    data = bench.input(1, 1, 5, 5)
+    how = 2, 3, 1, (0, 0, 3, 3), "max", True
+    both = [topi.nn.pool2d(data, *how, beyond=beyond) for beyond in (True, False)]
+    assert [t.shape for t in both] == [(1, 1, 3, 3), (1, 1, 2, 2)]
+    assert both[0].op.attrs["workload"] != both[1].op.attrs["workload"]
+    grads = te.placeholder((1, 1, 3, 3), name="grads")
+    made = topi.nn.pool_grad(grads, data, 2, 3, (0, 0, 3, 3), "max", True)
+    assert made.shape == data.shape
+    numbers = testing.pool2d_python(bench[data], *how)
+    assert (numbers[..., -1] == -np.inf).all() and np.isfinite(numbers[0, 0, 0, 0])
 
 
 def test_pooling_of_integers(new_bench):
@@ -250,7 +268,9 @@ def test_batch_norm(new_bench, axis, center, scale):
     arrays = (bench[t] for t in (data, gamma, beta, mean, var))
     expected = testing.batch_norm(*arrays, axis, 1e-3, center, scale)[0]
     bench.check(out, expected)
-    assert moving == [mean, var]
+    for copy, own in zip(moving, (mean, var), strict=True):
+        assert copy is not own  # a kernel has it as an argument and as a result
+        bench.check(copy, bench[own])
 
 
 def test_batch_norm_needs_no_gamma_it_does_not_use(new_bench):

@@ -44,6 +44,7 @@ CASES = {
     "flip": (lambda x: topi.flip(x, -2), [X], np.flip(X, 1)),
     "tile": (lambda x: topi.tile(x, (2, 1, 3)), [X], np.tile(X, (2, 1, 3))),
     "repeat": (lambda x: topi.repeat(x, 3, 1), [X], np.repeat(X, 3, 1)),
+    "squeeze of no axis": (lambda x: topi.squeeze(x, ()), [X[:1, :, :1]], X[:1, :, :1]),
     "roll": (lambda x: topi.roll(x, 2, 1), [X], np.roll(X, 2, 1)),
     "shape": (lambda x: topi.shape(x, "int64"), [X], np.array([4, 5, 3])),
     "ndarray_size": (topi.ndarray_size, [X], np.array(60)),
@@ -150,6 +151,14 @@ def test_norms_over_several_axes(axis):
     rms = x / np.sqrt((x * x).mean(axis, keepdims=True) + 1e-5) * gamma.reshape(wide)
     (result,) = ran(lambda *t: topi.nn.rms_norm(*t, axis), [x, gamma])
     np.testing.assert_allclose(result, rms, rtol=1e-4, atol=1e-5)
+
+
+def test_rms_norm_takes_a_bias_before_its_axis():
+    x, weight, bias = floats(2, 3, 4), floats(3, 4), floats(3, 4)
+    for args, values in (((weight,), [x, weight]), ((weight, bias), [x, weight, bias])):
+        (result,) = ran(lambda *t: topi.nn.rms_norm(*t, (1, 2), 1e-3), values)
+        expected = testing.rms_norm_python(x, *args, *[None] * (2 - len(args)), (1, 2), 1e-3)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_group_and_instance_norm():

@@ -71,3 +71,74 @@ def test_refusals() -> None:
     for sizes, text in (((12, 8, 5, 1, 0.5), "do not divide"), ((12, 8, 4, 1, 0.0), "no share")):
         with pytest.raises(ExpressionError, match=text):
             random_bsr_matrix(*sizes)
+
+
+def test_a_matrix_by_its_parts() -> None:
+    from tilewright.contrib import sparse
+
+    rng = np.random.default_rng(0)
+    dense = np.maximum(rng.normal(size=(5, 7)), 0).astype("float32")
+    dense[2] = 0
+    held = sparse.array(dense)
+    assert held.shape == (5, 7) and held.dtype == "float32" and held.stype == "csr"
+    np.testing.assert_array_equal(held.numpy(), dense)
+    parts = held.data, held.indices, held.indptr
+    np.testing.assert_array_equal(sparse.array(parts, shape=(5, 7)).numpy(), dense)
+    tensors = sparse.placeholder((5, 7), nonzeros=held.data.shape[0], name="A")
+    x = te.placeholder((3, 7), name="x")
+    y = topi.nn.sparse_dense(x, tensors.data, tensors.indices, tensors.indptr)
+    arguments = [x, tensors.data, tensors.indices, tensors.indptr, y]
+    kernel = tilewright.build(topi.generic.schedule_sparse_dense([y]), arguments, "llvm")
+    values, out = rng.normal(size=(3, 7)).astype("float32"), tilewright.nd.empty((3, 5), "float32")
+    kernel(tilewright.nd.array(values), *parts, out)
+    np.testing.assert_allclose(out.numpy(), values @ dense.T, rtol=1e-5, atol=1e-5)
+    for wrong, words in (
+        (lambda: sparse.array(np.zeros(3)), "1 dimensions are no matrix"),
+        (lambda: sparse.array(parts), "the shape is missing"),
+        (lambda: sparse.array(dense, stype="csc"), "it is not stored by rows"),
+        (lambda: sparse.placeholder((3,)), "it is no matrix"),
+    ):
+        with pytest.raises(ExpressionError, match=words):
+            wrong()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int16", "int32"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_products_by_the_names_of_tvm(dtype, bias) -> None:
+    from tilewright.contrib import sparse
+
+    rng = np.random.default_rng(1)
+    few = np.maximum(rng.integers(-9, 9, (5, 7)), 0).astype(dtype)
+    held = sparse.array(few)
+    rows, stored = te.var("rows"), te.var("stored")
+
+    def check(function, a, others, arrays, wanted) -> None:
+        tensors = [te.placeholder(x.shape, dtype, name=f"x{k}") for k, x in enumerate(others)]
+        out = function(a, *tensors)
+        arguments = [a.data, a.indices, a.indptr, *tensors, out]
+        kernel = tilewright.build(te.create_schedule(out.op), arguments, "llvm")
+        result = nd.empty(wanted.shape, dtype)
+        kernel(held.data, held.indices, held.indptr, *map(nd.array, arrays), result)
+        np.testing.assert_allclose(result.numpy(), wanted, rtol=1e-5)
+
+    def numbers(*shape):
+        return rng.integers(-9, 9, shape).astype(dtype)
+
+    b, column, side, end = numbers(7, 3), numbers(7, 1), numbers(5), numbers(4)
+    x, w = numbers(6, 7), numbers(4, 7)
+    a = sparse.placeholder((rows, 7), stored, dtype, "a")
+    added = side[:, None] if bias else 0
+    more = [side] if bias else []
+    if not bias:  # of so many rows as the call says
+        check(topi.sparse.csrmm, a, [b], [b], few @ b)
+    fixed = sparse.placeholder((5, 7), stored, dtype, "a")
+    check(topi.sparse.csrmm, fixed, [b, *more], [b, *more], few @ b + added)
+    check(topi.sparse.csrmv, fixed, [column, *more], [column, *more], few @ column + added)
+    ends = [end] if bias else []
+    wanted = few @ w.T + (end if bias else 0)
+    check(topi.sparse.dense, fixed, [w, *ends], [w, *ends], wanted)
+    ends = [side] if bias else []
+    wanted = x @ few.T + (side if bias else 0)
+    check(lambda a, x, *m: topi.sparse.dense(x, a, *m), fixed, [x, *ends], [x, *ends], wanted)
+    with pytest.raises(ExpressionError, match="is no matrix stored by rows"):
+        topi.sparse.csrmm(te.placeholder((5, 7), name="t"), te.placeholder((7, 3), name="b"))

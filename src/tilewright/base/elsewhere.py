@@ -17,7 +17,7 @@ from types import ModuleType
 
 ROOT = "tilewright"
 
-# Packages that stand in another room than TVM has them in.
+# Packages and files that stand in another room than TVM has them in.
 ALSO = {
     "tilewright.auto_scheduler.cost_model.cost_model": "tilewright.auto_scheduler.cost_model",
     "tilewright.auto_scheduler.cost_model.xgb_model": "tilewright.auto_scheduler.cost_model",
@@ -37,6 +37,14 @@ ALSO = {
     "tilewright.relay.op.op": "tilewright.relay.op",
     "tilewright.target.codegen": "tilewright.targets.codegen",
     "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
+    "tilewright.topi.cuda.conv2d": "tilewright.topi.cuda",
+    "tilewright.topi.cuda.depthwise_conv2d": "tilewright.topi.cuda",
+    "tilewright.topi.generic.conv2d": "tilewright.topi.generic",
+    "tilewright.topi.nn.util": "tilewright.topi.nn.utils",
+    "tilewright.topi.x86.conv2d": "tilewright.topi.x86",
+    "tilewright.topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
+    "tilewright.topi.x86.conv2d_avx_common": "tilewright.topi.cpu_fallback",
+    "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.cpu_fallback",
 }
 
 

@@ -20,6 +20,9 @@ _KNOWN: dict[str, Callable[..., Any]] = {}
 _OURS = {
     "tvm.contrib.cblas.matmul": "tilewright.runtime.calls:matrix_product",
     "tvm.contrib.cblas.batch_matmul": "tilewright.runtime.calls:matrix_product",
+    "tvm.contrib.random.normal": "tilewright.runtime.calls:normal_numbers",
+    "tvm.contrib.random.randint": "tilewright.runtime.calls:whole_numbers",
+    "tvm.contrib.random.uniform": "tilewright.runtime.calls:even_numbers",
     "tvm.contrib.sort.argsort": "tilewright.runtime.calls:sorted_places",
     "tvm.contrib.sort.argsort_nms": "tilewright.runtime.calls:valid_places",
 }

@@ -1,7 +1,8 @@
 """Names of TVM's `contrib` that tutorials import.
 
 In: nothing.  Out: `contrib.cblas`, `contrib.cudnn`, `contrib.graph_executor`, `contrib.debugger`,
-`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.utils`.
+`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.random`, `contrib.sparse`,
+`contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -15,27 +16,29 @@ _ELSEWHERE = {
     "clang": "C text is not compiled into kernels; declare them with te.compute.",
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
+    "dnnl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
     "download": "Nothing is downloaded: fetch the file, and give its path.",
     "graph_runtime": "Use contrib.graph_executor.",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
+    "mkl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
     "pipeline_executor_build": "Use a GraphModule for each part, in threads of their own.",
     "relay_viz": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
-    "random": "Draw inputs with numpy.",
-    "sparse": "Sparse arrays are not there; give their parts as tensors of te.",
     "tedd": "print(s) shows the loops, print(lower(s, args)) what they become.",
     "spirv": "Vulkan is not a target; try opencl().",
     "torch": "Import with relay.frontend.from_pytorch, and run a GraphModule on a.numpy().",
     "tar": "Use Library.export_library: a .tar is written without it.",
 }
-_HERE = (
-    "cblas", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "utils",
+
+_FILES = (
+    "cblas", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "random",
+    "sparse", "utils",
 )  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "util":  # its name before TVM 0.7
         return import_module("tilewright.contrib.utils")
-    if name in _HERE:
+    if name in _FILES:
         return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)

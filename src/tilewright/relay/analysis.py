@@ -25,8 +25,8 @@ from tilewright.relay.graph.expr import (
     Var,
     children,
     free_vars,
-    post_order,
 )
+from tilewright.relay.graph.expr import post_order as _post_order
 from tilewright.relay.graph.functional import Match, Pattern
 from tilewright.relay.graph.traversal import op_name
 from tilewright.relay.op.work import work
@@ -43,6 +43,11 @@ __all__ = [
 # What TVM counts: one of these multiplies and adds for each pair of operations.
 _MULTIPLY = ("nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "nn.dense",
              "nn.batch_matmul")  # fmt: skip
+
+
+def post_order(root: Expr) -> list[Expr]:
+    """Every node under `root`, each once, arguments before their reader, left to right."""
+    return _post_order(root)
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
@@ -119,7 +124,7 @@ def count_layers(expr: Expr | IRModule, valid_ops: Sequence[str]) -> int:
     """The most calls of `valid_ops` on any path through the graph."""
     depth: dict[Expr, int] = {}
     body = _body(expr)
-    for node in post_order(body):
+    for node in _post_order(body):
         below = max((depth[c] for c in children(node)), default=0)
         depth[node] = below + (op_name(node) in valid_ops)
     return depth[body]
@@ -133,19 +138,19 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
 
 def extract_operators(mod: IRModule) -> list[str]:
     """The names of the operators that main calls, each once, in the order of the graph."""
-    names = (op_name(n) for n in post_order(mod["main"].body))
+    names = (op_name(n) for n in _post_order(mod["main"].body))
     return list(dict.fromkeys(name for name in names if name))
 
 
 def get_total_mac_number(expr: Expr | IRModule) -> int:
     """Multiplications of convolutions, dense layers and products of batches."""
-    return sum(work(n) // 2 for n in post_order(_body(expr)) if op_name(n) in _MULTIPLY)
+    return sum(work(n) // 2 for n in _post_order(_body(expr)) if op_name(n) in _MULTIPLY)
 
 
 def extract_fused_functions(mod: IRModule) -> dict[int, Function]:
     """The groups that `FuseOps` makes of a module, each distinct one by its `structural_hash`."""
     fused = fuse(simplify_inference(inline_calls(mod)))
-    nodes = (n for f in fused.functions.values() for n in post_order(f.body))
+    nodes = (n for f in fused.functions.values() for n in _post_order(f.body))
     groups = [n.op for n in nodes if isinstance(n, Call) and isinstance(n.op, Function)]
     return {hash_of(group): group for group in groups}
 
@@ -155,7 +160,7 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
     The name is spelled as in TVM.  Raises ModelError for a number that no call has.
     """
-    calls = [n for n in post_order(mod["main"].body) if isinstance(n, Call)]
+    calls = [n for n in _post_order(mod["main"].body) if isinstance(n, Call)]
     if not 0 <= expr_id < len(calls):
         raise ModelError(
             f"extract_intermdeiate_expr({expr_id})", f"main has {len(calls)} calls",
@@ -171,8 +176,8 @@ def _body(expr: Expr | IRModule) -> Expr:
 
 def _nodes(expr: Expr) -> list[Expr]:
     if isinstance(expr, Function):
-        return list(dict.fromkeys([*expr.params, *post_order(expr.body), expr]))
-    return post_order(expr)
+        return list(dict.fromkeys([*expr.params, *_post_order(expr.body), expr]))
+    return _post_order(expr)
 
 
 open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)

@@ -238,10 +238,16 @@ def layer_norm(
 
 
 def rms_norm(
-    data: Expr, weight: Expr, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
+    data: Expr, weight: Expr, bias: Any = None, axis: Any = None, epsilon: float | None = None
 ) -> Any:
-    """data / sqrt(mean square + epsilon) * weight over the last axes, `axis`."""
-    return _scaled(data, weight, None, axis, epsilon, False)
+    """data / sqrt(mean square + epsilon) * weight (+ bias) over the last axes, `axis`.
+
+    Without a bias its place may be left out: (data, weight, axis, epsilon).
+    """
+    if bias is not None and not isinstance(bias, Expr):
+        bias, axis, epsilon = None, bias, epsilon if axis is None else axis
+    over = -1 if axis is None else axis
+    return _scaled(data, weight, bias, over, 1e-5 if epsilon is None else epsilon, False)
 
 
 def _scaled(

@@ -1,9 +1,8 @@
 """`relay.random`: random numbers that are a function of a key, under TVM's names.
 
 In: a key, ten words of 64 bits.  Out: a new key and numbers, made of integer operators, so that
-equal keys give equal numbers on every target.  The numbers are those of Threefry 4x64 with 20
-rounds; which of them a key stands for is our own, so values are not TVM's.  With a constant key
-they are constants of the network.  Read next: `indexing.py`.
+equal keys give equal numbers on every target, and TVM's.  With a constant key they are constants of
+the network.  What the words of a key mean: `topi/random.py`.  Read next: `indexing.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +19,7 @@ from tilewright.relay import tensor
 from tilewright.relay.graph.expr import Constant, Expr, Tuple, check_dtype, static_shape
 from tilewright.relay.graph.leaves import const
 from tilewright.relay.indexing import stack, strided_slice
-
-WORDS, COUNTER = 10, 8  # of a key: words 0 to 3 are the cipher's key, word 8 counts its uses
-_ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
-_PARITY = 0x1BD11BDAA9FC1A22
-_ROUNDS = 20
-_GENERATE, _SPLIT = 0, 1  # the third word of what is enciphered: neither meets the other's numbers
+from tilewright.topi.random import FRACTION, FULL, PARITY, ROTATIONS, ROUNDS, WORDS
 
 
 def threefry_key(seed: int) -> Constant:
@@ -34,31 +28,72 @@ def threefry_key(seed: int) -> Constant:
         raise ModelError(
             f"relay.random.threefry_key({seed})", "it is no number of 256 bits", "Use 0 or more."
         )
-    words = [seed >> 64 * k & (1 << 64) - 1 for k in range(4)]
-    return const(np.array(words + [0] * (WORDS - 4), np.uint64))
+    words = [seed >> 64 * k & FULL for k in range(4)]
+    return const(np.array([*words, 0, 0, 0, 0, 1 << 63, 0], np.uint64))
 
 
 def threefry_generate(key: Expr, shape: Sequence[int]) -> Tuple:
     """(the next key, uint64 numbers of `shape`).  A key that was used is not used again."""
-    _check(key, "threefry_generate")
+    words = _words(key, "threefry_generate")
     extents = static_shape(shape, "relay.random.threefry_generate")
     count = math.prod(extents)
-    blocks = np.arange(max(-(-count // 4), 1), dtype=np.uint64)
-    words = stack(_enciphered(key, const(blocks), _GENERATE), axis=1)
-    flat = tensor.reshape(words, (-1,))
+    fresh = _enciphered(words, [_word(FULL)] * 4) + [_word(n) for n in (0, 0, 0, 0, 1 << 63, 0)]
+    further = [*_descended(words, True)[:6], _word(0), _word(0), *_step(words)]
+    fits = tensor.less(words[7], _word(FULL - count))
+    full = _is_full(words)
+    new = [
+        tensor.where(fits, word, tensor.where(full, a, b))
+        for word, a, b in zip(words, fresh, further, strict=True)
+    ]
+    whole, left = divmod(count, 4)
+    blocks = np.arange(whole + (left > 0 or not count), dtype=np.uint64)
+    last = blocks * np.uint64(1)
+    if left:  # the words of a last block that is not used up count otherwise
+        blocks[-1], last[-1] = 0, 4 * whole
+    text = [tensor.add(new[4 + k], const(last if k == 3 else blocks)) for k in range(4)]
+    flat = tensor.reshape(stack(_enciphered(new, text), axis=1), (-1,))
     numbers = tensor.reshape(strided_slice(flat, [0], [count]), extents)
-    step = np.zeros(WORDS, np.uint64)
-    step[COUNTER] = 1
-    return Tuple([tensor.add(key, const(step)), numbers])
+    counted = tensor.add(new[7], _word(4 * whole + (4 if left else 0)))
+    following = [*new[:6], _word(0), counted, *new[8:]]
+    return Tuple([tensor.concatenate(following, 0), numbers])
 
 
 def threefry_split(key: Expr) -> Tuple:
     """Two keys with nothing in common, for parts that draw independently of each other."""
-    _check(key, "threefry_split")
-    both = stack(_enciphered(key, const(np.arange(2, dtype=np.uint64)), _SPLIT), axis=1)
-    rest = const(np.zeros(WORDS - 4, np.uint64))
-    halves = [tensor.reshape(strided_slice(both, [k, 0], [k + 1, 4]), (4,)) for k in (0, 1)]
-    return Tuple([tensor.concatenate([half, rest], 0) for half in halves])
+    words = _words(key, "threefry_split")
+    made, full = _enciphered(words, words[4:8]), _is_full(words)
+    halves = []
+    for right in (False, True):
+        fresh = made + [_word(n) for n in (right << 63, 0, 0, 0, 1 << 62, 0)]
+        further = [*_descended(words, right), *_step(words)]
+        both = zip(fresh, further, strict=True)
+        halves.append(tensor.concatenate([tensor.where(full, a, b) for a, b in both], 0))
+    return Tuple(halves)
+
+
+def _words(key: Expr, name: str) -> list[Expr]:
+    _check(key, name)
+    return [strided_slice(key, [k], [k + 1]) for k in range(WORDS)]
+
+
+def _is_full(words: Sequence[Expr]) -> Expr:
+    """Whether no step is left for the path of a key."""
+    return tensor.logical_and(*(tensor.equal(words[k], _word(0)) for k in (8, 9)))
+
+
+def _descended(words: Sequence[Expr], right: bool) -> list[Expr]:
+    """Words 0 to 7 of a key with one step more in its path."""
+    path = [tensor.bitwise_or(words[k], words[k + 4]) if right else words[k] for k in (4, 5)]
+    return [*words[:4], *path, *words[6:8]]
+
+
+def _step(words: Sequence[Expr]) -> list[Expr]:
+    """Words 8 and 9, whose bit moves by one place."""
+    last = tensor.equal(words[8], _word(1))
+    none = tensor.equal(words[8], _word(0))
+    moved = tensor.where(last, _word(1 << 63), tensor.right_shift(words[9], _word(1)))
+    second = tensor.where(tensor.logical_or(last, none), moved, _word(0))
+    return [tensor.right_shift(words[8], _word(1)), second]
 
 
 def uniform(
@@ -90,28 +125,23 @@ def normal(
         tensor.reshape(strided_slice(fractions, [k], [k + 1]), extents) for k in (0, 1)
     )
     radius = tensor.sqrt(tensor.log(_as(1.0, kind) - first) * _as(-2.0, kind))
-    drawn = radius * tensor.cos(second * _as(2 * math.pi, kind))
+    drawn = radius * tensor.sin(second * _as(2 * math.pi, kind))
     return Tuple([following, drawn * _as(scale, kind) + _as(mean, kind)])
 
 
-def _enciphered(key: Expr, blocks: Expr, purpose: int) -> list[Expr]:
-    """The four words of each block."""
-    zero = const(np.zeros(1, np.uint64))
-    words: list[Expr] = [strided_slice(key, [k], [k + 1]) for k in range(4)]
-    counter = strided_slice(key, [COUNTER], [COUNTER + 1])
-    parity: Expr = _word(_PARITY)
-    for word in words:
+def _enciphered(key: Sequence[Expr], text: Sequence[Expr]) -> list[Expr]:
+    """What each four words become under words 0 to 3 of a key."""
+    parity: Expr = _word(PARITY)
+    for word in key[:4]:
         parity = tensor.bitwise_xor(parity, word)
-    words = [*words, parity]
-    state = [blocks, counter, _word(purpose), zero]
-    for done in range(_ROUNDS):
+    words, state = [*key[:4], parity], list(text)
+    for done in range(ROUNDS):
         if done % 4 == 0:
             state = _injected(state, words, done // 4)
         partners = (1, 3) if done % 2 == 0 else (3, 1)
-        for even, odd, turn in zip((0, 2), partners, _ROTATIONS[done % 8], strict=True):
+        for even, odd, turn in zip((0, 2), partners, ROTATIONS[done % 8], strict=True):
             state[even] = tensor.add(state[even], state[odd])
             state[odd] = tensor.bitwise_xor(_rotated(state[odd], turn), state[even])
-    state = _injected(state, words, _ROUNDS // 4)
     return state
 
 
@@ -131,8 +161,9 @@ def _word(value: int) -> Constant:
 
 def _fraction(bits: Expr, kind: Any) -> Expr:
     """Numbers of [0, 1) in steps that the type holds exactly."""
-    kept = tensor.right_shift(bits, const(np.array(64 - kind.digits, np.uint64)))
-    return tensor.cast(kept, kind) * _as(2.0**-kind.digits, kind)
+    digits = FRACTION[str(kind)]
+    kept = tensor.right_shift(bits, const(np.array(64 - digits, np.uint64)))
+    return tensor.cast(kept, kind) * _as(2.0**-digits, kind)
 
 
 def _as(value: Any, kind: Any, less: Any = 0.0) -> Expr:

@@ -123,3 +123,19 @@ def valid_places(data: Any, valid: Any, out: Any, axis: int, is_ascend: bool) ->
     keys = np.where(behind, 0, ranks if is_ascend else -ranks)
     places = np.lexsort((keys, behind), axis=-1)
     out.copyfrom(np.ascontiguousarray(np.moveaxis(places, -1, axis)).astype(out.dtype.storage))
+
+
+def even_numbers(low: float, high: float, out: Any) -> None:
+    """`tvm.contrib.random.uniform`: numbers from `low` on and below `high`, of a new seed."""
+    out.copyfrom(np.random.default_rng().uniform(low, high, out.shape).astype(out.dtype.storage))
+
+
+def normal_numbers(loc: float, scale: float, out: Any) -> None:
+    """`tvm.contrib.random.normal`: normally distributed numbers, of a new seed."""
+    out.copyfrom(np.random.default_rng().normal(loc, scale, out.shape).astype(out.dtype.storage))
+
+
+def whole_numbers(low: int, high: int, out: Any) -> None:
+    """`tvm.contrib.random.randint`: integers from `low` on and below `high`, of a new seed."""
+    drawn = np.random.default_rng().integers(low, high, out.shape, dtype=out.dtype.storage)
+    out.copyfrom(drawn)

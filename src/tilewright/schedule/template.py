@@ -210,10 +210,10 @@ def get_config() -> Any:
     """The configuration that the running template should use.
 
     While a task is created: the space under construction.  While it is built: the chosen
-    configuration; outside both, an empty space whose knobs take their first value.
+    configuration; outside both, an empty one whose knobs take their first value, or what is set.
     """
     config = context.current("config")
-    return config if config is not None else ConfigSpace()
+    return config if config is not None else FallbackConfigEntity()
 
 
 def sketch_of_function(name: str, args: tuple[Any, ...], target: Target) -> Sketch:

@@ -12,11 +12,14 @@ from tilewright.topi import arm_cpu as arm_cpu
 from tilewright.topi import bifrost as bifrost
 from tilewright.topi import cuda as cuda
 from tilewright.topi import generic as generic
+from tilewright.topi import gpu as gpu
 from tilewright.topi import hls as hls
 from tilewright.topi import image as image
 from tilewright.topi import intel_graphics as intel_graphics
 from tilewright.topi import later, nn, operators, testing
 from tilewright.topi import mali as mali
+from tilewright.topi import random as random
+from tilewright.topi import rocm as rocm
 from tilewright.topi import sparse as sparse
 from tilewright.topi import tag as tag
 from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
@@ -57,6 +60,7 @@ from tilewright.topi.broadcast import (
     trunc_mod,
     where,
 )
+from tilewright.topi.chosen import argwhere, unique
 from tilewright.topi.elementwise import (
     abs,
     acos,
@@ -143,6 +147,7 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argwhere",
     "asin",
     "asinh",
     "atan",
@@ -241,6 +246,7 @@ __all__ = [
     "trunc",
     "trunc_divide",
     "trunc_mod",
+    "unique",
     "where",
 ]  # fmt: skip
 

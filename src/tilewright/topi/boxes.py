@@ -108,12 +108,20 @@ def reorg(data: Tensor, stride: int) -> Tensor:
 
 
 def roi_align_nchw(
-    data: Tensor, rois: Tensor, pooled_size: Any, spatial_scale: float, mode: bytes | str = "avg",
-    sample_ratio: int = -1,
+    data: Tensor, rois: Tensor, pooled_size: Any, spatial_scale: float,
+    mode: bytes | str | int = "avg", sample_ratio: int = -1,
 ) -> Tensor:  # fmt: skip
-    """Regions of data [N, C, H, W], each cut into pooled_size bins; mode: "avg" or "max"."""
-    name = mode.decode() if isinstance(mode, bytes) else mode
+    """Regions of data [N, C, H, W], each cut into pooled_size bins; mode: "avg" or "max", which TVM
+    also writes 0 and 1."""
+    name = pooling_name(mode)
     return roi_align(data, rois, pooled_size, spatial_scale, sample_ratio, mode=name)
+
+
+def pooling_name(mode: bytes | str | int) -> str:
+    """The name of a way to pool, which TVM also writes as bytes or as its number."""
+    if isinstance(mode, int):
+        return {0: "avg", 1: "max"}.get(mode, str(mode))
+    return mode.decode() if isinstance(mode, bytes) else mode
 
 
 def roi_pool_nchw(data: Tensor, rois: Tensor, pooled_size: Any, spatial_scale: float) -> Tensor:

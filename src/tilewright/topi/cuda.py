@@ -4,7 +4,7 @@ from typing import Any
 
 from tilewright.topi import by_target
 
-__path__: list[str] = []  # TVM's is a folder: `conv3d_winograd` is found by base/elsewhere.py
+__path__: list[str] = []  # files of it are imported, too: see by_target.FILES
 
 
 def __getattr__(name: str) -> Any:

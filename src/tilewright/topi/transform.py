@@ -145,11 +145,12 @@ def flatten(a: Tensor) -> Tensor:
 
 
 def squeeze(a: Tensor, axis: Any = None) -> Tensor:
-    """`a` without the axes of extent 1 that `axis` names, or without all of them."""
+    """`a` without the axes of extent 1 that `axis` names, or without all of them (None)."""
     place = call_text("squeeze", a=a, axis=axis)
     check_tensors(place, a=a)
     ones = [k for k, n in enumerate(a.shape) if n == 1]
-    gone = ones if axis is None else list(normal_axes(axis, a.ndim, place))
+    named = axis if isinstance(axis, (list, tuple)) else (axis,)
+    gone = ones if axis is None else list(normal_axes(axis, a.ndim, place)) if named else []
     for k in gone:
         require(
             a.shape[k] == 1,

@@ -5,6 +5,7 @@ In: ints and expressions.  Out: ints where they are constant.  Read next: `stage
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation
 
 __all__ = [
-    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "nchw_pack_layout",
-    "nchw_xc_layout", "prod", "ravel_index", "simplify", "traverse_inline", "unravel_index",
+    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "get_shape",
+    "nchw_pack_layout", "nchw_xc_layout", "prod", "ravel_index", "simplify", "traverse_inline",
+    "unravel_index",
 ]  # fmt: skip
 
 
@@ -62,6 +64,28 @@ def simplify(expr: Any) -> Any:
     node = E.convert(expr)
     short = simplifier(node)(node)
     return short.attr if short.op == "const" else short
+
+
+@door(ExpressionError, "topi.utils.get_shape")
+def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tuple[Any, ...]:
+    """The shape of an array whose axes are put in another order.
+
+    The layouts have the same axes, split alike: "NCHW16c" and "NC16cWH".  Raises ExpressionError
+    for others, and for a shape of another rank.
+    """
+    before, after = (_axes_of(layout) for layout in (src_layout, dst_layout))
+    if sorted(before) != sorted(after) or len(before) != len(src_shape):
+        raise ExpressionError(
+            f"get_shape({list(src_shape)}, {src_layout!r}, {dst_layout!r})",
+            "the layouts and the shape have not the same axes",
+            "Use topi.layout_transform, which also splits axes.",
+        )  # fmt: skip
+    return tuple(get_const_tuple([src_shape[before.index(axis)] for axis in after]))
+
+
+def _axes_of(layout: str) -> list[str]:
+    """The letters of a layout with the number before each."""
+    return re.findall(r"\d*[A-Za-z]", layout)
 
 
 def nchw_pack_layout(layout_info: str) -> bool:

@@ -4,6 +4,8 @@ from typing import Any
 
 from tilewright.topi import by_target
 
+__path__: list[str] = []  # files of it are imported, too: see by_target.FILES
+
 
 def __getattr__(name: str) -> Any:
     return by_target.find("x86", name)

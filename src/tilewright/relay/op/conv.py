@@ -99,7 +99,9 @@ def _conv_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
     data, weight = tensors
     if window.is_blocked(a.data_layout):
         function = topi.nn.conv2d_NCHWc if a.groups == 1 else topi.nn.depthwise_conv2d_NCHWc
-        return function(data, weight, a.strides, a.padding, a.dilation, a.out_dtype or None)
+        return function(
+            data, weight, a.strides, a.padding, a.dilation, out_dtype=a.out_dtype or None
+        )
     first, last = window.layouts(rank_of(a))
     image = window.IMAGE[rank_of(a)]
     depthwise = {first: f"OI{image}", last: f"{image}OI"}[a.data_layout]

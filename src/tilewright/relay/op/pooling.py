@@ -58,7 +58,7 @@ def _pool_te(kind: str) -> Any:
         function = getattr(topi.nn, f"pool{len(a.strides)}d")
         return function(
             tensors[0], a.pool_size, a.strides, a.dilation, a.padding, kind, a.ceil_mode, a.layout,
-            a.get("count_include_pad", True),
+            a.get("count_include_pad", True), beyond=False,
         )  # fmt: skip
 
     return compute

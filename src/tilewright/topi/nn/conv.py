@@ -189,6 +189,22 @@ conv1d_ncw = _in_layout("conv1d_ncw", "NCW", conv1d)
 conv1d_nwc = _in_layout("conv1d_nwc", "NWC", conv1d)
 
 
+def group_conv1d_ncw(
+    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
+    groups: int = 1, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """data [N, CI, W], kernel [CO, CI / groups, KW]; result [N, CO, OW]."""
+    return conv(data, kernel, strides, padding, dilation, groups, "NCW", out_dtype=out_dtype)
+
+
+def group_conv1d_nwc(
+    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
+    groups: int = 1, out_dtype: str | None = None,
+) -> Tensor:  # fmt: skip
+    """data [N, W, CI], kernel [KW, CI / groups, CO]; result [N, OW, CO]."""
+    return conv(data, kernel, strides, padding, dilation, groups, "NWC", out_dtype=out_dtype)
+
+
 def conv3d_ncdhw(
     data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, out_dtype: str | None = None,

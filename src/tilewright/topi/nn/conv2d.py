@@ -17,6 +17,7 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi import layout as L
 from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.conv import conv
+from tilewright.topi.nn.workloads import conv2d_workload as _get_workload  # noqa: F401  # TVM's
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -56,7 +57,7 @@ def conv2d(
         )
     require(groups == 1, place, "a blocked convolution has no groups", "Use NCHW or NHWC.")
     L.extents(L.parse(data_layout, place), data.shape, place)
-    return conv2d_NCHWc(data, kernel, strides, padding, dilation, out_dtype)
+    return conv2d_NCHWc(data, kernel, strides, padding, dilation, out_dtype=out_dtype)
 
 
 def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
@@ -98,19 +99,23 @@ def conv2d_NCHWc(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
+    layout: str | None = None,
+    out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Tensor:
     """Convolution over blocks of channels.
 
-    data [N, CI/c, H, W, c], kernel [CO/k, CI/c, KH, KW, c, k]; result [N, CO/k, OH, OW, k].
+    data [N, CI/c, H, W, c], kernel [CO/k, CI/groups/c, KH, KW, c, k]; result [N, CO/k, OH, OW, k].
+    layout, out_layout: "NCHW8c" for blocks of 8, as the shapes tell, too; the kernel tells groups.
     """
-    name = "conv2d_NCHWc"
     held = over_blocks(
-        name, data, kernel, "OIHWio", "Ii", stride, padding, dilation, out_dtype
+        "conv2d_NCHWc", data, kernel, "OIHWio", "Ii", stride, padding, dilation, layout,
+        out_layout, out_dtype,
     )  # fmt: skip
-    window, padded, dtype = held.window, held.padded, held.dtype
-    batch, in_chunks, _, _, in_block = data.shape
-    out_chunks, _, kh, kw, _, out_block = kernel.shape
+    window, padded, dtype, groups = held.window, held.padded, held.dtype, held.groups
+    name = "conv2d_NCHWc" if groups == 1 else "group_conv2d_NCHWc"
+    batch, _, _, _, in_block = data.shape
+    out_chunks, in_chunks, kh, kw, _, out_block = kernel.shape
     ic_outer = te.reduce_axis((0, in_chunks), "ic_outer")
     ic_inner = te.reduce_axis((0, in_block), "ic_inner")
     ry, rx = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
@@ -118,8 +123,9 @@ def conv2d_NCHWc(
     def body(i: Indices) -> Expr:
         n, oc_chunk, oh, ow, oc_block = i
         y, x = window.taps((oh, ow), (ry, rx))
+        own = oc_chunk // (out_chunks // groups) * in_chunks + ic_outer if groups > 1 else ic_outer
         return sum_of_products(
-            padded[n, ic_outer, y, x, ic_inner],
+            padded[n, own, y, x, ic_inner],
             kernel[oc_chunk, ic_outer, ry, rx, ic_inner, oc_block],
             dtype,
             [ic_outer, ry, rx, ic_inner],

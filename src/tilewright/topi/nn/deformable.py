@@ -1,4 +1,4 @@
-"""Convolution whose taps lie where data says: `topi.nn.deformable_conv2d_nchw`.
+"""Convolution whose taps lie where data says: `topi.nn.deformable_conv2d_nchw`, and of NHWC.
 
 In: an image, offsets and weights.  Out: places, the image there (`T_grid_sample`), and a sum of
 products.  Read next: `topi/sampling.py`; `tilewright/relay/deformable.py` for networks.
@@ -24,7 +24,7 @@ from tilewright.topi.stage import (
     sum_of_products,
     wide,
 )
-from tilewright.topi.transform import reshape
+from tilewright.topi.transform import reshape, transpose
 
 
 def deformable_conv2d_nchw(
@@ -98,3 +98,28 @@ def deformable_conv2d_nchw(
         return sum_of_products(at, kernel[f, c, ky, kx], dtype, [c, ky, kx])
 
     return stage((batch, outer, height, width), body, "deformable_conv2d", "deformable_conv2d_nchw")
+
+
+def deformable_conv2d_nhwc(
+    data: Tensor,
+    offset: Tensor,
+    kernel: Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    deformable_groups: int,
+    groups: int,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """`deformable_conv2d_nchw` of data [N, H, W, CI] and kernel [KH, KW, CI / groups, CO]; offset
+    [N, OH, OW, deformable_groups * KH * KW * 2]; result [N, OH, OW, CO]."""
+    place = call_text("deformable_conv2d_nhwc", data=data, offset=offset, kernel=kernel)
+    for what, tensor in (("data", data), ("offset", offset)):
+        check_tensor(tensor, what, "NHWC", place)
+    check_tensor(kernel, "kernel", "HWIO", place)
+    inner = deformable_conv2d_nchw(
+        transpose(data, (0, 3, 1, 2)), transpose(offset, (0, 3, 1, 2)),
+        transpose(kernel, (3, 2, 0, 1)), strides, padding, dilation, deformable_groups, groups,
+        out_dtype,
+    )  # fmt: skip
+    return transpose(inner, (0, 2, 3, 1))

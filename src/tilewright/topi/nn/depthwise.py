@@ -15,6 +15,7 @@ from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.window import Window, image_letters, pad
+from tilewright.topi.nn.workloads import depthwise_workload as _get_workload  # noqa: F401  # TVM's
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -124,15 +125,19 @@ def depthwise_conv2d_NCHWc(
     stride: Any,
     padding: Any,
     dilation: Any = 1,
+    layout: str | None = None,
+    out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Tensor:
     """Depthwise convolution over blocks of channels, multiplier 1.
 
     data [N, C/c, H, W, c], kernel [C/c, 1, KH, KW, 1, c]; result [N, C/c, OH, OW, c].
+    layout, out_layout: "NCHW8c" for blocks of 8, as the shapes tell, too.
     """
     name = "depthwise_conv2d_NCHWc"
     held = over_blocks(
-        name, data, kernel, "CMHWmc", "Cc", stride, padding, dilation, out_dtype
+        name, data, kernel, "CMHWmc", "Cc", stride, padding, dilation, layout, out_layout,
+        out_dtype,
     )  # fmt: skip
     window, padded, dtype = held.window, held.padded, held.dtype
     batch, chunks, _, _, block = data.shape

@@ -62,28 +62,33 @@ def pool_grad(
         return layout_transform(made, "NCHW", layout)
     require_float(data, "the gradient", place)
     window = Window.of(kernel, stride, padding, 1, place)
-    return _pool_grad(grads, data, window, pool_type, ceil_mode, count_include_pad, place)
+    return _pool_grad(
+        grads, data, window, pool_type, ceil_mode, count_include_pad, place, beyond=True
+    )
 
 
 def max_pool_grad(
     grads: Tensor, data: Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any,
     ceil_mode: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`pool_grad` of a maximum over data [N, C, ...] of any rank, whose windows may be dilated."""
+    """`pool_grad` of a maximum over data [N, C, ...] of any rank, whose windows may be dilated.
+
+    No window lies in the padding alone, whatever ceil_mode says: so relay pools.
+    """
     place = call_text(
         "max_pool_grad", grads=grads, data=data, kernel=kernel, stride=stride, padding=padding
     )
     check_tensors(place, grads=grads, data=data)
     require_float(data, "the gradient", place)
     window = Window.of(kernel, stride, padding, dilation, place, data.ndim - 2)
-    return _pool_grad(grads, data, window, "max", ceil_mode, True, place)
+    return _pool_grad(grads, data, window, "max", ceil_mode, True, place, beyond=False)
 
 
 def _pool_grad(
     grads: Tensor, data: Tensor, window: Window, pool_type: str, ceil_mode: bool,
-    count_include_pad: bool, place: str,
+    count_include_pad: bool, place: str, *, beyond: bool,
 ) -> Tensor:  # fmt: skip
-    shape, count = window_counts(data, window, ceil_mode, count_include_pad, place)
+    shape, count = window_counts(data, window, ceil_mode, count_include_pad, place, beyond)
     require(
         list(grads.shape) == list(shape), place, f"the result of pooling has shape {list(shape)}",
         "Give its gradient.",
@@ -92,8 +97,9 @@ def _pool_grad(
     first = None
     if pool_type == "max":
         first = max_pool_indices(
-            data, window.kernel, window.stride, window.dilation, window.padding, ceil_mode
-        )
+            data, window.kernel, window.stride, window.dilation, window.padding, ceil_mode,
+            beyond=beyond,
+        )  # fmt: skip
 
     def body(i: Indices) -> Expr:
         read, tests = _windows(i[2:], taps, window, shape[2:])

@@ -11,6 +11,7 @@ from tilewright import te
 from tilewright.base.dtype import DType, join
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
+from tilewright.topi.elementwise import identity
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -65,7 +66,9 @@ def batch_norm(
         return wide(beta[i]) - moved if center and beta is not None else -moved
 
     shift = stage((channels,), offset, "T_bn_shift", "elemwise")
-    return [_scale_shift(data, ratio, shift, k, data.dtype), moving_mean, moving_var]
+    # copies: an argument of a kernel is no result of it
+    same = [identity(moving_mean), identity(moving_var)]
+    return [_scale_shift(data, ratio, shift, k, data.dtype), *same]
 
 
 def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
@@ -76,6 +79,25 @@ def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 def scale_shift_nhwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """data [N, H, W, C] * scale [C] + shift [C]."""
     return _checked_scale_shift("scale_shift_nhwc", data, scale, shift, "NHWC")
+
+
+def scale_shift_nchwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """data [N, C, H, W, c] * scale [C, c] + shift [C, c]: channels in blocks."""
+    place = call_text("scale_shift_nchwc", data=data, scale=scale, shift=shift)
+    check_tensor(data, "data", "NCHWc", place)
+    for what, tensor in (("scale", scale), ("shift", shift)):
+        check_tensor(tensor, what, "Cc", place)
+        require(
+            tensor.shape == (data.shape[1], data.shape[4]), place,
+            f"{what} is {list(tensor.shape)}", f"Give {[data.shape[1], data.shape[4]]}.",
+        )  # fmt: skip
+    dtype = join(join(data.dtype, scale.dtype, place), shift.dtype, place)
+
+    def body(i: Indices) -> Expr:
+        at = i[1], i[4]
+        return (wide(data[i]) * wide(scale[at]) + wide(shift[at])).astype(dtype)
+
+    return stage(data.shape, body, "ScaleShift", "broadcast")
 
 
 def _checked_scale_shift(

@@ -42,11 +42,14 @@ def pool1d(
     ceil_mode: bool = False,
     layout: str = "NCW",
     count_include_pad: bool = True,
+    *,
+    beyond: bool = True,
 ) -> Tensor:
     """`pool2d` over the one axis W."""
     return _pool(
-        1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
+        1, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout,
+        count_include_pad, beyond,
+    )  # fmt: skip
 
 
 def pool2d(
@@ -59,17 +62,21 @@ def pool2d(
     ceil_mode: bool = False,
     layout: str = "NCHW",
     count_include_pad: bool = True,
+    *,
+    beyond: bool = True,
 ) -> Tensor:
     """Maximum ("max") or mean ("avg") of each window.  Of a window that lies wholly in the padding
     the maximum is the type's least value, and the mean 0.
 
-    ceil_mode: a last, partly covered window counts too, if it starts inside the input or its
-    leading padding.  count_include_pad: the mean divides by the taps inside the padded input,
-    otherwise by those inside the input.
+    ceil_mode: a last, partly covered window counts too.  beyond: also where it starts behind the
+    input, in the padding, as TVM has it; False leaves that one out, as ONNX and PyTorch do.
+    count_include_pad: the mean divides by the taps inside the padded input, otherwise by those
+    inside the input.
     """
     return _pool(
-        2, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
+        2, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout,
+        count_include_pad, beyond,
+    )  # fmt: skip
 
 
 def pool3d(
@@ -82,11 +89,14 @@ def pool3d(
     ceil_mode: bool = False,
     layout: str = "NCDHW",
     count_include_pad: bool = True,
+    *,
+    beyond: bool = True,
 ) -> Tensor:
     """`pool2d` over the three axes D, H, W."""
     return _pool(
-        3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad
-    )
+        3, data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout,
+        count_include_pad, beyond,
+    )  # fmt: skip
 
 
 def _pool(
@@ -100,6 +110,7 @@ def _pool(
     ceil_mode: bool,
     layout: str,
     count_include_pad: bool,
+    beyond: bool,
 ) -> Tensor:
     name = f"pool{rank}d"
     place = call_text(
@@ -108,10 +119,10 @@ def _pool(
     _check_type(data, pool_type, place)
     axes = _image_axes(data, layout, place, rank)
     window = Window.of(kernel, stride, padding, dilation, place, rank)
-    pooled = _pooled(data, axes, window, ceil_mode, place)
+    pooled = _pooled(data, axes, window, ceil_mode, place, beyond)
     args = (
         data, window.kernel, window.stride, window.dilation, window.padding, pool_type,
-        bool(ceil_mode), layout, bool(count_include_pad),
+        _rounding(pooled, ceil_mode), layout, bool(count_include_pad),
     )  # fmt: skip
     key, shape, taps = workload(name, *args), pooled.shape, pooled.taps("rv")
     if pool_type == "max":
@@ -121,6 +132,14 @@ def _pool(
     total = stage(shape, body, "pool_sum", "pool_sum", workload=key)
     count = _counts(pooled, count_include_pad, total.dtype)
     return stage(shape, lambda i: (total[i] / count(i)).astype(data.dtype), "pool_avg", "elemwise")
+
+
+def _rounding(pooled: Pooled, ceil_mode: bool) -> bool | str:
+    """What a workload says of `ceil_mode`: windows in the padding alone are further ones."""
+    if not ceil_mode:
+        return False
+    inside = _ceil_size(pooled.window, [pooled.data.shape[axis] for axis in pooled.axes], False)
+    return True if tuple(pooled.out_size) == inside else "beyond"
 
 
 def _counts(pooled: Pooled, count_include_pad: bool, dtype: Any) -> Callable[[Indices], Expr]:
@@ -141,10 +160,10 @@ def _counts(pooled: Pooled, count_include_pad: bool, dtype: Any) -> Callable[[In
 
 
 def window_counts(
-    data: Tensor, window: Window, ceil_mode: bool, count_include_pad: bool, place: str
+    data: Tensor, window: Window, ceil_mode: bool, count_include_pad: bool, place: str, beyond: bool
 ) -> tuple[list[int], Callable[[Indices], Expr]]:
     """The shape of the pooled data [N, C, image..], and by how many taps each mean divides."""
-    pooled = _pooled(data, range(2, data.ndim), window, ceil_mode, place)
+    pooled = _pooled(data, range(2, data.ndim), window, ceil_mode, place, beyond)
     return pooled.shape, _counts(pooled, count_include_pad, data.dtype.compute)
 
 
@@ -190,10 +209,13 @@ def max_pool_indices(
     padding: Any,
     ceil_mode: bool = False,
     column_major: bool = False,
+    *,
+    beyond: bool = False,
 ) -> Tensor:
     """Where in the flattened `data` [N, C, ...] the first greatest element of each window lies.
 
     column_major: the first axis of the image is counted fastest, as ONNX's storage_order=1 asks.
+    ceil_mode, beyond: as for `pool2d`; of a window in the padding alone the first element.
     Result int64; the first element of the image where a NaN is in a window.
     """
     place = call_text("max_pool_indices", data=data, kernel=kernel, stride=stride, padding=padding)
@@ -201,7 +223,7 @@ def max_pool_indices(
     rank = data.ndim - 2
     require(rank >= 1, place, f"data of shape {list(data.shape)} has no image", "Use [N, C, ...].")
     window = Window.of(kernel, stride, padding, dilation, place, rank)
-    pooled = _pooled(data, range(2, data.ndim), window, ceil_mode, place)
+    pooled = _pooled(data, range(2, data.ndim), window, ceil_mode, place, beyond)
     padded, shape = pooled.covered(data.dtype.identity_of_max), pooled.shape
     every, taps = pooled.taps("rv"), pooled.taps("ri")
     top = stage(shape, _over(te.max, padded, pooled.source(every), every), "pool_max", "pool_max")
@@ -269,11 +291,12 @@ class Pooled:
 
 
 def _pooled(
-    data: Tensor, axes: Sequence[int], window: Window, ceil_mode: bool, place: str
-) -> Pooled:
+    data: Tensor, axes: Sequence[int], window: Window, ceil_mode: bool, place: str,
+    beyond: bool = False,
+) -> Pooled:  # fmt: skip
     sizes = [data.shape[axis] for axis in axes]
     out_size = window.output_size(sizes, place)
-    return Pooled(data, axes, window, _ceil_size(window, sizes) if ceil_mode else out_size)
+    return Pooled(data, axes, window, _ceil_size(window, sizes, beyond) if ceil_mode else out_size)
 
 
 def _with_extents(data: Tensor, axes: Sequence[int], extents: Sequence[int]) -> list[int]:
@@ -393,13 +416,13 @@ def _over(
     return lambda i: reducer(value(data[source(i)]), axis=taps, where=inside(i))
 
 
-def _ceil_size(window: Window, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Positions that include a last, partly covered one, unless it starts behind the input."""
+def _ceil_size(window: Window, sizes: Sequence[int], beyond: bool) -> tuple[int, ...]:
+    """Positions that include a last, partly covered one; beyond: also if behind the input."""
     counts = []
     for n, size in enumerate(sizes):
         before, stride = window.before[n], window.stride[n]
         count = -(-(size + before + window.after[n] - window.reach[n]) // stride) + 1
-        counts.append(count - int((count - 1) * stride >= size + before))
+        counts.append(count - int(not beyond and (count - 1) * stride >= size + before))
     return tuple(counts)
 
 

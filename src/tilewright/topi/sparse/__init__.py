@@ -1,6 +1,6 @@
-"""`topi.sparse`: where TVM's scripts look for matrices with few elements; see `utils`.
+"""`topi.sparse`: products with matrices of few elements, where TVM's scripts look for them.
 
-Read next: `topi/nn/sparse.py`.
+Read next: `products.py`, `topi/nn/sparse.py`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from typing import Any
 
 from tilewright.base.errors import absent
 from tilewright.topi.sparse import utils
+from tilewright.topi.sparse.products import csrmm, csrmv, dense
 
-__all__ = ["utils"]
-
-_ELSEWHERE = dict.fromkeys(("csrmv", "csrmm", "dense"), "Use topi.nn.sparse_dense.")
+__all__ = ["csrmm", "csrmv", "dense", "utils"]
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("topi.sparse", name, _ELSEWHERE)
+    raise absent("topi.sparse", name, {})

@@ -214,6 +214,24 @@ def conv1d_ncw_python(
     return conv_python(a_np, w_np, stride, padding, 1, dilation)
 
 
+def group_conv1d_ncw_python(
+    a_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    """`conv_python` of one axis; w_np [CO, CI / groups, KW]."""
+    return conv_python(a_np, w_np, stride, padding, groups, dilation)
+
+
+def depthwise_conv2d_python_nchwc(
+    input_np: Array, filter_np: Array, stride: Any, padding: Any
+) -> Array:
+    """input_np [N, C/c, H, W, c], filter_np [C/c, 1, KH, KW, 1, c]; result [N, C/c, OH, OW, c]."""
+    batch, chunks, height, width, block = input_np.shape
+    data = input_np.transpose(0, 1, 4, 2, 3).reshape(batch, chunks * block, height, width)
+    kernel = filter_np.transpose(0, 5, 1, 4, 2, 3).reshape(-1, 1, *filter_np.shape[2:4])
+    made = depthwise_conv2d_python_nchw(data, kernel, stride, padding)
+    return made.reshape(batch, chunks, block, *made.shape[2:]).transpose(0, 1, 3, 4, 2)
+
+
 def conv3d_ncdhw_python(
     a_np: Array, w_np: Array, stride: Any, padding: Any, groups: int = 1
 ) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.topi.boxes import pooling_name
 from tilewright.topi.testing.conv2d import Array, around, per_axis
 from tilewright.topi.testing.sampling import grid_sample_python, roi_align_python
 
@@ -58,11 +59,12 @@ def crop_and_resize_python(
 
 def roi_align_nchw_python(
     a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float, sample_ratio: int,
-    mode: str = "avg", aligned: bool = False,
+    mode: bytes | str | int = "avg", aligned: bool = False,
 ) -> Array:  # fmt: skip
     """`roi_align_python` of bins that may be as many along both axes."""
     bins = per_axis(pooled_size, 2)
-    return roi_align_python(a_np, rois_np, bins, spatial_scale, sample_ratio, mode, aligned)
+    name = pooling_name(mode)
+    return roi_align_python(a_np, rois_np, bins, spatial_scale, sample_ratio, name, aligned)
 
 
 def roi_align_nhwc_python(
@@ -146,3 +148,15 @@ def deformable_conv2d_nchw_python(
                 if (first + c) // share == g:
                     made[n, f] += read[(first + c) % share] * w_np[f, c, ky, kx]
     return made.astype(a_np.dtype)
+
+
+def deformable_conv2d_nhwc_python(
+    a_np: Array, offset_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any,
+    deformable_groups: int, groups: int,
+) -> Array:  # fmt: skip
+    """`deformable_conv2d_nchw_python` with channels last; w_np [KH, KW, CI / groups, CO]."""
+    made = deformable_conv2d_nchw_python(
+        a_np.transpose(0, 3, 1, 2), offset_np.transpose(0, 3, 1, 2), w_np.transpose(3, 2, 0, 1),
+        stride, padding, dilation, deformable_groups, groups,
+    )  # fmt: skip
+    return made.transpose(0, 2, 3, 1)

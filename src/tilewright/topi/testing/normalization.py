@@ -80,6 +80,17 @@ def layer_norm_python(
     return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
 
 
+def rms_norm_python(
+    data: Array, weight: Array, bias: Array | None, axis: Any, epsilon: float = 1e-5
+) -> Array:
+    """data / sqrt(mean square + epsilon) * weight + bias over the axes `axis`; bias: or None."""
+    over = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    wide = [n if k in over else 1 for k, n in enumerate(data.shape)]
+    x = data.astype(np.float64)
+    made = x / np.sqrt((x * x).mean(over, keepdims=True) + epsilon) * weight.reshape(wide)
+    return in_type(made if bias is None else made + bias.reshape(wide), data)
+
+
 def instance_norm_python(
     data: Array, gamma: Array, beta: Array, axis: Any, epsilon: float = 1e-5
 ) -> Array:

@@ -25,8 +25,10 @@ def pool2d_python(
     ceil_mode: bool = False,
     layout: str = "NCHW",
     count_include_pad: bool = True,
+    beyond: bool = True,
 ) -> Array:
-    """Maximum, mean or sum over windows of the axes D, H and W that `layout` has."""
+    """Maximum, mean or sum over windows of the axes D, H and W that `layout` has; `beyond` as for
+    `topi.nn.pool2d`."""
     letters = [a for a in layout if a.isalpha()]
     axes = tuple(letters.index(a) for a in "DHW" if a in letters)
     rank = range(len(axes))
@@ -34,7 +36,9 @@ def pool2d_python(
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
     pads = around(padding, reach)
     image = np.moveaxis(widest(np_data), axes, rank)
-    positions = [_positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode) for n in rank]
+    positions = [
+        _positions(image.shape[n], reach[n], stride[n], *pads[n], ceil_mode, beyond) for n in rank
+    ]
     whole = image.dtype.kind in "iu"
     result = np.empty((*positions, *image.shape[len(axes) :]), image.dtype)
     for at in itertools.product(*map(range, positions)):
@@ -66,13 +70,20 @@ def poolnd_python(
     ceil_mode: bool = False,
     layout: str = "",
 ) -> Array:
-    """`pool2d_python` of any rank, with TVM's arguments; layout: default: channels first."""
+    """`pool2d_python` of any rank, with TVM's arguments; layout: default: channels first.
+
+    The maximum of a window in the padding alone is 0 where count_include_pad holds, as TVM's is.
+    """
     layout = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[len(kernel)]
     padding = (*padding_before, *padding_after)
-    return pool2d_python(
+    made = pool2d_python(
         np_data, kernel, strides, dilation, padding, pool_type, ceil_mode, layout,
         count_include_pad,
     )  # fmt: skip
+    if pool_type != "max" or not count_include_pad:
+        return made
+    least = np.iinfo(made.dtype).min if made.dtype.kind in "iu" else -np.inf
+    return np.where(made == least, np.zeros_like(made), made)
 
 
 def max_pool_indices_python(np_data: Array, kernel: Any, stride: Any) -> Array:
@@ -90,13 +101,13 @@ def max_pool_indices_python(np_data: Array, kernel: Any, stride: Any) -> Array:
 
 
 def _positions(
-    extent: int, reach: int, stride: int, before: int, after: int, ceil_mode: bool
+    extent: int, reach: int, stride: int, before: int, after: int, ceil_mode: bool, beyond: bool
 ) -> int:
     free = extent + before + after - reach
     if not ceil_mode:
         return free // stride + 1
     count = -(-free // stride) + 1
-    return count - 1 if (count - 1) * stride >= extent + before else count
+    return count - 1 if not beyond and (count - 1) * stride >= extent + before else count
 
 
 def adaptive_pool(np_data: Array, out_size: Any, pool_type: str, layout: str = "NCHW") -> Array:

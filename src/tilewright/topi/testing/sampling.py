@@ -86,7 +86,10 @@ def roi_align_python(
     data: Array, rois: Array, pooled_size: Any, spatial_scale: float, sample_ratio: int,
     mode: str = "avg", aligned: bool = False,
 ) -> Array:  # fmt: skip
-    """Regions [number, x, y, x, y] of images: [regions, C, height, width]."""
+    """Regions [number, x, y, x, y] of images: [regions, C, height, width].
+
+    sample_ratio: samples of a bin along each axis; 0 or less: as many as elements begin in it
+    """
     height, width = pooled_size
     out = np.zeros((len(rois), data.shape[1], height, width), np.float64)
     for r, (number, *corners) in enumerate(rois.astype(np.float64)):
@@ -96,9 +99,13 @@ def roi_align_python(
             w, h = max(w, 1), max(h, 1)
         for i, j in np.ndindex(height, width):
             found = []
-            for s, t in np.ndindex(sample_ratio, sample_ratio):
-                y = top + (i + (s + 0.5) / sample_ratio) * h / height
-                x = left + (j + (t + 0.5) / sample_ratio) * w / width
+            each = [
+                sample_ratio if sample_ratio > 0 else max(math.ceil(length / bins), 1)
+                for length, bins in ((h, height), (w, width))
+            ]
+            for s, t in np.ndindex(*each):
+                y = top + (i + (s + 0.5) / each[0]) * h / height
+                x = left + (j + (t + 0.5) / each[1]) * w / width
                 found.append(_sample(data[int(number)], y, x, mode))
             out[r, :, i, j] = np.mean(found, 0) if mode == "avg" else np.max(found, 0)
     return out.astype(data.dtype)

@@ -80,7 +80,7 @@ def maybe_blocked(
         layout: str = "NCHW", out_layout: str = "", out_dtype: Any = None,
     ) -> Tensor:  # fmt: skip
         compute = blocked if isinstance(data, Tensor) and data.ndim == 5 else plain
-        return compute(data, weights(kernel), strides, padding, dilation, out_dtype)
+        return compute(data, weights(kernel), strides, padding, dilation, out_dtype=out_dtype)
 
     return computed
 
