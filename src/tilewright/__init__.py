@@ -49,6 +49,7 @@ _LAZY = {
 }
 _MODULES = (
     "_ffi",
+    "arith",
     "error",
     "te",
     "tir",
@@ -72,7 +73,6 @@ _MODULES = (
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
-    "arith": "No analyzer can be asked; lower(s, args) shows loops whose indices are simplified.",
     "compute": "Use te.compute.",
     "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",

@@ -67,6 +67,7 @@ from tilewright.te import (
     sinh,
     size_var,
     sqrt,
+    stmt_functor,
     sum,
     tan,
     tanh,
@@ -135,7 +136,6 @@ _ELSEWHERE = {
     "analysis": _EVERYTHING,
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "stmt_functor": _EVERYTHING,
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
 }
@@ -287,6 +287,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stmt_functor",
     "sum",
     "tan",
     "tanh",

@@ -185,8 +185,9 @@ __all__ = [
     "var",
 ]  # fmt: skip
 
-_LATER = {  # their homes are in a later room
+_LATER = {  # their homes are in a later room, or few need them
     "create_schedule": "tilewright.schedule.schedule:create_schedule",
+    "hybrid": "tilewright.te.hybrid",
     "schedule": "tilewright.schedule.by_name",
 }
 
@@ -195,7 +196,6 @@ _ELSEWHERE = {
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "extern_primfunc": "Declare the computation with te.compute.",
-    "hybrid": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
 }
 

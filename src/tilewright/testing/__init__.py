@@ -106,6 +106,11 @@ def slow(test: Any) -> Any:
     return test
 
 
+def skip_if_wheel_test(test: Any) -> Any:
+    """A test that TVM leaves out of its wheels: nothing here depends on how it was installed."""
+    return test
+
+
 def known_failing_targets(*targets: Any) -> Any:
     """A test that TVM expects to fail on these targets, and that has to pass on those there are."""
     return uses_gpu(*targets[:0])
