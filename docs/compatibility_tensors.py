@@ -21,7 +21,11 @@ TENSORS: list[Row] = [
     different(
         "te.max(a, b)", "of two values, also min, sum, prod; te.max(a, 1) takes 1.0", "te.max"
     ),
-    *works("te.schedule.", "Schedule Stage IterVar Split Fuse"),
+    *works("te.schedule.", "Schedule Stage IterVar Split Fuse AutoInlineElemWise"),
+    *works("te.schedule.", "AutoInlineBroadcast AutoInlineInjective"),
+    different("te.schedule.InferBound", "a dict, of the axes of stages that are not inlined"),
+    different("te.schedule.ScheduleOps", "lower: a Program, which prints as loops"),
+    different("tir.PrimFunc", "for isinstance: what lower gives"),
     different("te.truncdiv", "truncmod, too: towards zero, by floor division", "te.truncdiv"),
     different(
         "te.reduce_axis((0, i))",
@@ -93,7 +97,7 @@ TENSORS: list[Row] = [
         "bind of values and ranges of numbers, simplify, const_int_bound, can_prove",
     ),
     *not_yet("te.", "create_prim_func decl_tensor_intrin"),
-    *not_yet("tir.", "PrimFunc Schedule transform"),
+    *not_yet("tir.", "Schedule transform"),
     *not_yet("tir.", "call_extern analysis"),
     *not_yet("", "placeholder compute create_schedule reduce_axis thread_axis"),
 ]
@@ -106,7 +110,8 @@ SCHEDULES: list[Row] = [
     different("s[C].set_scope", "scopes are global, shared and local"),
     different(
         "s[C].pragma",
-        "auto_unroll_max_step; unroll_explicit has no effect; any other is refused",
+        "auto_unroll_max_step; vectorize, unroll and parallel are the primitives; unroll_explicit "
+        "and the hints parallel_* have no effect; any other is refused",
     ),
     *not_yet("s[C].", "tensorize double_buffer prefetch env_threads"),
     different(
@@ -115,5 +120,6 @@ SCHEDULES: list[Row] = [
     ),
     *not_yet("s[C].", "rolling_buffer transform_layout"),
     *works("s.", "normalize"),
-    *not_yet("s.", "create_group"),
+    different("s.create_group", "compute_at and compute_root; only its steps are recorded"),
+    *works("s[C].", "group attach_type attach_stage attach_ivar"),
 ]

@@ -41,6 +41,7 @@ _LAZY = {
     "gpu": "tilewright.runtime.device:cuda",
     "context": "tilewright.runtime.device:device",
     "device": "tilewright.runtime.device",
+    "container": "tilewright.runtime",
     "convert": "tilewright.runtime",
     "IRModule": "tilewright.relay.graph.expr",
     "TVMError": "tilewright.error",

@@ -39,9 +39,10 @@ class Analyzer:
         self._values: dict[Expr, Any] = {}
 
     @door(ExpressionError, "Analyzer.bind")
-    def bind(self, var: Expr, expr: Range | Expr | int) -> None:
+    def bind(self, var: Any, expr: Any) -> None:
         """expr: the range of a variable, or its value.  Raises ExpressionError for no variable."""
         place = f"Analyzer.bind({var})"
+        var = E.convert(var)
         if var.op != "var":
             raise ExpressionError(place, "it is no variable", "Give what te.var made.")
         if not isinstance(expr, Range):

@@ -12,6 +12,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir import expr as _E
 from tilewright.ir.expr import Expr as PrimExpr
+from tilewright.ir.stmt import Program
 from tilewright.te import (
     abs,
     acos,
@@ -131,7 +132,6 @@ _ELSEWHERE = {
     "BufferStore": _EVERYTHING,
     "Call": "Expressions print themselves; their nodes are tilewright.ir.expr.Expr.",
     "CallEffectKind": "Functions of numbers have no effects: leave it out.",
-    "PrimFunc": _EVERYTHING,
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
@@ -139,6 +139,23 @@ _ELSEWHERE = {
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
 }
+
+
+class _Lowered(type):
+    """`isinstance(lower(s, args), tir.PrimFunc)`: what is lowered is a program."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Program)
+
+    def __call__(cls, *args: typing.Any, **named: typing.Any) -> typing.Any:
+        raise ExpressionError(
+            "tir.PrimFunc", "functions are made of schedules only",
+            "Write statements as the stage of a te.extern, and lower its schedule.",
+        )  # fmt: skip
+
+
+class PrimFunc(metaclass=_Lowered):
+    """What `lower` gives for a schedule: a program, which prints as loops."""
 
 
 class _Nodes(type):
@@ -224,6 +241,7 @@ __all__ = [
     "Not",
     "Or",
     "PrimExpr",
+    "PrimFunc",
     "Select",
     "SizeVar",
     "Sub",

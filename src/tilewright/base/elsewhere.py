@@ -20,6 +20,7 @@ ROOT = "tilewright"
 # Packages that stand in another room than TVM has them in.
 ALSO = {
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
+    "tilewright.driver.build_module": "tilewright.driver.build",
     "tilewright.driver.tvmc": "tilewright.tvmc",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",

@@ -55,6 +55,15 @@ class Lowered(Program):
 
     __str__ = Program.__str__
 
+    def __getitem__(self, name: str) -> Lowered:
+        """The function of this name, which is all that TVM's module of it holds.
+
+        Raises KeyError for another name.
+        """
+        if str(name) != self.name:
+            raise KeyError(name)
+        return self
+
 
 @door(ScheduleError)
 def lower(
@@ -79,6 +88,20 @@ def lower(
     made = lower_schedule(stored, chosen, kernel_name(name), given)
     parts = (made.name, made.args, made.roles, made.kernels, made.workspaces, made.calls)
     return Lowered(*parts, schedule=schedule, listed=listed)
+
+
+@door(ScheduleError, "driver.build_module.schedule_to_module")
+def schedule_to_module(
+    sch: Schedule, args: Sequence[Tensor | Expr] | None = None, name: str = "main"
+) -> Program:
+    """`lower`, by another name of TVM's."""
+    return lower(sch, args, name=name)
+
+
+@door(ScheduleError, "te.schedule.ScheduleOps")
+def ScheduleOps(schedule: Schedule, bounds: Mapping[Any, Any] | None = None) -> Program:
+    """The loops of a schedule: `lower`.  bounds: what InferBound gave; lowering finds them anew."""
+    return lower(schedule)
 
 
 def generate_source(

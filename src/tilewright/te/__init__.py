@@ -77,7 +77,7 @@ from tilewright.te.functions import (
 )
 from tilewright.te.gradient import gradient
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
-from tilewright.te.scan import scan
+from tilewright.te.scan import ScanOp, scan
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -109,6 +109,7 @@ __all__ = [
     "ExternOp",
     "IterVar",
     "PlaceholderOp",
+    "ScanOp",
     "Tensor",
     "abs",
     "acos",

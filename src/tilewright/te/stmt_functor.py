@@ -17,14 +17,19 @@ __all__ = ["post_order_visit", "substitute"]
 
 
 @door(ExpressionError, "tir.stmt_functor.substitute")
-def substitute(node: Expr | float, vmap: Mapping[Any, Any]) -> Expr:
+def substitute(node: Any, vmap: Mapping[Any, Any]) -> Expr:
     """`node` with values in the place of variables, which are the keys of `vmap`."""
     return E.substitute(E.convert(node), {E.convert(v): E.convert(x) for v, x in vmap.items()})
 
 
 @door(ExpressionError, "tir.stmt_functor.post_order_visit")
-def post_order_visit(stmt: Expr, fvisit: Callable[..., Any]) -> None:
+def post_order_visit(stmt: Any, fvisit: Callable[..., Any]) -> None:
     """Calls `fvisit` with each node of an expression once, arguments before their users."""
+    if not isinstance(stmt, Expr):
+        raise ExpressionError(
+            "tir.stmt_functor.post_order_visit", f"a {type(stmt).__name__} is no expression",
+            "Print what lower(s, args) gives: its text shows loops, guards and buffers.",
+        )  # fmt: skip
     for node in E.walk(stmt):
         fvisit(node)
 

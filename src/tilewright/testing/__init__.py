@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arith import Analyzer
 from tilewright.base.doors import door
 from tilewright.base.errors import TargetError
 from tilewright.runtime.device import Device, device
@@ -32,6 +33,12 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     if left.shape != right.shape:
         raise AssertionError(f"shapes differ: {left.shape} and {right.shape}")
     np.testing.assert_allclose(left, right, rtol=rtol, atol=atol)
+
+
+def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+    """Raise AssertionError unless two expressions surely have one value for all variables."""
+    if not Analyzer().can_prove_equal(lhs, rhs):
+        raise AssertionError(f"{lhs} and {rhs} are not equal")
 
 
 @door(TargetError, "testing.device_enabled")
