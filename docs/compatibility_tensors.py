@@ -78,6 +78,11 @@ TENSORS: list[Row] = [
     different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
     different("tir.decl_buffer", "for te.extern; row-major from the first element on"),
     different(
+        "tir.Ramp",
+        "and tir.Broadcast, vload and constants of types such as float32x4: in statements of "
+        "te.extern, not in te.compute",
+    ),
+    different(
         "te.gradient",
         "not through te.scan, te.extern and stages of several tensors; of equal values under a "
         "maximum the first has it",
@@ -113,7 +118,8 @@ SCHEDULES: list[Row] = [
         "auto_unroll_max_step; vectorize, unroll and parallel are the primitives; unroll_explicit "
         "and the hints parallel_* have no effect; any other is refused",
     ),
-    *not_yet("s[C].", "tensorize double_buffer prefetch env_threads"),
+    *not_yet("s[C].", "tensorize prefetch env_threads"),
+    different("s[C].double_buffer", "no effect: copies do not overlap arithmetic"),
     different(
         "s[C].set_store_predicate",
         "of threads that would store the same one stores anyway; any other is refused",

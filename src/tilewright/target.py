@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import TargetError, absent
@@ -54,7 +55,6 @@ def generic_func(function: Callable[..., Any]) -> Callable[..., Any]:
 __path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = {
     "adreno": 'Use Target("opencl -device=adreno").',
-    "codegen": "Processors are described by Target options: -mcpu and -mattr.",
     "datatype": "Element types are a fixed set (docs/element-types.md).",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
     "override_native_generic_func": "Look at Target.current().kind in a function of your own.",
@@ -64,4 +64,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "codegen":  # in a room that this file does not load (`base/elsewhere.py`)
+        return import_module("tilewright.target.codegen")
     raise absent("target", name, _ELSEWHERE)

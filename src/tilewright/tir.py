@@ -27,7 +27,6 @@ from tilewright.te import (
     ceil,
     clz,
     comm_reducer,
-    const,
     copysign,
     cos,
     cosh,
@@ -80,6 +79,8 @@ from tilewright.te import (
 from tilewright.te.extern import call_packed as _call_packed
 from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.ir_builder import decl_buffer
+from tilewright.te.lanes import cast as _cast_lanes
+from tilewright.te.lanes import const
 from tilewright.te.tensor import IterVar
 from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
 
@@ -198,7 +199,15 @@ def _is_number(is_float: bool) -> Callable[[PrimExpr], bool]:
 
 
 def _cast(dtype: str, value: typing.Any) -> PrimExpr:
-    return _E.cast(dtype, value)
+    return _cast_lanes(dtype, value)
+
+
+def _ramp(base: typing.Any, stride: typing.Any, lanes: int) -> PrimExpr:
+    return _E.ramp(_E.convert(base), stride, lanes)
+
+
+def _broadcast(value: typing.Any, lanes: int) -> PrimExpr:
+    return _E.broadcast(_E.convert(value), lanes)
 
 
 Add, Sub, Mul, Div = (
@@ -212,6 +221,7 @@ IntImm = _node("IntImm", _is_number(False), _number)
 FloatImm = _node("FloatImm", _is_number(True), _number)
 Cast = _of("Cast", "cast", _cast)
 Select = _of("Select", "select", _E.select)
+Ramp, Broadcast = _of("Ramp", "ramp", _ramp), _of("Broadcast", "broadcast", _broadcast)
 Var = _of("Var", "var", var)
 SizeVar = _of("SizeVar", "var", size_var)  # an extent is at least 1 anyway
 
@@ -226,6 +236,7 @@ __all__ = [
     "Add",
     "And",
     "BijectiveLayout",
+    "Broadcast",
     "Buffer",
     "Cast",
     "Div",
@@ -242,6 +253,7 @@ __all__ = [
     "Or",
     "PrimExpr",
     "PrimFunc",
+    "Ramp",
     "Select",
     "SizeVar",
     "Sub",

@@ -155,6 +155,7 @@ def test_pragmas_that_are_primitives_or_hints() -> None:
     s = te.create_schedule(b.op)
     i, j = b.op.axis
     s[b].pragma(i, "parallel_launch_point")
+    s[b].double_buffer()
     assert not s.steps
     s[b].pragma(i, "parallel")
     s[b].pragma(j, "vectorize")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright.tir.stmt_functor import post_order_visit, substitute
 
-from tilewright import arith, te, tir
+from tilewright import arith, ir, te, tir
 from tilewright.base.errors import ExpressionError
 from tilewright.te.axis import Range
 
@@ -69,3 +69,10 @@ def test_visits_come_to_arguments_first():
     assert importlib.import_module("tilewright.tir.stmt_functor") is tir.stmt_functor
     with pytest.raises(AttributeError, match="tir.stmt_functor.ir_transform does not exist here"):
         _ = tir.stmt_functor.ir_transform
+
+
+def test_expressions_are_equal_where_they_are_one():
+    assert ir.structural_equal(X + 1, X + 1) and not ir.structural_equal(X + 1, Y + 1)
+    ir.assert_structural_equal(tir.all(te.const(True), te.const(False)), te.const(False))
+    with pytest.raises(ValueError, match=r"they differ: \(x \+ 1\) and \(y \+ 1\)"):
+        ir.assert_structural_equal(X + 1, Y + 1)

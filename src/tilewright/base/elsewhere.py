@@ -25,6 +25,7 @@ ALSO = {
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
+    "tilewright.target.codegen": "tilewright.driver.codegen",
     "tilewright.tir.ir_builder": "tilewright.te.ir_builder",
     "tilewright.tir.stmt_functor": "tilewright.te.stmt_functor",
 }

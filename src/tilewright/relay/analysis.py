@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
+from tilewright.ir.expr import Expr as Number
 from tilewright.relay.graph.equality import Graph, first_difference, hash_of
 from tilewright.relay.graph.expr import (
     Call,
@@ -72,22 +73,30 @@ def check_constant(expr: Expr) -> bool:
     )
 
 
-def structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Graph | Number, rhs: Graph | Number, map_free_vars: bool = False) -> bool:
     """Whether they compute the same in the same way; names of parameters do not count.  Types are
-    equal where they are one.
+    equal where they are one, and so are expressions of te.
 
     map_free_vars: free variables may be others, each in the place of one
     """
-    return not first_difference(lhs, rhs, map_free_vars)
+    return not _difference(lhs, rhs, map_free_vars)
+
+
+def _difference(lhs: Graph | Number, rhs: Graph | Number, map_free_vars: bool) -> str:
+    if isinstance(lhs, Number) or isinstance(rhs, Number):
+        return "" if lhs is rhs else f"{lhs} and {rhs}"
+    return first_difference(lhs, rhs, map_free_vars)
 
 
 class StructuralDifference(ModelError, ValueError):
     """Of two graphs that should be one; scripts for TVM expect a ValueError."""
 
 
-def assert_structural_equal(lhs: Graph, rhs: Graph, map_free_vars: bool = False) -> None:
+def assert_structural_equal(
+    lhs: Graph | Number, rhs: Graph | Number, map_free_vars: bool = False
+) -> None:
     """Raises StructuralDifference that says where, unless `structural_equal` holds."""
-    if difference := first_difference(lhs, rhs, map_free_vars):
+    if difference := _difference(lhs, rhs, map_free_vars):
         raise StructuralDifference(
             "assert_structural_equal", f"they differ: {difference}", "Print both to compare them."
         )

@@ -29,7 +29,6 @@ from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
 # Primitives of TVM that are not there: what to use instead.
 _ELSEWHERE_STAGE = {
-    "double_buffer": "Copies that overlap arithmetic are not there yet; tune the shared tiles.",
     "env_threads": "Bind the loops of the stage.",
     "prefetch": "Use s.cache_read and compute_at.",
     "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
@@ -233,6 +232,10 @@ class Stage(StageState):
         """Pad the stride of `axis`; see `steps.StorageAlign`."""
         sizes = _size(factor), _size(offset)
         self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
+
+    def double_buffer(self) -> None:
+        """TVM's hint to copy the next part while this one is used: changes nothing, copies do not
+        overlap arithmetic yet."""
 
     @door(ScheduleError)
     def set_store_predicate(self, predicate: Any) -> None:

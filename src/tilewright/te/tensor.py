@@ -430,6 +430,11 @@ def compute(
     if root is not None:
         known |= {ax.var for ax in root.attr[1]}
     for node in walk(body):
+        if node.lanes > 1:
+            raise ExpressionError(
+                place, f"{node} is a vector, and elements are single numbers",
+                "Compute one, and vectorize the loop: s[C].vectorize(x).",
+            )  # fmt: skip
         if node.op == "var" and node not in known and not is_symbol(node):
             raise ExpressionError(
                 place, f"{node} is not an axis of this computation",
