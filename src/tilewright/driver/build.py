@@ -196,7 +196,7 @@ def build(
     target_host: the processor beside the device, where it is not this machine's
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
           else is wanted; what the schedule inlines, or computes inside another stage, is computed
-          once more for it, as `NAME.whole`.  Variables are given as numbers, and where they are left
+          once more for it, as `NAME.whole`.  Variables are given as numbers; where they are left
           out, extents are what the shapes of a call's arrays say
     """
     if isinstance(args, (str, Target, Mapping)):  # TVM's order for what was lowered already

@@ -14,7 +14,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Buffer, For, Stmt, Store, load
+from tilewright.ir.stmt import Buffer, For, Stmt, Store, lane
 
 _VECTOR = re.compile(r"([a-z]+\d*)x(\d+)")
 
@@ -50,22 +50,6 @@ def stored(buffer: Buffer, index: Expr, value: Expr) -> Stmt:
             f"{buffer.name}[...] = ...", f"{value.lanes} lanes are stored to {index.lanes} places",
             "Give as many.",
         )  # fmt: skip
-    lane = E.var("lane")
-    at = _lane(index, lane) if index.lanes > 1 else index + lane
-    return For(lane, lanes, Store(buffer, at, _lane(value, lane)), "vectorized")
-
-
-def _lane(node: Expr, lane: Expr) -> Expr:
-    """One lane of an expression, by its number."""
-    if node.lanes == 1:
-        return node
-    if node.op == "ramp":
-        return node.args[0] + node.args[1] * lane
-    if node.op == "broadcast":
-        return node.args[0]
-    args = tuple(_lane(a, lane) for a in node.args)
-    if node.op == "load":
-        return load(node.attr, args[0])
-    if node.op == "cast":
-        return E.cast(node.dtype, args[0])
-    return E.make(node.op, args, node.attr, node.dtype)
+    k = E.var("lane")
+    at = lane(index, k) if index.lanes > 1 else index + k
+    return For(k, lanes, Store(buffer, at, lane(value, k)), "vectorized")
