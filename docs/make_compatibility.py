@@ -89,13 +89,19 @@ SECTIONS: dict[str, list[Row]] = {
         *works("error.", "TVMError"),
         different("func['name']", "the module itself", "func.get_function"),
         different(
-            "build without the device", "its text can be read; calls say what is missing", "build"
+            "build without the device",
+            "its text can be read, code for another machine be saved; calls say what is missing",
+            "build",
         ),
         different("s.rfactor at threads", "compute_at the loop that threads share", "s.rfactor"),
         *works("runtime.", "convert enabled"),
         *works("testing.", "enabled_targets device_enabled requires_llvm requires_gpu uses_gpu"),
         *works("testing.", "requires_cuda requires_opencl parametrize_targets parameters fixture"),
-        different("func.export_library", "writes one file", "func.save"),
+        different(
+            "func.export_library",
+            "writes one file; save makes an object of it for NAME.o, text for .ll, .s, .asm",
+            "func.save",
+        ),
         *works("", "runtime.load_module testing.main contrib.pickle_memoize.memoize"),
         *works("result.", "mean median min max std results"),
         *works("dev.", "exist sync"),

@@ -1,11 +1,13 @@
 """Several functions that one call builds, by their names."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tilewright.target.codegen import llvm_version_major
 
-from tilewright import build, device, lower, nd, target, te
-from tilewright.base.errors import DeviceError, ScheduleError
+from tilewright import build, device, lower, nd, runtime, target, te
+from tilewright.base.errors import DeviceError, ScheduleError, TilewrightError
 
 
 def lowered(name: str, number: float) -> object:
@@ -67,3 +69,43 @@ def test_the_version_of_llvm() -> None:
     assert llvm_version_major() >= 15
     with pytest.raises(AttributeError, match=r"target.codegen.build_module does not exist here"):
         _ = target.codegen.build_module
+
+
+def test_objects_and_texts(tmp_path: Path) -> None:
+    module = build(lowered("one", 1.0), "llvm")
+    for name in ("one.o", "one.so", "one.bin"):
+        module.save(tmp_path / name)
+        loaded = runtime.load_module(tmp_path / name)
+        a, b = nd.array(np.ones(8, "float32")), nd.array(np.zeros(8, "float32"))
+        loaded["one"](a, b)
+        assert (b.numpy() == 2.0).all()
+    assert (tmp_path / "one.o").read_bytes().startswith(b"\x7fELF")
+    module.export_library(tmp_path / "two.o")
+    assert not (tmp_path / "two.o").read_bytes().startswith(b"\x7fELF")
+    assert runtime.load_module(tmp_path / "two.o").entry_name == "one"
+    for name, fmt in (("one.ll", "ll"), ("one.s", "asm"), ("one.asm", "asm")):
+        module.save(tmp_path / name)
+        assert (tmp_path / name).read_text() == module.get_source(fmt)
+    cut = (tmp_path / "one.o").read_bytes()[:-30]
+    (tmp_path / "cut.o").write_bytes(cut)
+    with pytest.raises(TilewrightError):
+        runtime.load_module(tmp_path / "cut.o")
+    wrong = bytearray((tmp_path / "one.o").read_bytes())
+    wrong[-100] ^= 1
+    (tmp_path / "wrong.o").write_bytes(wrong)
+    with pytest.raises(DeviceError, match="damaged"):
+        runtime.load_module(tmp_path / "wrong.o")
+
+
+def test_code_of_another_machine_is_built_and_saved(tmp_path: Path) -> None:
+    module = build(lowered("one", 1.0), "llvm -mtriple=armv7-none-linux-gnueabihf")
+    module.save(tmp_path / "one.o")
+    head = (tmp_path / "one.o").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and head[18] == 0x28
+    module.save(tmp_path / "one.asm")
+    assert "vadd" in (tmp_path / "one.asm").read_text()
+    a, b = (nd.array(np.ones(8, "float32")) for _ in range(2))
+    with pytest.raises(DeviceError, match="it was compiled for armv7"):
+        module(a, b)
+    with pytest.raises(DeviceError, match="it was compiled for armv7"):
+        runtime.load_module(tmp_path / "one.o")

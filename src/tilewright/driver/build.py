@@ -217,7 +217,8 @@ def build(
     if here is None and not device(chosen).exist:
         source = generate_source(schedule, chosen, name, args)
         return Module(Artifact(source, b""), device(chosen))
-    return Module(build_artifact(schedule, chosen, name, args), device(chosen))
+    made = build_artifact(schedule, chosen, name, args)
+    return Module(made, device(chosen), load_later=here is None)
 
 
 def _several(

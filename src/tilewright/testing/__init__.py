@@ -43,7 +43,12 @@ def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
 
 @door(TargetError, "testing.device_enabled")
 def device_enabled(target: TargetLike) -> bool:
-    """Whether kernels for the target run here; for kinds of TVM that are not here: no."""
+    """Whether kernels for the target run here; for kinds of TVM that are not here: no.
+
+    "cpu" is taken for the target of its code, llvm.
+    """
+    if target == "cpu":
+        return device(target).exist
     if isinstance(target, str) and is_absent(target.partition(" ")[0]):
         return False
     return device(Target(target)).exist
