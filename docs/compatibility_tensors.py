@@ -74,7 +74,10 @@ TENSORS: list[Row] = [
     ),
     *works("", "register_func get_global_func"),
     different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
-    different("tir.decl_buffer", "for te.extern; row-major from the first element on"),
+    different(
+        "tir.decl_buffer",
+        "for te.extern, and binds= of build and lower; row-major from the first element on",
+    ),
     different(
         "tir.Ramp",
         "and tir.Broadcast, vload and constants of types such as float32x4: in statements of "

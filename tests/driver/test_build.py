@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tilewright.target.codegen import llvm_version_major
 
-from tilewright import build, device, lower, nd, runtime, target, te
-from tilewright.base.errors import DeviceError, ScheduleError, TilewrightError
+from tilewright import build, device, lower, nd, runtime, target, te, tir
+from tilewright.base.errors import DeviceError, ExpressionError, ScheduleError, TilewrightError
 
 
 def lowered(name: str, number: float) -> object:
@@ -109,3 +109,20 @@ def test_code_of_another_machine_is_built_and_saved(tmp_path: Path) -> None:
         module(a, b)
     with pytest.raises(DeviceError, match="it was compiled for armv7"):
         runtime.load_module(tmp_path / "one.o")
+
+
+def test_binds_change_nothing() -> None:
+    n = te.size_var("n")
+    a = te.placeholder((n, 3), name="A")
+    b = te.compute((n, 3), lambda i, j: a[i, j] + 1.0, name="B")
+    s, buffer = te.create_schedule(b.op), tir.decl_buffer((n, 3), name="A")
+    assert str(lower(s, [a, b], binds={a: buffer})) == str(lower(s, [a, b]))
+    out = nd.array(np.zeros((2, 3), "float32"))
+    build(s, [a, b], "llvm", binds={a: buffer})(nd.array(np.ones((2, 3), "float32")), out)
+    assert (out.numpy() == 2.0).all()
+    for wrong in (tir.decl_buffer((n, 4)), tir.decl_buffer((n, 3), "int32")):
+        for function in (lower, build):
+            with pytest.raises(ScheduleError, match="Leave binds out"):
+                function(s, [a, b], binds={a: wrong})
+    with pytest.raises(ExpressionError, match="would repeat its elements"):
+        tir.decl_buffer((n, 3), buffer_type="auto_broadcast")

@@ -30,6 +30,7 @@ from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.ir_builder import BufferVar
 from tilewright.te.tensor import ComputeOp, Tensor
 
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
@@ -72,13 +73,16 @@ def lower(
     target: TargetLike | None = None,
     name: str = "main",
     simple_mode: bool = False,
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Program:
     """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.
 
     target: default: that of the innermost `with target:`, else cuda for a schedule that binds loops
             to blocks or threads, else llvm
     simple_mode: TVM's; it changes nothing, what is printed is always simple
+    binds: TVM's: buffers for arguments, of their shapes and types, as arguments have them anyway
     """
+    _check_binds(binds)
     found = target if target is not None else context.current("target")
     if found is None:
         found = "cuda" if schedule.binds_threads else "llvm"
@@ -167,6 +171,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Module: ...
 
 
@@ -177,6 +182,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Modules: ...
 
 
@@ -187,6 +193,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Module | Modules:
     """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
     is no such device, its text can be read, and calls raise what is missing.
@@ -198,7 +205,9 @@ def build(
           else is wanted; what the schedule inlines, or computes inside another stage, is computed
           once more for it, as `NAME.whole`.  Variables are given as numbers; where they are left
           out, extents are what the shapes of a call's arrays say
+    binds: as of `lower`
     """
+    _check_binds(binds)
     if isinstance(args, (str, Target, Mapping)):  # TVM's order for what was lowered already
         args, target = None, args if target is None else target
     if not isinstance(schedule, (Schedule, Program)):
@@ -219,6 +228,21 @@ def build(
         return Module(Artifact(source, b""), device(chosen))
     made = build_artifact(schedule, chosen, name, args)
     return Module(made, device(chosen), load_later=here is None)
+
+
+def _check_binds(binds: Mapping[Tensor, BufferVar] | None) -> None:
+    """Raises ScheduleError for a buffer of another shape or type than its tensor."""
+    for tensor, buffer in (binds or {}).items():
+        alike = len(tensor.shape) == len(buffer.shape) and all(
+            a is b or (isinstance(a, int) and a == b)
+            for a, b in zip(tensor.shape, buffer.shape, strict=True)
+        )
+        if tensor.dtype is not buffer.dtype or not alike:
+            raise ScheduleError(
+                f"binds={{{tensor.name}: {buffer.name}}}",
+                f"it is {buffer.dtype}{list(buffer.shape)}, not {tensor.dtype}{list(tensor.shape)}",
+                "Leave binds out: arguments are row-major, of the shapes of their tensors.",
+            )  # fmt: skip
 
 
 def _several(

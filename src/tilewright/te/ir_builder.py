@@ -487,9 +487,15 @@ def decl_buffer(
     """A buffer for `in_buffers` and `out_buffers` of te.extern; `dtype` is float32 unless given.
 
     The others are TVM's: tensors are row-major and begin where their memory does, so strides,
-    offsets and other scopes than global are refused, what else they may be changes nothing.
+    offsets, other scopes than global and broadcasts are refused, what else they may be changes
+    nothing.
     """
     place = f"tir.decl_buffer({name!r})"
+    if buffer_type:
+        raise ExpressionError(
+            place, f"a buffer of type {buffer_type} would repeat its elements",
+            "Use topi.broadcast_to, or operators such as topi.add, which do.",
+        )  # fmt: skip
     if strides or elem_offset not in (None, 0) or scope not in ("", "global"):
         raise ExpressionError(
             place, "tensors are row-major in global memory, from their first element on",
