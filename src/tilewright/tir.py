@@ -136,6 +136,10 @@ _ELSEWHERE = {
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
+    **dict.fromkeys(
+        ("call_llvm_intrin", "call_llvm_pure_intrin"),
+        "Intrinsics of LLVM cannot be called; te has exp, log, popcount, clz, ...",
+    ),
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",

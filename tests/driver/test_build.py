@@ -126,3 +126,21 @@ def test_binds_change_nothing() -> None:
                 function(s, [a, b], binds={a: wrong})
     with pytest.raises(ExpressionError, match="would repeat its elements"):
         tir.decl_buffer((n, 3), buffer_type="auto_broadcast")
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+def test_arrays_of_bits_for_bfloat16(target: str) -> None:
+    a = te.placeholder((8,), "bfloat16", name="A")
+    b = te.compute((8,), lambda i: a[i] + a[i], name="B")
+    s = te.create_schedule(b.op)
+    if target == "opencl":
+        s[b].bind(b.op.axis[0], "threadIdx.x")
+    dev = device(target)
+    numbers = np.arange(8, dtype="float32") / 4
+    bits = (numbers.view("uint32") >> 16).astype("uint16")
+    out = nd.array(np.zeros(8, "uint16"), dev)
+    build(s, [a, b], target)(nd.array(bits, dev), out)
+    found = (out.numpy().astype("uint32") << 16).view("float32")
+    np.testing.assert_array_equal(found, numbers * 2)
+    with pytest.raises(DeviceError, match="its dtype is int16, not bfloat16"):
+        build(s, [a, b], target)(nd.array(bits.astype("int16"), dev), out)
