@@ -1,5 +1,5 @@
 """Hybrid scripts: as stages they give what Python makes of the same text, and so do their texts."""
-# ruff: noqa: F821
+# ruff: noqa: B007, F821
 
 import numpy as np
 import pytest
@@ -254,6 +254,60 @@ def test_scripts_call_scripts():
     check(twice, tensor(3), tensor(4, name="b"))
 
 
+def test_values_are_what_they_were():
+    @script
+    def pick(x, t):
+        t[0] = x + 1.0
+        y = t[0]
+        t[0] = 0.0
+        return y + x
+
+    @script
+    def moved(a):
+        b = output_tensor((5,), "float32")
+        t = allocate((2,), "float32")
+        t[0] = a[0]
+        t[1] = a[1]
+        t[0], t[1] = t[1], t[0]
+        b[0] = t[0]
+        x, y = 1.0, a[2]
+        for i in range(3):
+            x, y = y, x + y
+        b[1] = x
+        x = y = y + 1.0
+        b[2] = x - y
+        b[3] = pick(t[1], t)
+        for i in range(2):
+            n = t[1]
+            for j in range(1, 3, 2):
+                t[1] = 5.0
+            b[4] = n
+        return b
+
+    check(moved, tensor(4))
+
+
+def test_calls_inside_loops():
+    @script
+    def row(a, i):
+        c = output_tensor((a.shape[1],), a.dtype)
+        for j in range(a.shape[1]):
+            c[j] = a[i, j] * 2.0
+        return c
+
+    @script
+    def rows(a):
+        d = output_tensor(a.shape, a.dtype)
+        for i in range(a.shape[0]):
+            c = row(a, i)
+            e = row(a, 0)
+            for j in range(a.shape[1]):
+                d[i, j] = c[j] + e[j]
+        return d
+
+    check(rows, tensor(3, 4))
+
+
 def test_stages_before_and_after():
     a = tensor(20)
     b = te.compute((20,), lambda i: a[i] + 1.0, name="before")
@@ -375,6 +429,8 @@ def refused(body, *args, match):
         (["for t in bind('threadIdx.x', 4):", "    b[t] = 1.0", "    for g in "
           "bind('blockIdx.x', 4):", "        b[g] = 2.0"], "stored outside of the loop over"),
         (["b[9] = 1.0"], "outside a dimension of 4"),
+        (["c = a", "for i in range(2):", "    c = b"], "c is set inside a block"),
+        (["n = len(a)", "for i in range(2):", "    a = n"], "a is set inside a block"),
     ],
 )  # fmt: skip
 def test_what_scripts_refuse(body, match):

@@ -105,6 +105,7 @@ class Run:
             for n in nodes
             if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
         )
+        self.sets.update(list(names))  # parameters
         self.results: list[Any] = []
         self.wanted = _returned_names(source.tree) if caller is None else ()
         with self.placed():
@@ -182,7 +183,11 @@ class Run:
 
     def set(self, name: str, value: Any) -> None:
         """`name = value`.  Numbers that change when it runs are memory."""
-        old = next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+        where = next((k for k, scope in enumerate(self.scopes) if name in scope), None)
+        old = None if where is None else self.scopes[where][name]
+        if where not in (None, len(self.scopes) - 1) and not isinstance(old, Cell):
+            self.fail(f"{name} is set inside a block, and was no number that changes before it",
+                      "Give what is set in the block a name of its own.")  # fmt: skip
         if isinstance(old, Cell):
             new, kind = self.element(value), old.memory.dtype
             if new.dtype.is_float and not kind.is_float:
@@ -192,12 +197,17 @@ class Run:
         elif isinstance(value, (BufferVar, Part, list, tuple, str)) or value is None:
             self.scopes[-1][name] = value
         elif self.sets[name] == 1:
-            is_known = not isinstance(value, Expr) or value.op == "const"
-            self.scopes[-1][name] = value if is_known else self.builder.let(name, value)
+            self.scopes[-1][name] = self.kept(value, name)
         else:
             first = self.element(value)
             self.scopes[-1][name] = Cell(allocated(self, (1,), first.dtype, "", name))
             self.set(name, value)
+
+    def kept(self, value: Any, name: str = "kept") -> Any:
+        """What a value is now, whatever is stored later."""
+        if isinstance(value, (list, tuple)):
+            return [self.kept(v, name) for v in value]
+        return self.builder.let(name, value) if isinstance(value, Expr) else value
 
     @contextmanager
     def inner(self, **names: Any) -> Iterator[None]:
@@ -243,6 +253,8 @@ class Run:
 
     def _assign(self, s: ast.Assign) -> None:
         value = self.value(s.value, s.targets[0])
+        if len(s.targets) > 1 or isinstance(s.targets[0], ast.Tuple):  # x, y = y, x
+            value = self.kept(value)
         for target in s.targets:
             self._assign_to(target, value)
 
@@ -319,7 +331,7 @@ class Run:
         if s is not self.source.tree.body[-1]:
             self.fail("it returns before its end", "Return in the last line.")
         value = self.value(s.value) if s.value is not None else []
-        self.results = list(value) if isinstance(value, (list, tuple)) else [value]
+        self.results = self.kept(list(value) if isinstance(value, (list, tuple)) else [value])
 
     def _nothing(self, s: ast.stmt) -> None:
         pass
@@ -452,8 +464,7 @@ class Run:
         names = dict(zip(parameters, args, strict=False)) | named
         if sorted(names) != sorted(parameters) or len(args) > len(parameters):
             self.fail(f"{source.name} takes {', '.join(parameters)}", "Give each of them.")
-        with self.builder.new_scope() if self.depth else _open():
-            run = Run(source, names, self.inputs, self)
+        run = Run(source, {n: self.kept(v, n) for n, v in names.items()}, self.inputs, self)
         return run.results[0] if len(run.results) == 1 else run.results
 
     # -- errors ------------------------------------------------------------------------------------
@@ -473,11 +484,6 @@ class Run:
             words = f"{error.place}: {error.reason}"
             place = f"{own}, line {self.line}"
             raise ExpressionError(place, words, error.way_out) from error
-
-
-@contextmanager
-def _open() -> Iterator[None]:
-    yield
 
 
 def _joined(tests: list[Any], plain: Callable[..., bool], made: Callable[..., Expr]) -> Any:

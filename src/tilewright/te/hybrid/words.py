@@ -81,7 +81,7 @@ def loop(run: Run, kind: str, name: str, args: list[Any], body: Callable[[], Non
     step = whole_number(run, args[2], "a step", "Give a number.") if len(args) == 3 else 1
     if step < 1:
         run.fail(f"a step of {step}", "Count upwards, and use n - 1 - i.")
-    first, last = run.number(first), run.number(last)
+    first, last = run.kept(run.number(first)), run.kept(run.number(last))
     if step == 1:
         with run.builder.for_range(first, last, name, kind=LOOPS[kind]) as var:
             around = (var, last) if _same(first, 0) else None
