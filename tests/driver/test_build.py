@@ -7,7 +7,14 @@ import pytest
 from tilewright.target.codegen import llvm_version_major
 
 from tilewright import build, device, lower, nd, runtime, target, te, tir
-from tilewright.base.errors import DeviceError, ExpressionError, ScheduleError, TilewrightError
+from tilewright.base.errors import (
+    CompileError,
+    DeviceError,
+    ExpressionError,
+    ScheduleError,
+    TilewrightError,
+)
+from tilewright.contrib import cc
 
 
 def lowered(name: str, number: float) -> object:
@@ -144,3 +151,21 @@ def test_arrays_of_bits_for_bfloat16(target: str) -> None:
     np.testing.assert_array_equal(found, numbers * 2)
     with pytest.raises(DeviceError, match="its dtype is int16, not bfloat16"):
         build(s, [a, b], target)(nd.array(bits.astype("int16"), dev), out)
+
+
+@pytest.mark.skipif(cc.get_cc() is None, reason="no C compiler")
+def test_linking_by_hand(tmp_path: Path) -> None:
+    build(lowered("one", 1.0), "llvm").save(tmp_path / "one.o")
+    build(lowered("two", 2.0), "llvm").save(tmp_path / "two.o")
+    cc.create_shared(str(tmp_path / "one.so"), [str(tmp_path / "one.o")])
+    loaded = runtime.load_module(tmp_path / "one.so")
+    a, b = nd.array(np.ones(8, "float32")), nd.array(np.zeros(8, "float32"))
+    loaded["one"](a, b)
+    assert (b.numpy() == 2.0).all()
+    cc.create_shared(tmp_path / "both.so", [tmp_path / "one.o", tmp_path / "two.o"], ["-O1"])
+    with pytest.raises(TilewrightError):  # which of them is meant?
+        runtime.load_module(tmp_path / "both.so")
+    with pytest.raises(CompileError, match="nowhere"):
+        cc.create_shared(tmp_path / "none.so", tmp_path / "nowhere.o")
+    with pytest.raises(AttributeError, match="the target says what to link for"):
+        _ = cc.create_executable

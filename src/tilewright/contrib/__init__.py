@@ -1,7 +1,7 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.cblas`, `contrib.graph_executor`, `contrib.debugger`, `contrib.ndk`,
-`contrib.nvcc`, `contrib.pickle_memoize`, `contrib.utils`.
+In: nothing.  Out: `contrib.cblas`, `contrib.cc`, `contrib.graph_executor`, `contrib.debugger`,
+`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -10,8 +10,10 @@ from typing import Any
 
 from tilewright.base.errors import absent
 
+_PARTS = (
+    "cblas", "cc", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "utils",
+)  # fmt: skip
 _ELSEWHERE = {
-    "cc": "Use Module.save or Library.export_library: no compiler is called by hand.",
     "clang": "C text is not compiled into kernels; declare them with te.compute.",
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cudnn": "Libraries are not called from kernels; topi.nn is tuned instead.",
@@ -34,6 +36,6 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name == "util":  # its name before TVM 0.7
         return import_module("tilewright.contrib.utils")
-    if name in ("cblas", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "utils"):
+    if name in _PARTS:
         return import_module(f"tilewright.contrib.{name}")
     raise absent("contrib", name, _ELSEWHERE)
