@@ -90,6 +90,7 @@ class Analyzer:
         raise absent("Analyzer", name, {"modular_set": "Use simplify(x % n)."})
 
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = dict.fromkeys(
     ("IntervalSet", "IntSet", "detect_iter_map", "detect_linear_equation", "deduce_bound"),
     "Ask arith.Analyzer(), or read the loops that lower(s, args) prints.",

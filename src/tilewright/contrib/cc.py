@@ -56,6 +56,7 @@ def create_shared(
             file.write(artifact_file.behind_object(held[0])[len(held[0].binary) :])
 
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = dict.fromkeys(
     ("create_executable", "create_staticlib", "cross_compiler", "build_create_shared_func"),
     "Use func.save or lib.export_library: the target says what to link for.",

@@ -34,6 +34,7 @@ def post_order_visit(stmt: Any, fvisit: Callable[..., Any]) -> None:
         fvisit(node)
 
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
 _ELSEWHERE = dict.fromkeys(
     ("ir_transform", "pre_order_visit"), "lower(s, args) gives a Program, which prints as loops."
 )
