@@ -31,108 +31,14 @@ from compatibility_rows import (
     not_yet,
     works,
 )
+from compatibility_tensors import SCHEDULES, TENSORS
 from compatibility_text import HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
 
 PAGE = Path(__file__).with_name("compatibility.md")
 
 SECTIONS: dict[str, list[Row]] = {
-    "Tensor expressions": [
-        *works("te.", "placeholder compute reduce_axis thread_axis create_schedule var const"),
-        *works("te.", "sum max min comm_reducer if_then_else all any Tensor"),
-        *works("te.", "exp log sqrt rsqrt tanh sigmoid erf sin cos floor ceil round abs power"),
-        *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
-        *works("C.", "op.input_tensors"),
-        *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
-        *works("te.", "isinf isfinite"),
-        *works("te.", "indexmod min_value max_value infinity popcount clz"),
-        *works("te.", "nearbyint log1p ldexp hypot div tag_scope"),
-        different("te.atan2", "and te.copysign: -0.0 counts as a positive zero", "te.atan2"),
-        different(
-            "te.max(a, b)", "of two values, also min, sum, prod; te.max(a, 1) takes 1.0", "te.max"
-        ),
-        *works("te.schedule.", "Schedule Stage IterVar Split Fuse"),
-        different("te.truncdiv", "truncmod, too: towards zero, by floor division", "te.truncdiv"),
-        different(
-            "te.reduce_axis((0, i))",
-            "a loop over all values there can be, of which those in the range count",
-            "te.reduce_axis",
-        ),
-        different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
-        different(
-            "te.comm_reducer of a tuple",
-            "fcombine must be commutative where values are equal, too, or which of them is found "
-            "depends on the schedule",
-            "te.comm_reducer",
-        ),
-        different(
-            "C.shape of te.var",
-            "one kernel for every n: extents are what a call's arrays say; tuning, records, flops "
-            "and hashes need numbers: ComputeDAG(tensors).at(n=64)",
-            "C.shape",
-        ),
-        different(
-            "C.shape with a 0", "built and run, but not tuned; te.var is at least 1", "C.shape"
-        ),
-        different("A[i][k]", "reads the element that A[i, k] does", "te.Tensor"),
-        *works("tir.", "if_then_else const var indexmod indexdiv floormod floordiv all any"),
-        *works("tir.", "max min exp log sqrt tanh sigmoid abs power call_intrin Cast PrimExpr"),
-        *works("tir.", "IntImm FloatImm Add Sub Mul Div FloorDiv FloorMod Min Max EQ NE LT LE"),
-        *works("tir.", "GT GE And Or Not Var SizeVar popcount layout bijective_layout"),
-        different("tir.Select", "both sides may be evaluated"),
-        different(
-            "te.scan",
-            "states have one shape; an update is the loop nest of the scan, its time axis stays "
-            "outermost; threads of a GPU read of the state what they stored; not tuned",
-        ),
-        different(
-            "te.extern",
-            "of statements: computed on its own, not tuned, tensors row-major; an index that data "
-            "put outside reads the nearest element and stores nothing",
-        ),
-        *works("tir.", "ir_builder ir_builder.create"),
-        different(
-            "tir.ir_builder.create().allocate",
-            "outside of loops and threads it is seen by all kernels of the stage; barriers come by "
-            "themselves",
-            "tir.ir_builder.create",
-        ),
-        different(
-            "tir.call_packed",
-            "given by the function of te.extern, not inside statements: the whole stage, on CPUs, "
-            "in the process that calls the module",
-        ),
-        *works("", "register_func get_global_func"),
-        different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
-        different("tir.decl_buffer", "for te.extern; row-major from the first element on"),
-        different(
-            "te.gradient",
-            "not through te.scan, te.extern and stages of several tensors; of equal values under a "
-            "maximum the first has it",
-        ),
-        *not_yet("te.", "hybrid create_prim_func decl_tensor_intrin"),
-        *not_yet("tir.", "PrimFunc Schedule transform stmt_functor"),
-        *not_yet("tir.", "call_extern analysis"),
-        *not_yet("", "arith placeholder compute create_schedule reduce_axis thread_axis"),
-    ],
-    "Schedules": [
-        *works("s[C].", "split fuse reorder tile bind compute_at compute_inline compute_root"),
-        *works("s[C].", "vectorize unroll parallel storage_align op leaf_iter_vars all_iter_vars"),
-        *works("s[C].", "iter_var_attrs relations"),
-        *works("s.", "cache_read cache_write rfactor stages outputs"),
-        different("s[C].set_scope", "scopes are global, shared and local"),
-        different(
-            "s[C].pragma",
-            "auto_unroll_max_step; unroll_explicit has no effect; any other is refused",
-        ),
-        *not_yet("s[C].", "tensorize double_buffer prefetch env_threads"),
-        different(
-            "s[C].set_store_predicate",
-            "of threads that would store the same one stores anyway; any other is refused",
-        ),
-        *not_yet("s[C].", "rolling_buffer transform_layout"),
-        *works("s.", "normalize"),
-        *not_yet("s.", "create_group"),
-    ],
+    "Tensor expressions": TENSORS,
+    "Schedules": SCHEDULES,
     "Operators by target": [
         different(
             "topi.cuda.schedule_*",
@@ -194,7 +100,9 @@ SECTIONS: dict[str, list[Row]] = {
         *works("error.", "TVMError"),
         different("func['name']", "the module itself", "func.get_function"),
         different(
-            "build without the device", "its text can be read; calls say what is missing", "build"
+            "build without the device",
+            "its text can be read, code for another machine be saved; calls say what is missing",
+            "build",
         ),
         different("s.rfactor at threads", "compute_at the loop that threads share", "s.rfactor"),
         *works("runtime.", "convert enabled"),
@@ -202,7 +110,11 @@ SECTIONS: dict[str, list[Row]] = {
         *works("testing.", "requires_cuda requires_opencl parametrize_targets parameters fixture"),
         *works("", "testing.requires_x86 target.codegen.llvm_version_major"),
         different("contrib.cudnn.exists", "never: kernels call no library"),
-        different("func.export_library", "writes one file", "func.save"),
+        different(
+            "func.export_library",
+            "writes one file; save makes an object of it for NAME.o, text for .ll, .s, .asm",
+            "func.save",
+        ),
         *works("", "runtime.load_module testing.main contrib.pickle_memoize.memoize"),
         *works("result.", "mean median min max std results"),
         *works("dev.", "exist sync"),
@@ -212,7 +124,11 @@ SECTIONS: dict[str, list[Row]] = {
         different("tracker.request", "max_retry is not needed: it waits", "rpc.TrackerSession"),
         *not_yet("rpc.", "connect Server"),
         different("contrib.ndk.create_shared", "changes nothing: the target says what to link for"),
-        *not_yet("contrib.", "cc graph_runtime"),
+        different(
+            "contrib.cc.create_shared",
+            "by the system's compiler; of one module that was saved as .o, load_module takes it",
+        ),
+        *not_yet("contrib.", "graph_runtime"),
     ],
     **SPACES,
     **TUNERS,
@@ -243,7 +159,9 @@ SECTIONS: dict[str, list[Row]] = {
             "relay.GlobalVar",
         ),
         different(
-            "ir.save_json", "networks; load_json reads what it wrote, not TVM's", "ir.save_json"
+            "ir.save_json",
+            "networks, tensors, schedules; load_json reads what it wrote, not TVM's",
+            "ir.save_json",
         ),
         different("device(kind)", "kinds that are not here have no device that exists", "device"),
         different(

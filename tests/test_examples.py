@@ -124,7 +124,7 @@ ENDS = [
     ("te.decl_tensor_intrin(C.op, None)", "split, vectorize and unroll"),
     ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),
     ("from tilewright.contrib import tedd", "print.s. shows the loops"),
-    ("from tilewright.contrib import cc", "no compiler is called by hand"),
+    ("from tilewright.contrib.cc import create_executable", "the target says what to link for"),
     ("from tilewright.contrib.download import download_testdata", "Nothing is downloaded"),
     ("from tilewright.driver.tvmc import main", "The command is `tilewright`"),
     ("from tilewright.script import tir", "declare with te.compute"),

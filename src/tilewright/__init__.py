@@ -41,6 +41,7 @@ _LAZY = {
     "gpu": "tilewright.runtime.device:cuda",
     "context": "tilewright.runtime.device:device",
     "device": "tilewright.runtime.device",
+    "container": "tilewright.runtime",
     "convert": "tilewright.runtime",
     "IRModule": "tilewright.relay.graph.expr",
     "TVMError": "tilewright.error",
@@ -49,6 +50,7 @@ _LAZY = {
 }
 _MODULES = (
     "_ffi",
+    "arith",
     "error",
     "te",
     "tir",
@@ -73,7 +75,6 @@ _MODULES = (
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
-    "arith": "No analyzer can be asked; lower(s, args) shows loops whose indices are simplified.",
     "compute": "Use te.compute.",
     "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",

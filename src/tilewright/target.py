@@ -130,6 +130,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "codegen":
-        return import_module("tilewright.targets.codegen")
+    if name == "codegen":  # in a room that this file does not load (`base/elsewhere.py`)
+        return import_module("tilewright.target.codegen")
     raise absent("target", name, _ELSEWHERE)

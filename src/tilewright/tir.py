@@ -12,6 +12,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir import expr as _E
 from tilewright.ir.expr import Expr as PrimExpr
+from tilewright.ir.stmt import Program
 from tilewright.te import (
     abs,
     acos,
@@ -26,7 +27,6 @@ from tilewright.te import (
     ceil,
     clz,
     comm_reducer,
-    const,
     copysign,
     cos,
     cosh,
@@ -67,6 +67,7 @@ from tilewright.te import (
     sinh,
     size_var,
     sqrt,
+    stmt_functor,
     sum,
     tan,
     tanh,
@@ -78,6 +79,8 @@ from tilewright.te import (
 from tilewright.te.extern import call_packed as _call_packed
 from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.ir_builder import decl_buffer
+from tilewright.te.lanes import cast as _cast_lanes
+from tilewright.te.lanes import const
 from tilewright.te.tensor import IterVar
 from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
 
@@ -130,16 +133,35 @@ _ELSEWHERE = {
     "BufferStore": _EVERYTHING,
     "Call": "Expressions print themselves; their nodes are tilewright.ir.expr.Expr.",
     "CallEffectKind": "Functions of numbers have no effects: leave it out.",
-    "PrimFunc": _EVERYTHING,
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,
     "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
+    **dict.fromkeys(
+        ("call_llvm_intrin", "call_llvm_pure_intrin"),
+        "Intrinsics of LLVM cannot be called; te has exp, log, popcount, clz, ...",
+    ),
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "stmt_functor": _EVERYTHING,
     "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
     "trace": "Kernels do not call Python: make the value an output of its own.",
 }
+
+
+class _Lowered(type):
+    """`isinstance(lower(s, args), tir.PrimFunc)`: what is lowered is a program."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Program)
+
+    def __call__(cls, *args: typing.Any, **named: typing.Any) -> typing.Any:
+        raise ExpressionError(
+            "tir.PrimFunc", "functions are made of schedules only",
+            "Write statements as the stage of a te.extern, and lower its schedule.",
+        )  # fmt: skip
+
+
+class PrimFunc(metaclass=_Lowered):
+    """What `lower` gives for a schedule: a program, which prints as loops."""
 
 
 class _Nodes(type):
@@ -182,7 +204,15 @@ def _is_number(is_float: bool) -> Callable[[PrimExpr], bool]:
 
 
 def _cast(dtype: str, value: typing.Any) -> PrimExpr:
-    return _E.cast(dtype, value)
+    return _cast_lanes(dtype, value)
+
+
+def _ramp(base: typing.Any, stride: typing.Any, lanes: int) -> PrimExpr:
+    return _E.ramp(_E.convert(base), stride, lanes)
+
+
+def _broadcast(value: typing.Any, lanes: int) -> PrimExpr:
+    return _E.broadcast(_E.convert(value), lanes)
 
 
 Add, Sub, Mul, Div = (
@@ -196,6 +226,7 @@ IntImm = _node("IntImm", _is_number(False), _number)
 FloatImm = _node("FloatImm", _is_number(True), _number)
 Cast = _of("Cast", "cast", _cast)
 Select = _of("Select", "select", _E.select)
+Ramp, Broadcast = _of("Ramp", "ramp", _ramp), _of("Broadcast", "broadcast", _broadcast)
 Var = _of("Var", "var", var)
 SizeVar = _of("SizeVar", "var", size_var)  # an extent is at least 1 anyway
 
@@ -210,6 +241,7 @@ __all__ = [
     "Add",
     "And",
     "BijectiveLayout",
+    "Broadcast",
     "Buffer",
     "Cast",
     "Div",
@@ -225,6 +257,8 @@ __all__ = [
     "Not",
     "Or",
     "PrimExpr",
+    "PrimFunc",
+    "Ramp",
     "Select",
     "SizeVar",
     "Sub",
@@ -288,6 +322,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stmt_functor",
     "sum",
     "tan",
     "tanh",

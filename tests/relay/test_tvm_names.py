@@ -404,7 +404,9 @@ def test_backends_that_there_are_not():
     executor, runtime = relay.backend.Executor("graph"), relay.backend.Runtime("cpp")
     built = relay.build(mod, "llvm", params, verify=False, executor=executor, runtime=runtime)
     assert built.get_lib() is built
-    for make in (lambda: relay.backend.Executor("aot"), lambda: relay.backend.Runtime("crt")):
+    with pytest.raises(ModelError, match="it has no options"):
+        relay.backend.Runtime("cpp", {"system-lib": True})
+    for make in (lambda: relay.backend.Executor("aot"), lambda: relay.backend.Runtime("crt", {})):
         with pytest.raises(ModelError, match="the only one there is"):
             make()
 

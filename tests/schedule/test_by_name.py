@@ -101,3 +101,76 @@ def test_grids_of_open_extents_are_a_matter_of_calls() -> None:
     with Target("opencl"):
         s = tw.topi.generic.schedule_injective(b)
     assert generate_source(s, Target("opencl")).text
+
+
+def test_ranges_of_loops() -> None:
+    n = te.var("n")
+    a = te.placeholder((n + 2, 6), name="A")
+    b = te.compute((n + 2, 6), lambda i, j: a[i, j] + 1, name="B")
+    c = te.compute((n, 6), lambda i, j: b[i, j] + b[i + 2, j], name="C")
+    s = te.create_schedule(c.op)
+    outer, inner = s[c].split(c.op.axis[0], factor=4)
+    s[b].compute_at(s[c], outer)
+    bounds = te.schedule.InferBound(s)
+    assert isinstance(bounds, tw.container.Map)
+    assert bounds[inner].extent.value == 4 and bounds[b.op.axis[0]].extent.value == 6
+    tw.testing.assert_prim_expr_equal(bounds[b.op.axis[0]].min, outer * 4)
+    tw.testing.assert_prim_expr_equal(bounds[outer].extent, (n + 3) // 4)
+    with pytest.raises(AssertionError, match="are not equal"):
+        tw.testing.assert_prim_expr_equal(bounds[outer].extent, n)
+    assert bounds[b.op.axis[1]].min.value == 0
+    assert str(te.schedule.ScheduleOps(s, bounds)) == str(tw.lower(s))
+    module = tw.driver.build_module.schedule_to_module(s, [a, c], "add")
+    assert module["add"] is module and isinstance(module, tw.tir.PrimFunc)
+    with pytest.raises(KeyError):
+        module["main"]
+    with pytest.raises(tw.TVMError, match="functions are made of schedules only"):
+        tw.tir.PrimFunc([], None)
+
+
+def inlined_by(function: str) -> list[str]:
+    """Which stages of one schedule a function of te.schedule inlines."""
+    a, v = te.placeholder((4, 6), name="a"), te.placeholder((6,), name="v")
+    same = te.compute((4, 6), lambda i, j: a[i, j] * 2, name="same")
+    row = te.compute((4, 6), lambda i, j: same[i, j] + v[j] + v[0], name="row")
+    turned = te.compute((6, 4), lambda i, j: row[j, i] + same[j, i], name="turned")
+    k = te.reduce_axis((0, 4), "k")
+    total = te.compute((6,), lambda i: te.sum(turned[i, k], axis=k), name="total")
+    last = te.compute((6,), lambda i: total[i] + 1, name="last")
+    s = te.create_schedule(last.op)
+    getattr(te.schedule, function)(s)
+    assert [s[last].attach_type, s[total].attach_type] == [1, 1]
+    return [t.name for t in (same, row, turned) if s[t].attach_type == 2]
+
+
+def test_inlining_by_the_form_of_computations() -> None:
+    assert inlined_by("AutoInlineElemWise") == ["same"]
+    assert inlined_by("AutoInlineBroadcast") == ["same", "row"]
+    assert inlined_by("AutoInlineInjective") == ["same", "row", "turned"]
+
+
+def test_pragmas_that_are_primitives_or_hints() -> None:
+    a = te.placeholder((16, 8), name="a")
+    b = te.compute((16, 8), lambda i, j: a[i, j] + 1, name="b")
+    s = te.create_schedule(b.op)
+    i, j = b.op.axis
+    s[b].pragma(i, "parallel_launch_point")
+    s[b].double_buffer()
+    assert not s.steps
+    s[b].pragma(i, "parallel")
+    s[b].pragma(j, "vectorize")
+    same = te.create_schedule(b.op)
+    same[b].parallel(i)
+    same[b].vectorize(j)
+    assert s.steps == same.steps
+
+
+def test_outputs_as_operations() -> None:
+    a = te.placeholder((4,), name="a")
+    b = te.compute((4,), lambda i: a[i] + 1, name="b", tag="mine")
+    s = te.create_schedule(b.op)
+    out = s.outputs[0]
+    assert out.output(0) is b and out.tag == "mine" and out.body is b.op.body
+    assert out.input_tensors == (a,) and out.axis == b.op.axis
+    with pytest.raises(AttributeError, match=r"s\[C\].fuse"):
+        _ = te.schedule.Singleton

@@ -307,12 +307,19 @@ def test_what_cannot_be_computed_once_more_is_refused() -> None:
     inside = te.create_schedule(c.op)
     inside[b].compute_at(inside[c], c.op.axis[0])
     inside[d].compute_at(inside[b], b.op.axis[0])
-    threads = te.create_schedule(c.op)
-    threads[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
-    threads[b].compute_inline()
-    for s in (inside, threads):
-        with pytest.raises(LoweringError, match="B: it is computed inside another stage"):
-            lower(s, [a, b, c])
+    with pytest.raises(LoweringError, match="B: it is computed inside another stage"):
+        lower(inside, [a, b, c])
+
+
+def test_what_is_computed_once_more_beside_threads_is_run_by_threads() -> None:
+    a = te.placeholder((6, 40), name="A")
+    b = te.compute((6, 40), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((6, 40), lambda i, j: b[i, j] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    s[c].bind(c.op.axis[0], te.thread_axis("blockIdx.x"))
+    s[b].compute_inline()
+    kernels = {k.grid: k.block for k in lower(s, [a, b, c]).kernels}
+    assert kernels == {(6, 1, 1): (1, 1, 1), (4, 1, 1): (64, 1, 1)}
 
 
 def test_a_reduction_begins_with_an_expression() -> None:

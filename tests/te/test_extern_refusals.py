@@ -118,8 +118,8 @@ def test_wrong_arguments_are_one_error():
         written(fill, in_buffers=[tir.decl_buffer((4,))])
     with pytest.raises(ExpressionError, match="row-major"):
         tir.decl_buffer((4,), strides=[2])
-    with pytest.raises(ExpressionError, match="are float32, not float32x2.*vectorize the loop"):
-        tir.decl_buffer((4,)).vload(0, "float32x2")
+    with pytest.raises(ExpressionError, match="are float32, not int32x2.*cast them"):
+        tir.decl_buffer((4,)).vload(0, "int32x2")
     with pytest.raises(AttributeError, match="buffer_ptr.*allocate"):
         tir.ir_builder.create().pointer("float32")
     with pytest.raises(ExpressionError, match="no builder says when"):

@@ -81,6 +81,8 @@ def test_two_values_where_axes_stand() -> None:
     a, b = te.var("a", "float32"), te.var("b", "float32")
     assert te.max(a, b) is te.maximum(a, b) and te.min(a, 2.0) is te.minimum(a, 2.0)
     assert te.sum(a, b) is a + b and te.prod(a, b) is a * b
+    k = te.var("k")
+    assert te.min(k + 1, 9) is te.minimum(k + 1, 9) and te.max(a, np.int64(2)) is te.maximum(a, 2)
     with pytest.raises(ExpressionError, match="not a reduction axis"):
         te.max(a, axis=0)
 

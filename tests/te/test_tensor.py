@@ -200,3 +200,11 @@ def test_refusals(name):
     attempt, reason = REFUSALS[name]
     with pytest.raises(ExpressionError, match=reason):
         attempt()
+
+
+def test_extents_of_axes_have_a_value_as_in_scripts_of_tvm():
+    k = te.reduce_axis((2, 9), "k")
+    assert (k.dom.min.value, k.dom.extent.value, k.dom.extent) == (2, 7, 7)
+    assert type(pickle.loads(pickle.dumps(k.dom.extent))) is int
+    n = te.var("n")
+    assert te.compute((n, 4), lambda i, j: i + j).op.axis[0].dom.extent is n

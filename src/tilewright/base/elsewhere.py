@@ -29,13 +29,13 @@ ALSO = {
     "tilewright.autotvm.tuner.xgboost_tuner": "tilewright.autotvm.xgb_tuner",
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
     "tilewright.autotvm.task.topi_integration": "tilewright.autotvm.topi_integration",
+    "tilewright.driver.build_module": "tilewright.driver.build",
     "tilewright.driver.tvmc": "tilewright.tvmc",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
     "tilewright.relay.backend.vm": "tilewright.relay.vm",
     "tilewright.relay.op.op": "tilewright.relay.op",
-    "tilewright.target.codegen": "tilewright.targets.codegen",
     "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
     "tilewright.topi.cuda.conv2d": "tilewright.topi.cuda",
     "tilewright.topi.cuda.depthwise_conv2d": "tilewright.topi.cuda",
@@ -45,6 +45,9 @@ ALSO = {
     "tilewright.topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
     "tilewright.topi.x86.conv2d_avx_common": "tilewright.topi.cpu_fallback",
     "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.cpu_fallback",
+    "tilewright.target.codegen": "tilewright.driver.codegen",
+    "tilewright.tir.ir_builder": "tilewright.te.ir_builder",
+    "tilewright.tir.stmt_functor": "tilewright.te.stmt_functor",
 }
 
 

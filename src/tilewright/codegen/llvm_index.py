@@ -123,6 +123,8 @@ class Indices:
         scalar = self.facts.uniform(node)
         if scalar is not None:
             return self.affine(scalar)
+        if node.op == "cast" and self.facts.is_index(node):  # of one that is no linear form
+            return self.lane(node.args[0], k)
         vector = self.value(node)
         t = typed(node.dtype, node.lanes)
         return self._widen(self.pure(f"extractelement {t} {vector}, i64 {k}"), node.dtype)
@@ -260,10 +262,12 @@ class Indices:
 
     def _divide_any(self, op: str, a: Affine, b: Affine) -> Affine:
         (a0, a1), (b0, b1) = self.bounds(a), self.bounds(b)
+        divisor = self.word(b)
+        if b0 <= 0 <= b1:  # by 0, which would end the process, as by 1
+            zero = self.pure(f"icmp eq i64 {divisor}, 0")
+            divisor = self.pure(f"select i1 {zero}, i64 1, i64 {divisor}")
         if a0 >= 0 and b0 >= 0:
-            rhs = f"{_UNSIGNED[op]} i64 {self.word(a)}, {self.word(b)}"
+            rhs = f"{_UNSIGNED[op]} i64 {self.word(a)}, {divisor}"
             return self.atom(rhs, 0, a1 if op == "floordiv" else max(b1 - 1, 0))
         most = max(abs(a0), abs(a1)) + 1 if op == "floordiv" else max(abs(b0), abs(b1))
-        return self.atom(
-            floor_division(self.text, op, "i64", self.word(a), self.word(b)), -most, most
-        )
+        return self.atom(floor_division(self.text, op, "i64", self.word(a), divisor), -most, most)

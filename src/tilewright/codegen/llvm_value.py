@@ -139,10 +139,17 @@ class Values:
         known = divisor.attr if divisor is not None and divisor.op == "const" else 0
         d = self.value(b)
         if not known:
-            d = self._safe_divisor(node, d, t)
+            d = self._no_zero(node, self._safe_divisor(node, d, t), t)
         if not signed:
             return self.pure(f"{_UNSIGNED_DIVISIONS[op]} {t} {self.value(a)}, {d}")
         return self.pure(floor_division(self.text, op, t, self.value(a), d, max(known, 0)))
+
+    def _no_zero(self, node: Expr, divisor: str, t: str) -> str:
+        """1 in the place of 0, a division by which would end the process."""
+        lanes, kind = node.lanes, typed(node.dtype, 1)
+        one = self.text.splat("1", kind, lanes) if lanes > 1 else "1"
+        zero = self.pure(f"icmp eq {t} {divisor}, {zeros(node.dtype, lanes)}")
+        return self.pure(f"select {typed(BOOL, lanes)} {zero}, {t} {one}, {t} {divisor}")
 
     def _safe_divisor(self, node: Expr, divisor: str, t: str) -> str:
         """1 in lanes that do not run; of a number that all lanes share, where none does."""

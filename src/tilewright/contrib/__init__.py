@@ -1,8 +1,8 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.cblas`, `contrib.cudnn`, `contrib.graph_executor`, `contrib.debugger`,
-`contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`, `contrib.random`, `contrib.sparse`,
-`contrib.utils`.
+In: nothing.  Out: `contrib.cblas`, `contrib.cc`, `contrib.cudnn`, `contrib.debugger`,
+`contrib.graph_executor`, `contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`,
+`contrib.random`, `contrib.sparse`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -12,7 +12,6 @@ from typing import Any
 from tilewright.base.errors import absent
 
 _ELSEWHERE = {
-    "cc": "Use Module.save or Library.export_library: no compiler is called by hand.",
     "clang": "C text is not compiled into kernels; declare them with te.compute.",
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
@@ -31,7 +30,7 @@ _ELSEWHERE = {
 }
 
 _FILES = (
-    "cblas", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "random",
+    "cblas", "cc", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "random",
     "sparse", "utils",
 )  # fmt: skip
 

@@ -13,6 +13,6 @@ __all__ = ["compile_source"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "tvmc":  # the room above, under TVM's name for it
-        return import_module("tilewright.driver.tvmc")
+    if name in ("build_module", "tvmc"):  # what has another name here (`base/elsewhere.py`)
+        return import_module(f"tilewright.driver.{name}")
     raise absent("driver", name, {})

@@ -30,6 +30,7 @@ from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.ir_builder import BufferVar
 from tilewright.te.tensor import ComputeOp, Tensor
 
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
@@ -55,6 +56,15 @@ class Lowered(Program):
 
     __str__ = Program.__str__
 
+    def __getitem__(self, name: str) -> Lowered:
+        """The function of this name, which is all that TVM's module of it holds.
+
+        Raises KeyError for another name.
+        """
+        if str(name) != self.name:
+            raise KeyError(name)
+        return self
+
 
 @door(ScheduleError)
 def lower(
@@ -63,13 +73,16 @@ def lower(
     target: TargetLike | None = None,
     name: str = "main",
     simple_mode: bool = False,
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Program:
     """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.
 
     target: default: that of the innermost `with target:`, else cuda for a schedule that binds loops
             to blocks or threads, else llvm
     simple_mode: TVM's; it changes nothing, what is printed is always simple
+    binds: TVM's: buffers for arguments, of their shapes and types, as arguments have them anyway
     """
+    _check_binds(binds)
     found = target if target is not None else context.current("target")
     if found is None:
         found = "cuda" if schedule.binds_threads else "llvm"
@@ -79,6 +92,20 @@ def lower(
     made = lower_schedule(stored, chosen, kernel_name(name), given)
     parts = (made.name, made.args, made.roles, made.kernels, made.workspaces, made.calls)
     return Lowered(*parts, schedule=schedule, listed=listed)
+
+
+@door(ScheduleError, "driver.build_module.schedule_to_module")
+def schedule_to_module(
+    sch: Schedule, args: Sequence[Tensor | Expr] | None = None, name: str = "main"
+) -> Program:
+    """`lower`, by another name of TVM's."""
+    return lower(sch, args, name=name)
+
+
+@door(ScheduleError, "te.schedule.ScheduleOps")
+def ScheduleOps(schedule: Schedule, bounds: Mapping[Any, Any] | None = None) -> Program:
+    """The loops of a schedule: `lower`.  bounds: what InferBound gave; lowering finds them anew."""
+    return lower(schedule)
 
 
 def generate_source(
@@ -144,6 +171,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Module: ...
 
 
@@ -154,6 +182,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Modules: ...
 
 
@@ -164,6 +193,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
+    binds: Mapping[Tensor, BufferVar] | None = None,
 ) -> Module | Modules:
     """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
     is no such device, its text can be read, and calls raise what is missing.
@@ -173,10 +203,11 @@ def build(
     target_host: the processor beside the device, where it is not this machine's
     args: default: the inputs and outputs of the schedule.  All inputs must be there, and whatever
           else is wanted; what the schedule inlines, or computes inside another stage, is computed
-          once more for it, as `NAME.whole`, where loops are not bound to threads.  Variables
-          are given as numbers, and where they are left out, extents are what the shapes of a call's
-          arrays say
+          once more for it, as `NAME.whole`.  Variables are given as numbers; where they are left
+          out, extents are what the shapes of a call's arrays say
+    binds: as of `lower`
     """
+    _check_binds(binds)
     if isinstance(args, (str, Target, Mapping)):  # TVM's order for what was lowered already
         args, target = None, args if target is None else target
     if not isinstance(schedule, (Schedule, Program)):
@@ -195,7 +226,23 @@ def build(
     if here is None and not device(chosen).exist:
         source = generate_source(schedule, chosen, name, args)
         return Module(Artifact(source, b""), device(chosen))
-    return Module(build_artifact(schedule, chosen, name, args), device(chosen))
+    made = build_artifact(schedule, chosen, name, args)
+    return Module(made, device(chosen), load_later=here is None)
+
+
+def _check_binds(binds: Mapping[Tensor, BufferVar] | None) -> None:
+    """Raises ScheduleError for a buffer of another shape or type than its tensor."""
+    for tensor, buffer in (binds or {}).items():
+        alike = len(tensor.shape) == len(buffer.shape) and all(
+            a is b or (isinstance(a, int) and a == b)
+            for a, b in zip(tensor.shape, buffer.shape, strict=True)
+        )
+        if tensor.dtype is not buffer.dtype or not alike:
+            raise ScheduleError(
+                f"binds={{{tensor.name}: {buffer.name}}}",
+                f"it is {buffer.dtype}{list(buffer.shape)}, not {tensor.dtype}{list(tensor.shape)}",
+                "Leave binds out: arguments are row-major, of the shapes of their tensors.",
+            )  # fmt: skip
 
 
 def _several(

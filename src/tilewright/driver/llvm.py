@@ -48,6 +48,11 @@ def _binding() -> Any:
     return binding
 
 
+def version() -> tuple[int, ...]:
+    """Of LLVM."""
+    return tuple(_binding().llvm_version_info)
+
+
 def identity(target: Target) -> dict[str, str]:
     """Compiler version, triple, cpu, features, and what of its faults is mended.
 

@@ -12,18 +12,19 @@ from collections.abc import Sequence
 
 from tilewright.base.errors import TilewrightError
 from tilewright.ir.expr import Expr
-from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 
+_THREADS = 64
 Arguments = Sequence[Tensor | Expr] | None
 
 
 def with_wanted(schedule: Schedule, args: Arguments) -> tuple[Schedule, Arguments]:
-    """Unchanged for a schedule of threads, and where what is asked for reads a stage that is inside
-    of another: lowering then refuses the argument."""
-    if args is None or schedule.binds_threads:
+    """Unchanged where what is asked for reads a stage that is inside of another: lowering then
+    refuses the argument.  In a schedule of threads it is run by blocks of `_THREADS`."""
+    if args is None:
         return schedule, args
     inside = [t for t in args if isinstance(t, Tensor) and _is_inside(schedule, t)]
     if not inside:
@@ -33,10 +34,21 @@ def with_wanted(schedule: Schedule, args: Arguments) -> tuple[Schedule, Argument
     dag = ComputeDAG([*schedule.dag.outputs, *whole.values()])
     try:
         found = Schedule.replay(dag, schedule.steps)
+        if schedule.binds_threads:
+            for tensor in whole.values():
+                _spread(found[tensor])
         LoopTree(found)
     except TilewrightError:
         return schedule, args
     return found, [whole.get(t, t) if isinstance(t, Tensor) else t for t in args]
+
+
+def _spread(stage: Stage) -> None:
+    """The elements of a stage over blocks and threads."""
+    fused = stage.fuse(*stage.op.axis)
+    block, thread = stage.split(fused, factor=_THREADS)
+    stage.bind(block, "blockIdx.x")
+    stage.bind(thread, "threadIdx.x")
 
 
 def _is_inside(schedule: Schedule, tensor: Tensor) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
-from tilewright.ir.expr import Expr, binary, const, make, rebuild
+from tilewright.ir.expr import Expr, binary, convert, make, rebuild
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
@@ -361,13 +361,13 @@ def vector_loads(node: Expr) -> Iterator[Expr]:
             yield from vector_loads(a)
 
 
-def lane(node: Expr, k: int) -> Expr:
+def lane(node: Expr, k: int | Expr) -> Expr:
     """Lane `k` of a vector expression, as a scalar expression."""
     if node.lanes == 1:
         return node
     if node.op == "ramp":
         base, stride = node.args
-        return binary("add", base, binary("mul", stride, const(k, stride.dtype)))
+        return binary("add", base, binary("mul", stride, convert(k, stride)))
     if node.op == "broadcast":
         return node.args[0]
     if node.op == "load":

@@ -165,7 +165,7 @@ class _Inside:
         if (low or high) and sure and self.fixed.issuperset(simplify.linear(index).terms):
             raise LoweringError(
                 f"{self.place}: {buffer.name}[{index}]",
-                f"it is at {most if high else least} of {buffer.size} elements",
+                f"it is at {most if high else least:.0f} of {buffer.size} elements",
                 "Run the loop less often, or use ib.if_scope.",
             )  # fmt: skip
         return low, high

@@ -82,12 +82,14 @@ def lower_schedule(
     args: Sequence[Tensor | Expr] | None = None,
     tree: LoopTree | None = None,
     bounds: Bounds | None = None,
+    passes: Sequence[tuple[str, Pass]] | None = None,
 ) -> Program:
     """The program of a schedule whose decisions are all ints.
 
     args: the parameters in order, the DAG's own order where none is given: all inputs, and of what
           is computed on its own whatever the caller wants; what is none becomes a workspace.
           Variables may be among them; extents that are not follow from the shapes of the others
+    passes: what is made of the loops; default: all, as devices need them
     """
     watch = _Watch.from_environment()
     start = time.perf_counter()
@@ -99,7 +101,7 @@ def lower_schedule(
     kernels = []
     for kernel in nests.kernels:
         watch.see(0, "loops", kernel, time.perf_counter() - start)
-        for number, (label, apply) in enumerate(PASSES, 1):
+        for number, (label, apply) in enumerate(PASSES if passes is None else passes, 1):
             start = time.perf_counter()
             with part_of(f"pass {label!r} on {kernel.name}"):
                 new = apply(kernel, nests, target)

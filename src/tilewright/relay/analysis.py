@@ -90,8 +90,8 @@ def check_constant(expr: Expr) -> bool:
 
 
 def structural_equal(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool = False) -> bool:
-    """Whether they compute the same in the same way; names of parameters do not count.  Types are
-    equal where they are one, lists and dicts where all that they hold is.
+    """Whether they compute the same in the same way; names of parameters do not count.  Types and
+    expressions of te are equal where they are one, lists and dicts where all that they hold is.
 
     map_free_vars: free variables may be others, each in the place of one
     """

@@ -29,6 +29,9 @@ def check(
     _check_overlaps(place, specs, arrays)
 
 
+_BITS = {"bfloat16": "uint16"}  # types whose arrays may be given as their bits
+
+
 def _misfit(
     spec: BufferSpec, shape: tuple[int, ...], value: Any, device: Device
 ) -> tuple[str, str] | None:
@@ -37,7 +40,7 @@ def _misfit(
         return f"it is a {type(value).__name__}, not an NDArray", f"Try array(x, {device})."
     if value.device != device:
         return f"it lives on {value.device}, not on {device}", f"Try .copyto({device})."
-    if value.dtype != spec.dtype:
+    if value.dtype not in (spec.dtype, _BITS.get(spec.dtype)):
         return f"its dtype is {value.dtype}, not {spec.dtype}", "Convert it first."
     if value.shape != shape:
         return f"its shape is {value.shape}, not {shape}", "Reshape it first."

@@ -17,6 +17,7 @@ from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError
 
 MAGIC = b"TILEWRIGHT1\n"
+OBJECT = b"\x7fELF"  # what object files begin with
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -32,6 +33,21 @@ def to_bytes(artifact: Artifact) -> bytes:
     ).encode()
     body = struct.pack("<Q", len(header)) + header + artifact.binary
     return MAGIC + hashlib.sha256(body).digest() + body
+
+
+def behind_object(artifact: Artifact) -> bytes:
+    """An object file that linkers take, which has the artefact behind its own end."""
+    held = to_bytes(artifact)
+    return artifact.binary + held + struct.pack("<Q", len(held)) + MAGIC
+
+
+def from_object(data: bytes, place: str) -> Artifact | None:
+    """What `behind_object` put there; None where nothing is."""
+    foot = len(MAGIC) + 8
+    if data[-len(MAGIC) :] != MAGIC or len(data) < foot:
+        return None
+    (size,) = struct.unpack("<Q", data[-foot : -len(MAGIC)])
+    return from_bytes(data[-foot - size : -foot], place)
 
 
 def from_bytes(data: bytes, place: str = "from_bytes") -> Artifact:

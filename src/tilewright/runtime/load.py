@@ -27,7 +27,8 @@ def load_module(path: str | os.PathLike[str], on: Device | None = None) -> Modul
     try:
         with open(path, "rb") as file:
             data = file.read(len(artifact_file.MAGIC))
-            if data != artifact_file.MAGIC:
+            begins = data.startswith((artifact_file.MAGIC, artifact_file.OBJECT))
+            if not begins:
                 return library.load(path)
             data += file.read()
     except OSError as error:
@@ -35,5 +36,10 @@ def load_module(path: str | os.PathLike[str], on: Device | None = None) -> Modul
             place, f"the file cannot be read ({error.strerror})",
             "Name a file that Module.save or lib.export_library wrote.",
         ) from None  # fmt: skip
-    artifact = artifact_file.from_bytes(data, place)
+    if data.startswith(artifact_file.MAGIC):
+        artifact = artifact_file.from_bytes(data, place)
+    elif (found := artifact_file.from_object(data, place)) is None:
+        return library.load(path)
+    else:
+        artifact = found
     return Module(artifact, on or device(artifact.source.target))

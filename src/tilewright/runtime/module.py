@@ -30,6 +30,7 @@ from tilewright.runtime.timing import BenchmarkResult, measure
 TimeEvaluator = Callable[..., BenchmarkResult]
 
 _OWN = ("workspace", "extent")  # what a module passes beside the caller's arguments
+_TEXTS = {".ll": "ll", ".s": "asm", ".asm": "asm", ".cu": "cu", ".cl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
@@ -85,7 +86,10 @@ class Module:
     naming the argument that does not fit, or that shares memory with an output.
     """
 
-    def __init__(self, artifact: Artifact, device: Device | None = None) -> None:
+    def __init__(
+        self, artifact: Artifact, device: Device | None = None, *, load_later: bool = False
+    ) -> None:
+        """load_later: load kernels at the first call, such as those for another machine"""
         self.artifact = artifact
         self.device = device or cpu()
         source = artifact.source
@@ -96,7 +100,7 @@ class Module:
                 f"it was compiled for {wanted}, not for {self.device}",
                 f"Load it on device({wanted!r}).",
             )  # fmt: skip
-        if self.device.exist or artifact.binary:
+        if not load_later and (self.device.exist or artifact.binary):
             self.kernels = self.device.driver.load(artifact)
         self.parameters = tuple(b for b in source.buffers if b.role not in _OWN)
         self._spaces = tuple(b for b in source.buffers if b.role == "workspace")
@@ -105,7 +109,8 @@ class Module:
         self._idle: list[_Ready] = []  # appended to and popped from, which threads may do at once
 
     def __getattr__(self, name: str) -> Any:
-        """Kernels of a device that is not here are loaded when they are asked for, which raises."""
+        """Kernels of a device that is not here, or for another machine, are loaded when they are
+        asked for, which raises."""
         if name != "kernels":
             raise absent("Module", name, _ELSEWHERE)
         self.kernels = self.device.driver.load(self.artifact)
@@ -213,16 +218,31 @@ class Module:
 
     @door(DeviceError)
     def save(self, path: str | Path) -> None:
-        """Write the artefact for `load_module`."""
+        """Write the artefact for `load_module`.
+
+        A name that ends in `.o` makes an object file of it, where the code is that of a CPU; one
+        that ends in `.ll`, `.s`, `.asm`, `.cu` or `.cl` is the text, which nothing loads.
+        """
+        kind = Path(path).suffix
+        if kind in _TEXTS:
+            self._write(path, self.get_source(_TEXTS[kind]).encode())
+        elif kind == ".o" and self.artifact.binary.startswith(artifact_file.OBJECT):
+            self._write(path, artifact_file.behind_object(self.artifact))
+        else:
+            self._write(path, artifact_file.to_bytes(self.artifact))
+
+    def export_library(self, path: str | Path) -> None:
+        """Write the artefact for `load_module`, whatever the name."""
+        self._write(path, artifact_file.to_bytes(self.artifact))
+
+    def _write(self, path: str | Path, data: bytes) -> None:
         try:
-            Path(path).write_bytes(artifact_file.to_bytes(self.artifact))
+            Path(path).write_bytes(data)
         except OSError as error:
             raise DeviceError(
                 f"save({str(path)!r})", f"it cannot be written ({error.strerror})",
                 "Name a file in a folder that exists and that you may write to.",
             ) from None  # fmt: skip
-
-    export_library = save
 
     def _take(self, arrays: tuple[NDArray, ...]) -> _Ready:
         """A call on `arrays` that nobody else runs: the one that ended last, bound anew if it had

@@ -17,6 +17,7 @@ from tilewright.base.errors import ScheduleError, absent
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import THREAD_TAGS
 from tilewright.schedule import steps as S
+from tilewright.schedule.groups import Group, between, grouped
 from tilewright.schedule.space.decision import Choice, Size
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.python import python_text
@@ -28,16 +29,21 @@ from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
 # Primitives of TVM that are not there: what to use instead.
 _ELSEWHERE_STAGE = {
-    "double_buffer": "Copies that overlap arithmetic are not there yet; tune the shared tiles.",
     "env_threads": "Bind the loops of the stage.",
     "prefetch": "Use s.cache_read and compute_at.",
     "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
     "tensorize": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform_layout": "Use s.pack for constants; reorder loops for computed tensors.",
 }
-_ELSEWHERE_SCHEDULE = {
-    "create_group": "Call compute_at for each stage.",
-}
+_ELSEWHERE_SCHEDULE = dict.fromkeys(
+    ("schedule_record", "primitive_record"), "s.steps has the steps, s.to_python() their text."
+)
+# Names of an operation that TVM's scripts ask of `s.outputs`, which are stages here.
+_OF_OPERATION = ("axis", "body", "input_tensors", "num_outputs", "output", "reduce_axis", "tag")
+_ATTACH_TYPES = {"root": 1, "inline": 2, "scope": 4}  # TVM's numbers
+# Pragmas of TVM that are primitives, and hints about the threads of its own runtime.
+_PRIMITIVES = ("parallel", "unroll", "vectorize")
+_HINTS = ("parallel_barrier_when_finish", "parallel_launch_point", "parallel_stride_pattern")
 
 
 @dataclass(frozen=True)
@@ -79,9 +85,28 @@ class Stage(StageState):
     ) -> None:
         super().__init__(name, op, tensors, is_output)
         self.schedule = schedule
+        self.group: Group | None = None
 
     def __getattr__(self, name: str) -> Any:
+        if name in _OF_OPERATION and "op" in self.__dict__:
+            return getattr(self.op, name)
         raise absent(f"s[{self.__dict__.get('name', '?')}]", name, _ELSEWHERE_STAGE)
+
+    # -- where it is, by TVM's names ---------------------------------------------------------------
+    @property
+    def attach_type(self) -> int:
+        """1 where it is computed on its own, 2 inlined, 4 inside a loop."""
+        return _ATTACH_TYPES[self.attach_kind]
+
+    @property
+    def attach_stage(self) -> Stage | None:
+        """The stage in whose loop it is computed."""
+        return None if self.attach is None else self.attach[0]  # type: ignore[return-value]
+
+    @property
+    def attach_ivar(self) -> IterVar | None:
+        """The loop in which it is computed."""
+        return None if self.attach is None else self.attach[1]
 
     # -- primitives --------------------------------------------------------------------------------
     def _do(self, step: Step) -> Any:
@@ -155,7 +180,17 @@ class Stage(StageState):
 
     @door(ScheduleError)
     def pragma(self, axis: IterVar, key: str, value: Size | str = 1) -> None:
-        """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`."""
+        """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`.
+
+        vectorize, unroll and parallel are the primitives of these names; parallel_launch_point,
+        parallel_stride_pattern and parallel_barrier_when_finish change nothing.
+        """
+        if key in _PRIMITIVES:
+            getattr(self, key)(axis)
+            return
+        if key in _HINTS:
+            self._axis("pragma", axis)
+            return
         if isinstance(value, str):
             raise ScheduleError(
                 f"pragma({self.name}, {key!r}, {value[:40]!r})", "code of others is not called",
@@ -197,6 +232,10 @@ class Stage(StageState):
         """Pad the stride of `axis`; see `steps.StorageAlign`."""
         sizes = _size(factor), _size(offset)
         self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
+
+    def double_buffer(self) -> None:
+        """TVM's hint to copy the next part while this one is used: changes nothing, copies do not
+        overlap arithmetic yet."""
 
     @door(ScheduleError)
     def set_store_predicate(self, predicate: Any) -> None:
@@ -243,7 +282,10 @@ class Schedule(ScheduleState[Stage]):
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.steps: list[Step] = []
+        self.groups: list[Group] = []
         super().__init__(dag)
+        for op, inside in dag.steps.items():  # what the steps of a scan compute
+            self.groups.append(grouped(self, [self[op], *(self[inner] for inner in inside)]))
 
     def _new_stage(
         self, name: str, op: Operation, tensors: tuple[Tensor, ...], is_output: bool
@@ -311,6 +353,25 @@ class Schedule(ScheduleState[Stage]):
         """Store an input in a blocked, permuted layout; see `steps.Pack`."""
         return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def create_group(
+        self,
+        outputs: Tensor | Operation | Sequence[Tensor | Operation],
+        inputs: Tensor | Operation | Sequence[Tensor | Operation],
+        include_inputs: bool = False,
+    ) -> Group:
+        """The stages between some tensors, to be attached together.
+
+        Raises ScheduleError where there are none, and for parts of other groups.
+        """
+        ends = [
+            [self[t] for t in (listed if isinstance(listed, Sequence) else [listed])]
+            for listed in (outputs, inputs)
+        ]
+        made = grouped(self, between(self, *ends, include_inputs=include_inputs))
+        self.groups.append(made)
+        return made
+
     def normalize(self) -> Schedule:
         """The schedule itself: axes begin at 0 already."""
         return self
@@ -348,7 +409,7 @@ class Schedule(ScheduleState[Stage]):
         return f"Schedule({names}: {len(self.stages)} stages, {len(self.steps)} steps{rest})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.dag.to_json(), self.to_json())
+        return _rebuilt, (self.dag.to_json(open_extents=True), self.to_json())
 
     def to_python(self) -> str:
         """The steps as Python that rebuilds this schedule from `s = te.create_schedule(...)`."""

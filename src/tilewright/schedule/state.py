@@ -299,8 +299,10 @@ class ScheduleState(ABC, Generic[S]):
 
     @property
     def binds_threads(self) -> bool:
-        """Whether a loop is bound to blocks or threads, so that only GPUs can run it."""
-        return any(tag != "vthread" for st in self.stages for tag in st.binds.values())
+        """Whether a loop is bound to blocks or threads, or statements are, so that only GPUs can
+        run it."""
+        loops = any(tag != "vthread" for st in self.stages for tag in st.binds.values())
+        return loops or any(st.op.launches_threads for st in self.stages)
 
     def new_name(self, name: str) -> str:
         return fresh_name(name, self._by_name)

@@ -77,7 +77,7 @@ from tilewright.te.functions import (
 )
 from tilewright.te.gradient import gradient
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
-from tilewright.te.scan import scan
+from tilewright.te.scan import ScanOp, scan
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -109,6 +109,7 @@ __all__ = [
     "ExternOp",
     "IterVar",
     "PlaceholderOp",
+    "ScanOp",
     "Tensor",
     "abs",
     "acos",
@@ -185,8 +186,9 @@ __all__ = [
     "var",
 ]  # fmt: skip
 
-_LATER = {  # their homes are in a later room
+_LATER = {  # their homes are in a later room, or few need them
     "create_schedule": "tilewright.schedule.schedule:create_schedule",
+    "hybrid": "tilewright.te.hybrid",
     "schedule": "tilewright.schedule.by_name",
 }
 
@@ -195,7 +197,6 @@ _ELSEWHERE = {
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "extern_primfunc": "Declare the computation with te.compute.",
-    "hybrid": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
 }
 

@@ -19,6 +19,24 @@ from tilewright.ir.stmt import TAGS
 from tilewright.ir.symbols import is_extent
 
 
+class Whole(int):
+    """An int as users get extents: `.value` is what TVM's scripts ask of theirs."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
+
+
+def shown(extent: Any) -> Any:
+    """An extent as users get it."""
+    return Whole(extent) if type(extent) is int else extent
+
+
 @dataclass(frozen=True)
 class Range:
     """`[min, min + extent)`; the spelling TVM users know from `axis.dom.extent`."""
@@ -69,7 +87,9 @@ class IterVar:
 
     @property
     def dom(self) -> Range | None:
-        return None if self.extent is None else Range(self.begin, self.extent)
+        if self.extent is None:
+            return None
+        return Range(shown(self.begin), shown(self.extent))
 
     def as_expr(self) -> Expr:
         return self.var + self.begin

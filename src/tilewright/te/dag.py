@@ -19,6 +19,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
+from tilewright.ir.symbols import declared, is_extent
 from tilewright.ir.tuples import parts, together
 from tilewright.te import symbolic
 from tilewright.te.extern import ExternOp
@@ -166,16 +167,19 @@ class ComputeDAG:
 
     __repr__ = __str__
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers from which `from_json` rebuilds an equal DAG."""
-        return _Writer(self).result
+    def to_json(self, open_extents: bool = False) -> dict[str, Any]:
+        """Plain lists and numbers from which `from_json` rebuilds an equal DAG.
+
+        open_extents: whether it may have variables; records are of computations without
+        """
+        return _Writer(self, open_extents=open_extents).result
 
     @staticmethod
     def from_json(data: Any) -> ComputeDAG:
         """The inverse of `to_json`.  Raises ExpressionError for anything else."""
         try:
             found = _read(data)
-            found.to_json()  # so that every variable in an expression is one of its axes
+            found.to_json(open_extents=True)  # variables of its expressions are its axes
             return found
         except _MALFORMED as error:
             raise ExpressionError(
@@ -219,7 +223,7 @@ class ComputeDAG:
         return "".join(f"{_key_text(op)}\n" for op in self.ops)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ComputeDAG.from_json, (self.to_json(),)
+        return ComputeDAG.from_json, (self.to_json(open_extents=True),)
 
 
 def _first_read(
@@ -338,14 +342,22 @@ def op_flops(op: ComputeOp, kind: str = "") -> int:
 
 
 class _Writer:
-    def __init__(self, dag: ComputeDAG, names: bool = True) -> None:
-        symbolic.refuse(dag.symbols, "ComputeDAG.to_json")
+    def __init__(self, dag: ComputeDAG, names: bool = True, open_extents: bool = False) -> None:
+        if not open_extents:
+            symbolic.refuse(dag.symbols, "ComputeDAG.to_json")
         self.index = {op: i for i, op in enumerate(dag.ops)}
+        self.symbols = {v: k for k, v in enumerate(dag.symbols)}
+        self.vars: dict[Expr, int] = {}
         self.names = names
         self.result: dict[str, Any] = {
             "ops": [self._op(op) for op in dag.ops],
             "args": [self._tensor(t) for t in dag.args],
         }
+        if self.symbols:
+            self.result["symbols"] = [[str(v.attr), str(v.dtype)] for v in self.symbols]
+
+    def _size(self, extent: Any) -> Any:
+        return self._expr(extent) if isinstance(extent, Expr) else extent
 
     def _tensor(self, tensor: Tensor) -> Any:
         """The number of its operation, with its own where that has several."""
@@ -355,13 +367,14 @@ class _Writer:
     def _op(self, op: Operation) -> list[Any]:
         name = op.name if self.names else ""
         if isinstance(op, PlaceholderOp):
-            return ["placeholder", name, list(op.shape), str(op.dtype), int(op.constant)]
+            shape = [self._size(n) for n in op.shape]
+            return ["placeholder", name, shape, str(op.dtype), int(op.constant)]
         if isinstance(op, ExternOp):
             raise ExpressionError(
                 f"ComputeDAG: {op.name}", "statements of te.extern have no hash and no JSON",
                 "Build it with te.create_schedule; records and tasks are of what te.compute says.",
             )  # fmt: skip
-        self.vars: dict[Expr, int] = {}
+        self.vars = {}
         axes = [self._axis(ax) for ax in (*op.axis, *op.reduce_axis)]
         body = op.reduced if op.combiner else op.body
         combiner = self._combiner(op.combiner) if op.combiner else None
@@ -375,7 +388,7 @@ class _Writer:
 
     def _axis(self, ax: IterVar) -> list[Any]:
         self.vars[ax.var] = len(self.vars)
-        return [ax.name if self.names else "", ax.extent, ax.begin]
+        return [ax.name if self.names else "", self._size(ax.extent), self._size(ax.begin)]
 
     def _combiner(self, c: Combiner) -> list[Any]:
         if _is_builtin(c):
@@ -389,7 +402,7 @@ class _Writer:
 
     def _expr(self, node: Expr) -> Any:
         if node.op == "var":
-            return self.vars[node]
+            return ["symbol", self.symbols[node]] if node in self.symbols else self.vars[node]
         if node.op == "const":
             value = node.attr
             if isinstance(value, float) and not math.isfinite(value):
@@ -439,6 +452,15 @@ def _name(value: Any) -> str:
 
 def _read(data: dict[str, Any]) -> ComputeDAG:
     ops: list[Operation] = []
+    symbols: list[Expr] = [declared(_name(name), kind) for name, kind in data.get("symbols", ())]
+
+    def size(extent: Any) -> Any:
+        if isinstance(extent, int):
+            return extent
+        made = expr(extent, [])
+        if not is_extent(made):
+            raise ValueError(f"{made} is no extent")
+        return made
 
     def tensor(at: Any) -> Tensor:
         op, value = (at, 0) if isinstance(at, int) else at
@@ -448,6 +470,9 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
         if isinstance(node, int):
             return variables[node]
         op, *rest = node
+        if op == "symbol":
+            named: Expr = symbols[rest[0]]
+            return named
         if op == "const":
             return E.const(float(rest[1]) if isinstance(rest[1], str) else rest[1], rest[0])
         if op == "read":
@@ -465,14 +490,14 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
 
     for item in data["ops"]:
         if item[0] == "placeholder":
-            shape = tuple(_is(n, int) for n in item[2])
+            shape = tuple(size(n) for n in item[2])
             ops.append(PlaceholderOp(_is(item[1], str), shape, item[3], bool(item[4])))
             continue
         kind, name, axes, spatial, combiner, body, tag, attrs, *narrowed = item
         iters = [
             IterVar(
-                _is(n, str), _is(extent, int), "spatial" if k < spatial else "reduce",
-                begin=_is(begin, int),
+                _is(n, str), size(extent), "spatial" if k < spatial else "reduce",
+                begin=size(begin),
             )
             for k, (n, extent, begin) in enumerate(axes)
         ]  # fmt: skip

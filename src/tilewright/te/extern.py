@@ -96,6 +96,10 @@ class ExternOp(ComputeOp):
         return tuple(b.dtype for b in self.writes)
 
     @property
+    def launches_threads(self) -> bool:  # type: ignore[override]
+        return any(launch.threads for launch in self.script.launches)
+
+    @property
     def expressions(self) -> tuple[Expr, ...]:
         extents = self.call.args if self.call is not None else ()
         return (*self.script.expressions, *(a for a in extents if isinstance(a, Expr)))

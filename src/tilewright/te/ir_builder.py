@@ -28,7 +28,6 @@ from tilewright.ir.stmt import (
     If,
     PackedCall,
     Stmt,
-    Store,
     Thread,
     While,
     expressions,
@@ -37,6 +36,7 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.symbols import is_extent
 from tilewright.te.axis import IterVar, shape_of
+from tilewright.te.lanes import split_type, stored
 
 __all__ = ["Body", "BufferVar", "IRBuilder", "Launch", "create", "decl_buffer"]
 
@@ -128,21 +128,21 @@ class BufferVar:
         self._builder.emit(self.vstore(index, value))
 
     def vload(self, begin: Any, dtype: str | None = None) -> Expr:
-        """The element at an index."""
-        found = self[begin]
-        if dtype is not None and str(dtype) != str(found.dtype):
+        """The element at an index; of a dtype such as float32x4, so many from there on."""
+        place = f"{self.name}.vload"
+        kind, lanes = split_type(self.dtype if dtype is None else dtype, place)
+        if kind is not self.dtype:
             raise ExpressionError(
-                f"{self.name}.vload", f"its elements are {self.dtype}, not {dtype}",
-                "Load one, and vectorize the loop around it.",
-            )  # fmt: skip
-        return found
+                place, f"its elements are {self.dtype}, not {dtype}", "Load them, and cast them."
+            )
+        return load(self.buffer, E.ramp(self._flat(begin), 1, lanes))
 
     def vstore(self, begin: Any, value: Any) -> Stmt:
-        """A statement that stores `value` at an index, cast to the type of the elements."""
+        """A statement that stores `value` at an index, cast to the type of the elements; a vector
+        from there on."""
         place = self._flat(begin)
-        return Store(
-            self.buffer, place, E.cast(self.dtype, E.convert(value, load(self.buffer, place)))
-        )
+        node = E.convert(value, load(self.buffer, place))
+        return stored(self.buffer, place, E.cast(self.dtype, node))
 
     def _flat(self, index: Any) -> Expr:
         given = tuple(index) if isinstance(index, (tuple, list)) else (index,)
@@ -254,10 +254,10 @@ class IRBuilder:
         node = E.convert(value)
         if not any(n.op == "load" for n in E.walk(node)):
             return node
-        kept = Buffer(var_name, node.dtype, 1, "local", (1,))
+        kept = Buffer(var_name, node.dtype, node.lanes, "local", (node.lanes,))
         self._frames[-1].items.append(kept)
-        self.emit(Store(kept, E.const(0), node))
-        return load(kept, E.const(0))
+        self.emit(stored(kept, E.const(0), node))
+        return load(kept, E.ramp(E.const(0), 1, node.lanes))
 
     # -- statements --------------------------------------------------------------------------------
     def emit(self, stmt: Any) -> None:
@@ -487,9 +487,15 @@ def decl_buffer(
     """A buffer for `in_buffers` and `out_buffers` of te.extern; `dtype` is float32 unless given.
 
     The others are TVM's: tensors are row-major and begin where their memory does, so strides,
-    offsets and other scopes than global are refused, what else they may be changes nothing.
+    offsets, other scopes than global and broadcasts are refused, what else they may be changes
+    nothing.
     """
     place = f"tir.decl_buffer({name!r})"
+    if buffer_type:
+        raise ExpressionError(
+            place, f"a buffer of type {buffer_type} would repeat its elements",
+            "Use topi.broadcast_to, or operators such as topi.add, which do.",
+        )  # fmt: skip
     if strides or elem_offset not in (None, 0) or scope not in ("", "global"):
         raise ExpressionError(
             place, "tensors are row-major in global memory, from their first element on",
@@ -534,6 +540,6 @@ def _around(items: Sequence[Any]) -> list[Any]:
 
 def _condition(value: Any, place: str) -> Expr:
     node = E.convert(value)
-    if node.dtype != "bool":
-        raise ExpressionError(place, f"{node} is no condition", "Compare it: x != 0.")
+    if node.dtype != "bool" or node.lanes > 1:
+        raise ExpressionError(place, f"{node} is no condition", "Compare a number: x != 0.")
     return node

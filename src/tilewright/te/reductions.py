@@ -8,12 +8,14 @@ Read next: `tensor.py`, `dag.py`.
 from __future__ import annotations
 
 import builtins
+import functools
 import inspect
 import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from tilewright.base.doors import is_integer
 from tilewright.base.dtype import BOOL, INT32, DType, join
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
@@ -186,10 +188,21 @@ def _selected(name: str) -> Callable[..., Expr]:
     return reduce
 
 
-sum = _accumulated("sum")
-prod = _accumulated("prod")
-max = _selected("max")
-min = _selected("min")
+def _of_two(reduce: Callable[..., Expr]) -> Callable[..., Expr]:
+    """A whole number in the place of axes is a value, too: `te.min(i, 9)`; by the name `axis` it
+    is the number of a dimension, which numpy takes."""
+
+    @functools.wraps(reduce)
+    def called(expr: Value, *args: Any, **named: Any) -> Expr:
+        if len(args) == 1 and is_integer(args[0]) and not named:
+            args = (E.convert(args[0], E.convert(expr)),)
+        return reduce(expr, *args, **named)
+
+    return called
+
+
+sum, prod = (_of_two(_accumulated(name)) for name in ("sum", "prod"))
+max, min = (_of_two(_selected(name)) for name in ("max", "min"))
 
 
 def comm_reducer(

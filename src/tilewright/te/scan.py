@@ -20,6 +20,15 @@ from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Recurrence, 
 _FORM = "Write a step as te.compute(shape, lambda t, ...: ... state[t - 1, ...] ...)."
 
 
+class _Scans(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, ComputeOp) and instance.recurrence is not None
+
+
+class ScanOp(metaclass=_Scans):
+    """`isinstance(C.op, te.ScanOp)`: whether a computation is a scan; `te.scan` makes them."""
+
+
 def scan(
     init: Any,
     update: Any,

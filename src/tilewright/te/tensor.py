@@ -172,6 +172,7 @@ class PlaceholderOp:
     reduce_axis: tuple[IterVar, ...] = ()
     input_tensors: tuple[Tensor, ...] = ()
     tag = ""
+    launches_threads = False
 
     def __init__(
         self, name: str, shape: tuple[int, ...], dtype: str, constant: bool = False
@@ -187,6 +188,10 @@ class PlaceholderOp:
     @property
     def dtypes(self) -> tuple[DType, ...]:
         return (self.dtype,)
+
+    @property
+    def num_outputs(self) -> int:
+        return 1
 
     def output(self, index: int = 0) -> Tensor:
         return self.outputs[index]
@@ -232,6 +237,7 @@ class ComputeOp:
     )
 
     constant = False
+    launches_threads = False  # whether statements of its own are run by blocks and threads
 
     def __init__(
         self,
@@ -265,6 +271,11 @@ class ComputeOp:
     def expressions(self) -> tuple[Expr, ...]:
         """All that is computed: the body, or what the statements of a stage say."""
         return (self.body,)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """`input_tensors`, by the name that TVM's operations of statements have for it."""
+        return self.input_tensors
 
     @property
     def scan_axis(self) -> IterVar:
@@ -419,6 +430,11 @@ def compute(
     if root is not None:
         known |= {ax.var for ax in root.attr[1]}
     for node in walk(body):
+        if node.lanes > 1:
+            raise ExpressionError(
+                place, f"{node} is a vector, and elements are single numbers",
+                "Compute one, and vectorize the loop: s[C].vectorize(x).",
+            )  # fmt: skip
         if node.op == "var" and node not in known and not is_symbol(node):
             raise ExpressionError(
                 place, f"{node} is not an axis of this computation",

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arith import Analyzer
 from tilewright.base.doors import door
 from tilewright.base.errors import TargetError, absent
 from tilewright.runtime.device import Device, device
@@ -39,9 +40,20 @@ def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float =
     np.testing.assert_allclose(left, right, rtol=rtol, atol=atol)
 
 
+def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+    """Raise AssertionError unless two expressions surely have one value for all variables."""
+    if not Analyzer().can_prove_equal(lhs, rhs):
+        raise AssertionError(f"{lhs} and {rhs} are not equal")
+
+
 @door(TargetError, "testing.device_enabled")
 def device_enabled(target: TargetLike) -> bool:
-    """Whether kernels for the target run here; for kinds of TVM that are not here: no."""
+    """Whether kernels for the target run here; for kinds of TVM that are not here: no.
+
+    "cpu" is taken for the target of its code, llvm.
+    """
+    if target == "cpu":
+        return device(target).exist
     if isinstance(target, str) and is_absent(target.partition(" ")[0]):
         return False
     return device(Target(target)).exist
@@ -127,6 +139,11 @@ def requires_package(*packages: str) -> Any:
 
 def slow(test: Any) -> Any:
     """A test that takes long: it runs anyway."""
+    return test
+
+
+def skip_if_wheel_test(test: Any) -> Any:
+    """A test that TVM leaves out of its wheels: nothing here depends on how it was installed."""
     return test
 
 

@@ -71,8 +71,8 @@ def threefry_generate(gen: Tensor, out_shape: Sequence[int]) -> list[Tensor]:
         return ib.get()
 
     shapes = [(WORDS,), tuple(out_shape)]
-    made = te.extern(shapes, [gen], body, name="threefry_generate", dtype=["uint64", "uint64"])
-    return made if isinstance(made, list) else [made]
+    made: Any = te.extern(shapes, [gen], body, name="threefry_generate", dtype=["uint64", "uint64"])
+    return list(made)
 
 
 def threefry_split(gen: Tensor) -> list[Tensor]:
@@ -91,8 +91,10 @@ def threefry_split(gen: Tensor) -> list[Tensor]:
             _descended(ib, key, right, right=True, counted=True)
         return ib.get()
 
-    made = te.extern([(WORDS,)] * 2, [gen], body, name="threefry_split", dtype=["uint64", "uint64"])
-    return made if isinstance(made, list) else [made]
+    made: Any = te.extern(
+        [(WORDS,)] * 2, [gen], body, name="threefry_split", dtype=["uint64", "uint64"]
+    )
+    return list(made)
 
 
 def threefry_test_wrapping(target: TargetLike, device: Any) -> bool:

@@ -4,6 +4,7 @@
 Read next: `../compile/build.py`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +38,15 @@ class Runtime:
     """What it runs on: "cpp", the package `tilewright.runtime`."""
 
     name: str = "cpp"
+    options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _require(self.name, "relay.backend.Runtime", "cpp")
+        if self.options:
+            raise ModelError(
+                f"relay.backend.Runtime({self.name!r}, {dict(self.options)})", "it has no options",
+                "Leave them out: lib.export_library writes one file.",
+            )  # fmt: skip
 
 
 def _require(name: object, place: str, only: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.expr import Expr as Number
 from tilewright.relay.graph.data_types import DataType, TypeVar, same_type
 from tilewright.relay.graph.expr import (
     Call,
@@ -41,7 +42,8 @@ from tilewright.relay.graph.later import CallByName, Later
 from tilewright.relay.graph.printer import later_key, structural_key
 
 Graph = Expr | IRModule | TensorType | TupleType | DataType
-Plain = Sequence[Any] | Mapping[Any, Any] | int | float | None  # a text is a sequence
+# What else is compared; a text is a sequence.
+Plain = Sequence[Any] | Mapping[Any, Any] | Number | int | float | None
 
 
 def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool = False) -> str:
@@ -69,7 +71,10 @@ def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool
     if isinstance(lhs, IRModule) or isinstance(rhs, IRModule):
         return "a module and an expression"
     if not isinstance(lhs, Expr) or not isinstance(rhs, Expr):
-        same = type(lhs) is type(rhs) and lhs == rhs
+        if isinstance(lhs, Number) or isinstance(rhs, Number):  # of te: equal ones are one
+            same = lhs is rhs
+        else:
+            same = type(lhs) is type(rhs) and lhs == rhs
         return "" if same else f"{_what(lhs)} {lhs} and {rhs}"
     return _Comparison(map_free_vars).run(lhs, rhs)
 

@@ -1,0 +1,132 @@
+"""Rows of docs/compatibility.md about tensor expressions and schedules.
+
+Read next: `make_compatibility.py`.
+"""
+
+from __future__ import annotations
+
+from compatibility_rows import Row, different, not_yet, works
+
+TENSORS: list[Row] = [
+    *works("te.", "placeholder compute reduce_axis thread_axis create_schedule var const"),
+    *works("te.", "sum max min comm_reducer if_then_else all any Tensor"),
+    *works("te.", "exp log sqrt rsqrt tanh sigmoid erf sin cos floor ceil round abs power"),
+    *works("C.", "shape dtype ndim name op op.name op.tag op.axis op.reduce_axis"),
+    *works("C.", "op.input_tensors"),
+    *works("te.", "size_var fmod log2 log10 exp2 exp10 trunc isnan floordiv floormod indexdiv"),
+    *works("te.", "isinf isfinite"),
+    *works("te.", "indexmod min_value max_value infinity popcount clz"),
+    *works("te.", "nearbyint log1p ldexp hypot div tag_scope"),
+    different("te.atan2", "and te.copysign: -0.0 counts as a positive zero", "te.atan2"),
+    different("te.max(a, b)", "of two values, also min, sum, prod; axis=1 is refused", "te.max"),
+    *works("te.schedule.", "Schedule Stage IterVar Split Fuse AutoInlineElemWise"),
+    *works("te.schedule.", "AutoInlineBroadcast AutoInlineInjective"),
+    different("te.schedule.InferBound", "a dict, of the axes of stages that are not inlined"),
+    different("te.schedule.ScheduleOps", "lower: a Program, which prints as loops"),
+    different("tir.PrimFunc", "for isinstance: what lower gives"),
+    different("te.truncdiv", "truncmod, too: towards zero, by floor division", "te.truncdiv"),
+    different(
+        "te.reduce_axis((0, i))",
+        "a loop over all values there can be, of which those in the range count",
+        "te.reduce_axis",
+    ),
+    different("te.sum(init=)", "and te.max, min, prod; not together with where=", "te.sum"),
+    different(
+        "te.comm_reducer of a tuple",
+        "fcombine must be commutative where values are equal, too, or which of them is found "
+        "depends on the schedule",
+        "te.comm_reducer",
+    ),
+    different(
+        "C.shape of te.var",
+        "one kernel for every n: extents are what a call's arrays say; tuning, records, flops "
+        "and hashes need numbers: ComputeDAG(tensors).at(n=64)",
+        "C.shape",
+    ),
+    different("C.shape with a 0", "built and run, but not tuned; te.var is at least 1", "C.shape"),
+    different("A[i][k]", "reads the element that A[i, k] does", "te.Tensor"),
+    *works("tir.", "if_then_else const var indexmod indexdiv floormod floordiv all any"),
+    *works("tir.", "max min exp log sqrt tanh sigmoid abs power call_intrin Cast PrimExpr"),
+    *works("tir.", "IntImm FloatImm Add Sub Mul Div FloorDiv FloorMod Min Max EQ NE LT LE"),
+    *works("tir.", "GT GE And Or Not Var SizeVar popcount layout bijective_layout"),
+    different("tir.Select", "both sides may be evaluated"),
+    different(
+        "te.scan",
+        "states have one shape; an update is the loop nest of the scan, its time axis stays "
+        "outermost; threads of a GPU read of the state what they stored; not tuned",
+    ),
+    different(
+        "te.extern",
+        "of statements: computed on its own, not tuned, tensors row-major; an index that data "
+        "put outside reads the nearest element and stores nothing",
+    ),
+    *works("tir.", "ir_builder ir_builder.create"),
+    different(
+        "tir.ir_builder.create().allocate",
+        "outside of loops and threads it is seen by all kernels of the stage; barriers come by "
+        "themselves",
+        "tir.ir_builder.create",
+    ),
+    different(
+        "tir.call_packed",
+        "given by the function of te.extern, not inside statements: the whole stage, on CPUs, "
+        "in the process that calls the module",
+    ),
+    *works("", "register_func get_global_func"),
+    different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
+    different(
+        "tir.decl_buffer",
+        "for te.extern, and binds= of build and lower; row-major from the first element on",
+    ),
+    different(
+        "tir.Ramp",
+        "and tir.Broadcast, vload and constants of types such as float32x4: in statements of "
+        "te.extern, not in te.compute",
+    ),
+    different(
+        "te.gradient",
+        "not through te.scan, te.extern and stages of several tensors; of equal values under a "
+        "maximum the first has it",
+    ),
+    different(
+        "te.hybrid.script",
+        "outputs hold zeros where nothing is stored, as they do in Python; a store to an input "
+        "is refused, assert is checked by Python only; its loops are not scheduled",
+    ),
+    different("te.hybrid.build", "and HybridModule; not of threads that share memory"),
+    different(
+        "tir.stmt_functor",
+        "substitute and post_order_visit, of expressions",
+    ),
+    different(
+        "arith.Analyzer",
+        "bind of values and ranges of numbers, simplify, const_int_bound, can_prove",
+    ),
+    *not_yet("te.", "create_prim_func decl_tensor_intrin"),
+    *not_yet("tir.", "Schedule transform"),
+    *not_yet("tir.", "call_extern analysis"),
+    *not_yet("", "placeholder compute create_schedule reduce_axis thread_axis"),
+]
+
+SCHEDULES: list[Row] = [
+    *works("s[C].", "split fuse reorder tile bind compute_at compute_inline compute_root"),
+    *works("s[C].", "vectorize unroll parallel storage_align op leaf_iter_vars all_iter_vars"),
+    *works("s[C].", "iter_var_attrs relations"),
+    *works("s.", "cache_read cache_write rfactor stages outputs"),
+    different("s[C].set_scope", "scopes are global, shared and local"),
+    different(
+        "s[C].pragma",
+        "auto_unroll_max_step; vectorize, unroll and parallel are the primitives; unroll_explicit "
+        "and the hints parallel_* have no effect; any other is refused",
+    ),
+    *not_yet("s[C].", "tensorize prefetch env_threads"),
+    different("s[C].double_buffer", "no effect: copies do not overlap arithmetic"),
+    different(
+        "s[C].set_store_predicate",
+        "of threads that would store the same one stores anyway; any other is refused",
+    ),
+    *not_yet("s[C].", "rolling_buffer transform_layout"),
+    *works("s.", "normalize"),
+    different("s.create_group", "compute_at and compute_root; only its steps are recorded"),
+    *works("s[C].", "group attach_type attach_stage attach_ivar"),
+]
