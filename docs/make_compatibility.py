@@ -239,7 +239,7 @@ SECTIONS: dict[str, list[Row]] = {
         *not_yet("relay.", "quantize collage annotation.on_device reinterpret"),
         *works("relay.random.", "threefry_key threefry_split threefry_generate uniform normal"),
         *works("topi.random.", "threefry_generate threefry_split uniform normal"),
-        *works("contrib.", "random.randint random.uniform random.normal cudnn.exists"),
+        *works("contrib.", "random.randint random.uniform random.normal"),
         *works("contrib.sparse.", "array placeholder"),
         *works("topi.sparse.", "csrmm csrmv dense"),
         *not_yet("relay.data_dep_optimization.", "simplify_fc_transpose bsr_dense"),

@@ -35,6 +35,7 @@ _CLASSES: dict[str, dict[str, Any]] = {
     "Expr": {"expr": _pair},
     "Function": {"params": lambda: [_adds()], "body": _adds},
     "If": dict.fromkeys(("cond", "true_branch", "false_branch"), _adds),
+    "Let": dict.fromkeys(("var", "value", "body"), _adds),
     "Shape": {"pattern": _adds, "shape": [2]},
     "TupleGetItem": {"tuple_value": _adds},
     "Tuple": {"fields": lambda: [_adds()]},
@@ -86,6 +87,8 @@ _FUNCTIONAL: dict[str, dict[str, Any]] = {
 GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.{kind} relay.adt.{kind}": row for kind, row in _FUNCTIONAL.items()},
     "relay.If": {"true_branch": _pair, "false_branch": _pair},
+    "relay.analysis.CallGraph": {"module": lambda: relay.IRModule.from_expr(_pair())},
+    "relay.transform.MergeComposite": {"pattern_table": lambda: [("own.add", _adds())]},
     "relay.analysis.unmatched_cases": {
         "match": lambda: relay.Match(_pair(), [_clause()])
     },
@@ -112,6 +115,7 @@ GRAPHS: dict[str, dict[str, Any]] = {
     "relay.dataflow_pattern.is_tuple": {"fields": lambda: [_adds()]},
     "relay.dataflow_pattern.is_tuple_get_item": {"tuple_value": _adds},
     "relay.dataflow_pattern.is_if": dict.fromkeys(("cond", "true_branch", "false_branch"), _adds),
+    "relay.dataflow_pattern.is_let": dict.fromkeys(("var", "value", "body"), _adds),
     "relay.dataflow_pattern.has_attr": {"attrs": dict},
     "relay.dataflow_pattern.has_type": {"ttype": lambda: relay.TensorType((2,))},
     "relay.dataflow_pattern.has_dtype": {"dtype": "float32"},

@@ -342,8 +342,7 @@ def test_sums_of_segments():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x, i: relay.segment_sum(x, i), "depends on the data"),
-        (lambda x, i: relay.segment_sum(x, x, 3), "one segment for each"),
+        (lambda x, i: relay.segment_sum(x, x, 3), "no slice for a segment"),
         (lambda x, i: relay.segment_sum(x, i, 0), "0 segments"),
         (lambda x, i: relay.sliding_window(x, 0, (2,), (1,)), "one extent and one stride"),
         (lambda x, i: relay.sliding_window(x, 0, (5, 1), (1, 1)), "windows of 5"),

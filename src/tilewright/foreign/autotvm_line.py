@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import RecordError
+from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.database import DAMAGE
 from tilewright.measure.lines import NOT_JSON, TOO_LONG, refusal
 from tilewright.measure.record import AUTOTVM, MOST_SECONDS, MOST_TIME, written_by
@@ -73,6 +73,8 @@ def read_autotvm(line: bytes | None) -> AutotvmLine:
         raise refuse("no line of AutoTVM")
     try:
         return autotvm_line(data)
+    except TilewrightError:  # says why; some of these are ValueErrors, too
+        raise
     except DAMAGE:
         raise refuse(f"a damaged line of {AUTOTVM}") from None
 

@@ -224,6 +224,8 @@ class _Importer:
         try:
             found = [self._ansor(data)] if program == ANSOR else self._autotvm(data)
             broken = [_broken(one) for one in found]
+        except TilewrightError:  # says why; some of these are ValueErrors, too
+            raise
         except DAMAGE:
             raise refuse(f"a damaged line of {program}") from None
         if all(broken):

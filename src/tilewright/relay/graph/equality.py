@@ -72,9 +72,8 @@ def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool
         return "a module and an expression"
     if not isinstance(lhs, Expr) or not isinstance(rhs, Expr):
         if isinstance(lhs, Number) or isinstance(rhs, Number):  # of te: equal ones are one
-            same = lhs is rhs
-        else:
-            same = type(lhs) is type(rhs) and lhs == rhs
+            return "" if lhs is rhs else f"{lhs} and {rhs}"
+        same = type(lhs) is type(rhs) and lhs == rhs
         return "" if same else f"{_what(lhs)} {lhs} and {rhs}"
     return _Comparison(map_free_vars).run(lhs, rhs)
 
