@@ -5,6 +5,7 @@ In: arrays.  Out: arrays of the input's dtype, computed in float64.  Read next: 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,17 @@ def standardize_python(
     return result.astype(data.dtype)
 
 
+def _scaled(made: Array, gamma: Array, beta: Array, axes: Collection[int]) -> Array:
+    """made * gamma + beta, whose axes are `axes` of `made`."""
+    wide = [n if k in axes else 1 for k, n in enumerate(made.shape)]
+    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), made)
+
+
 def layer_norm_python(
     data: Array, gamma: Array, beta: Array, axis: Any, epsilon: float = 1e-5
 ) -> Array:
     """(data - mean) / sqrt(variance + epsilon) * gamma + beta over the axes `axis`."""
-    wide = [n if k in axis else 1 for k, n in enumerate(data.shape)]
-    made = standardize_python(data, axis, epsilon)
-    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+    return _scaled(standardize_python(data, axis, epsilon), gamma, beta, axis)
 
 
 def rms_norm_python(
@@ -99,9 +104,7 @@ def instance_norm_python(
     gamma, beta: of the channels, axis 1, or with an element for each of what is normalised over
     """
     own = (1,) if gamma.shape == data.shape[1:2] else tuple(axis)
-    wide = [n if k in own else 1 for k, n in enumerate(data.shape)]
-    made = standardize_python(data, tuple(axis), epsilon)
-    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+    return _scaled(standardize_python(data, tuple(axis), epsilon), gamma, beta, own)
 
 
 def group_norm_python(
@@ -114,8 +117,7 @@ def group_norm_python(
     grouped = data.reshape(data.shape[:channel_axis] + split + data.shape[channel_axis + 1 :])
     over = (channel_axis + 1, *(a + (a > channel_axis) for a in axes))
     made = standardize_python(grouped, over, epsilon).reshape(data.shape)
-    wide = [n if k == channel_axis else 1 for k, n in enumerate(data.shape)]
-    return in_type(widest(made) * gamma.reshape(wide) + beta.reshape(wide), data)
+    return _scaled(made, gamma, beta, (channel_axis,))
 
 
 def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
