@@ -135,7 +135,7 @@ class LocalRunner:
     min_repeat_ms:    `number` grows until a repeat lasts that long
     cooldown_interval: seconds to wait after each trial
     enable_cpu_cache_flush: write 64 MiB of other memory before each run, so that all runs are cold
-    cold_bytes:       constants come from afar, as in a network: runs take turns among copies of
+    cold_bytes:       constants come from memory, as in a network: runs take turns among copies of
                       them, so many bytes of them together; 0: all runs read the same
     race:             five runs are enough for a candidate clearly slower than the best one
     index:            which device of the target's kind

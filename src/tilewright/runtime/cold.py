@@ -1,10 +1,9 @@
-"""Constants that come from afar: launches that take turns among copies of them.
+"""Constants that come from memory: launches that take turns among copies of them.
 
 Between two runs of a network its other layers pass through the caches, so that the weights of a
-kernel come from memory each time, or from a cache that all cores share, while what it computes on
-was written just before.  A kernel that is timed back to back finds both in the caches of its core.
-In: kernels and their memory, which of it is constant.  Out: what times them as in a network.
-Read next: `trial.py`, `timing.py`.
+kernel come from memory each time, while what it computes on was written just before.  A kernel that
+is timed back to back finds both in the caches.  In: kernels and their memory, which of it is
+constant.  Out: what times them as in a network.  Read next: `trial.py`, `timing.py`.
 """
 
 from __future__ import annotations
