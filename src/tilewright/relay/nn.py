@@ -29,6 +29,7 @@ from tilewright.relay.gradients.functions import (
     max_pool2d_grad,
 )
 from tilewright.relay.graph.expr import Call, Expr
+from tilewright.relay.graph.expr import Constant as Constant  # scripts say relay.nn.Constant
 from tilewright.relay.graph.later import remembered
 from tilewright.relay.graph.leaves import const
 from tilewright.relay.image import upsampling, upsampling3d
