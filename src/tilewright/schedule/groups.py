@@ -59,7 +59,7 @@ class Group:
 
     def compute_root(self) -> None:
         """Computes those of its stages on their own that are not inside others of them."""
-        own = set(self.stages())
+        own = list(self.stages())  # in order, as steps are recorded
         for stage in own:
             if stage.attach is not None and stage.attach[0] not in own:
                 stage.compute_root()
