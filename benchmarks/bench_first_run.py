@@ -26,7 +26,7 @@ def one(model: str, kind: str) -> None:
     began = time.perf_counter()
     from tilewright.cli.network import load_model, real_target
     from tilewright.relay.compile.build import build
-    from tilewright.relay.exchange.networks import sample_inputs
+    from tilewright.relay.graph.samples import sample_inputs
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.targets.target import Target

@@ -35,8 +35,8 @@ from tilewright.cli.tables import KernelLine, Latency
 from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import as_described, tasks_of, tune
-from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.graph.evaluate import largest_deviation
+from tilewright.relay.graph.samples import sample_inputs
 from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule

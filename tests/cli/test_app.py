@@ -16,6 +16,7 @@ from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record, task_label
 from tilewright.relay.compile import tune as tuning
+from tilewright.relay.compile import tune_network
 from tilewright.relay.compile.tune_network import task_row
 from tilewright.schedule.task import Task
 from tilewright.search import loop
@@ -42,6 +43,8 @@ def run(capsys, tmp_path, monkeypatch):
 def quick_device(monkeypatch):
     monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
     monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    for name in ("show_untuned", "confirm"):  # they build the network
+        monkeypatch.setattr(tune_network, name, lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
 from tilewright.relay.compile import tune as tuning
+from tilewright.relay.compile import tune_network
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search import loop
@@ -25,6 +26,8 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
     monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    for name in ("show_untuned", "confirm"):  # they build the network
+        monkeypatch.setattr(tune_network, name, lambda *_: None)
 
     def run(*args):
         with pytest.raises(SystemExit) as ended:

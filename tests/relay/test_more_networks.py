@@ -9,8 +9,8 @@ from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
 from tilewright.relay.compile.extract import fused_tasks, prepare
 from tilewright.relay.compile.memory import lifetimes, plan_memory
-from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.graph.expr import post_order
+from tilewright.relay.graph.samples import sample_inputs
 from tilewright.relay.graph.traversal import is_call
 from tilewright.runtime.network.graph_executor import GraphModule
 

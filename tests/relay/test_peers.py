@@ -12,6 +12,7 @@ from relay.small import image, residual, wanted
 from tilewright import relay
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange import networks
+from tilewright.relay.graph.samples import sample_inputs
 from tilewright.relay.peers import engines
 
 ONE_THREAD = "llvm -num-cores=1"
@@ -53,7 +54,7 @@ def test_a_truncated_file(tmp_path):
 
 def test_the_reference_is_onnxruntime_or_numpy(monkeypatch):
     mod, params = residual()
-    inputs = networks.sample_inputs(mod, params, seed=3)
+    inputs = sample_inputs(mod, params, seed=3)
     assert list(inputs) == ["data"]
     first = engines.reference(mod, params, inputs)
     assert first.engine.startswith("onnxruntime")

@@ -18,6 +18,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.driver import tvmc
 from tilewright.measure.database import Database
 from tilewright.relay.compile import tune as tuning
+from tilewright.relay.compile import tune_network
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.search import loop
 from tilewright.targets.target import Target
@@ -65,6 +66,8 @@ def searched(monkeypatch):
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
+    for name in ("show_untuned", "confirm"):  # they build the network
+        monkeypatch.setattr(tune_network, name, lambda *_: None)
     return seen
 
 

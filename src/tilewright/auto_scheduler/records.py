@@ -22,7 +22,7 @@ from tilewright.auto_scheduler.workload_registry import knows, normal
 from tilewright.base.errors import RecordError
 from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
 from tilewright.measure.database import Database, readable
-from tilewright.measure.record import Key, Record, TaskId
+from tilewright.measure.record import Key, NetworkLine, Record, RunLine, TaskId
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
@@ -232,9 +232,9 @@ class Log(Database):
         super().append(record, dag)
         self._each(lambda file: file.append(record, dag))
 
-    def note_run(self, **options: object) -> None:
-        super().note_run(**options)
-        self._each(lambda file: file.note_run(**options))
+    def note(self, line: RunLine | NetworkLine) -> None:
+        super().note(line)
+        self._each(lambda file: file.note(line))
 
     def flush_files(self) -> None:
         """What could not be written is saved elsewhere.  Raises RecordError, which says where."""

@@ -36,8 +36,8 @@ def bench_network(
     """
     from tilewright.relay.compile.build import build
     from tilewright.relay.compile.wanted import in_layout
-    from tilewright.relay.exchange.networks import sample_inputs
     from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
+    from tilewright.relay.graph.samples import sample_inputs
     from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule

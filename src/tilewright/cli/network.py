@@ -120,7 +120,7 @@ def tune(
     farm:      where candidates are timed, instead of this machine's device
     Raises SearchError where every trial failed.
     """
-    from tilewright.relay.compile.tune_network import chosen_tasks, tune_network
+    from tilewright.relay.compile.tune_network import chosen_tasks, network_tasks, tune_network
     from tilewright.search.report import Options
 
     options = Options(
@@ -128,7 +128,8 @@ def tune(
         seed=seed, early_stopping=early_stopping,
     )  # fmt: skip
     others = options if tasks == "all" and layout is None else None
-    every = found_tasks(model, target, tuner, dtype, batch, shapes, layout, templates, others)
+    mods, params = prepared(model, batch, shapes, dtype, layout)
+    every = network_tasks(mods, params, target, tuner, templates, others, f"tune {model!r}")
     try:
         found = [every[k] for k in chosen_tasks(tasks, len(every))]
     except ValueError as error:
@@ -136,8 +137,8 @@ def tune(
             f"tune {model!r}, --tasks", str(error), "--tasks list shows them."
         ) from None
     tune_network(
-        found, database, options, history=history, history_of=every, measuring=measuring,
-        farm=farm, progress=progress,
+        found, database, options, networks=mods, params=params, history=history, history_of=every,
+        measuring=measuring, farm=farm, progress=progress,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """What one log file holds, line by line, without holding the lines: a row for each record.
 
 In: an open log.  Out: rows (where a record is, of which task, how fast, whether it may be best),
-the tasks they are of, where computations and runs are told, what was skipped.  A million records
-are 30 MB of rows; a record is decoded when somebody asks for it.
+the tasks they are of, where computations, runs and networks are told, what was skipped.  A million
+records are 30 MB of rows; a record is decoded when somebody asks for it.
 Read next: `index.py`, which keeps this between processes; `database.py`, which puts logs together.
 """
 
@@ -66,7 +66,10 @@ def figures(result: Result) -> tuple[float, int]:
 
 
 class Contents:
-    """covered: bytes that were read, up to the end of a line; lines: how many these are"""
+    """covered: bytes that were read, up to the end of a line; lines: how many these are
+
+    runs: lines that tell of runs: what they began with, how networks were fastest
+    """
 
     def __init__(self) -> None:
         self.rows: Rows = np.empty(0, ROW)

@@ -36,6 +36,7 @@ from tilewright.measure.record import (
     DagLine,
     Key,
     Line,
+    NetworkLine,
     Record,
     RunLine,
     TaskId,
@@ -88,7 +89,7 @@ class Database:
         self.skipped = Skipped()
         self.on_error = on_error
         self._table = Table()
-        self._runs: list[RunLine | _Place] = []
+        self._runs: list[RunLine | NetworkLine | _Place] = []
         self._dags: dict[str, list[msgspec.Raw | _Place]] = {}
         self._computations: dict[str, ComputeDAG | None] = {}
         self._lock = lock()
@@ -113,8 +114,15 @@ class Database:
     @property
     def runs(self) -> list[RunLine]:
         """The tuning runs that the logs tell of."""
-        runs = [run if isinstance(run, RunLine) else run.line() for run in self._runs]
-        return [run for run in runs if isinstance(run, RunLine)]
+        return [line for line in self._told_of_runs() if isinstance(line, RunLine)]
+
+    @property
+    def networks(self) -> list[NetworkLine]:
+        """How networks were fastest as wholes, oldest first."""
+        return [line for line in self._told_of_runs() if isinstance(line, NetworkLine)]
+
+    def _told_of_runs(self) -> list[Line]:
+        return self._asked(lambda: [r.line() if isinstance(r, _Place) else r for r in self._runs])
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str]) -> Self:
@@ -157,7 +165,10 @@ class Database:
 
     def note_run(self, **options: Any) -> None:
         """Write down the options of a tuning run that starts now."""
-        line = RunLine(options=options, timestamp=time.time(), versions=own_versions())
+        self.note(RunLine(options=options, timestamp=time.time(), versions=own_versions()))
+
+    def note(self, line: RunLine | NetworkLine) -> None:
+        """Write down a line that is no record."""
         encoded = encode(line)
         with self._lock:
             self._runs.append(line)
@@ -334,8 +345,11 @@ class Database:
         return histogram(self.query(ok=False))
 
     def distill(self) -> Database:
-        """The best record of each task on each device, with its computation, in memory."""
+        """The best record of each task on each device, with its computation, in memory, and the
+        last line of each network."""
         small = Database()
+        for line in {(n.network, n.target, n.fingerprint): n for n in self.networks}.values():
+            small.note(line)
         table = self._table
         for best in self._asked(lambda: [table.best(e) for e in list(table.entries.values())]):
             if best is not None:
@@ -347,7 +361,7 @@ class Database:
         path = Path(path)
         known = ((name, self.dag(name)) for name in self._dags)
         dags = (DagLine(hash=name, dag=_raw(dag)) for name, dag in known if dag is not None)
-        every: Iterable[Line] = chain(self.runs, dags, self.records)
+        every: Iterable[Line] = chain(self._told_of_runs(), dags, self.records)
         lines = map(encode, every)
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -432,7 +446,7 @@ class Database:
     def _reload(self) -> None:
         old, self._table = self._table, Table()
         self._dags = {h: raws for h, ds in self._dags.items() if (raws := _in_memory(ds))}
-        self._runs = [run for run in self._runs if isinstance(run, RunLine)]
+        self._runs = [run for run in self._runs if not isinstance(run, _Place)]
         self.skipped.clear()
         for log in old.files:
             self._take(log, fresh=True)

@@ -206,6 +206,29 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
     versions: dict[str, str] = {}
 
 
+class NetworkLine(msgspec.Struct, frozen=True, kw_only=True, tag="network", tag_field="kind"):
+    """How a network was fastest as it ran as a whole, at the end of a search.
+
+    network: key of the network before its operators are grouped; target, fingerprint: as of tasks
+    layouts:  of its convolutions, see `relay.compile.layouts`; None: as records choose them
+    grouping: which of the ways to group its operators; None: as records choose it
+    untuned:  keys of kernels in which records lost: they are built as without a log
+    seconds:  of a run so; untuned_seconds: of one that was built without a log, timed in turn
+    """
+
+    v: Literal[1] = 1
+    network: Name
+    target: Name = ""
+    fingerprint: Name = ""
+    layouts: list[Name] | None = None
+    grouping: Number | None = None
+    untuned: list[Name] = []
+    seconds: Seconds = 0.0
+    untuned_seconds: Seconds = 0.0
+    timestamp: Seconds = 0.0
+    versions: dict[str, str] = {}
+
+
 class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", tag_field="kind"):
     """A record with its task as text: what a log's loader looks at, line after line."""
 
@@ -222,8 +245,8 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     versions: dict[str, str] = {}
 
 
-Line = Record | DagLine | RunLine
-Glimpse = Glance | DagLine | RunLine
+Line = Record | DagLine | RunLine | NetworkLine
+Glimpse = Glance | DagLine | RunLine | NetworkLine
 
 
 def encode(line: Line) -> bytes:
@@ -330,7 +353,7 @@ def written_by(line: Any) -> str | None:
     """
     if not isinstance(line, dict):
         return None
-    if _value(line.get("kind")) in ("record", "dag", "run"):
+    if _value(line.get("kind")) in ("record", "dag", "run", "network"):
         return OWN
     if "input" in line and ("config" in line or "result" in line):
         return AUTOTVM

@@ -53,6 +53,11 @@ class LaunchSequence:
             self.device.sync()
             return measure(self._plan, number, repeat, min_repeat_ms, **options)
 
+    def once(self) -> float:
+        """Seconds of one pass, as the caches are that whatever ran before it has left."""
+        with self._turn:
+            return self._plan.seconds(1)
+
     def __len__(self) -> int:
         return len(self.calls)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tilewright.measure.record import Record
+
+# Of the best seconds of tasks by their keys: seconds of a run, and of these each task's part.
+Estimate = Callable[[Mapping[str, float]], tuple[float, dict[str, float]]]
 
 _REDRAW_SECONDS = 0.25
 _LINE_SECONDS = 10.0
@@ -31,6 +34,7 @@ class TaskRow:
     weight: how often the network calls it; flop: of one call
     trials, failed: measured so far in all runs of this log
     family: what implementations of one thing share, of which the network runs the fastest
+    key: of its records
     """
 
     name: str
@@ -40,6 +44,7 @@ class TaskRow:
     failed: int = 0
     best_seconds: float | None = None
     family: str = ""
+    key: str = ""
 
     @property
     def gflops(self) -> float | None:
@@ -52,6 +57,7 @@ class Progress:
 
     trials, seconds: the budget, either or both
     stream:          where to write, default standard output
+    Set `estimate` to have the network's latency from it; without, it is the sum of the tasks.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Progress:
     ) -> None:
         self.trials, self.seconds = trials, seconds
         self.rows: list[TaskRow] = []
+        self.estimate: Estimate | None = None
+        self._confirmed: float | None = None
         self.done = self.failed = self.timed_again = 0
         self._stream = stream or sys.stdout
         self._clock = clock
@@ -107,6 +115,10 @@ class Progress:
         for row, seconds in zip(self.rows, best_seconds, strict=True):
             row.best_seconds = seconds or row.best_seconds
 
+    def confirmed(self, seconds: float) -> None:
+        """The network was run: this is what it takes."""
+        self._confirmed = seconds
+
     def redraw(self) -> None:
         now = self._clock()
         pause = _REDRAW_SECONDS if self._live is not None else _LINE_SECONDS
@@ -140,11 +152,28 @@ class Progress:
         return min(left, default=None)
 
     def network_seconds(self) -> tuple[float, int]:
-        """The sum of the best times by weight, and how many tasks have none yet."""
+        """Of a run of the network, and how many tasks it leaves out that have no result yet."""
+        if self._confirmed is not None:
+            return self._confirmed, 0
+        if self.estimate is not None:
+            return self._estimated()[0], 0
         families = {self._family(row) for row in self.rows}
         chosen = self.chosen()
         known = [r.weight * r.best_seconds for r in chosen if r.best_seconds is not None]
         return sum(known), len(families) - len(known)
+
+    def _estimated(self) -> tuple[float, dict[str, float]]:
+        assert self.estimate is not None
+        return self.estimate(
+            {row.key: row.best_seconds for row in self.rows if row.best_seconds is not None}
+        )
+
+    def parts(self) -> dict[int, float]:
+        """By the `id` of its row, seconds of a run that each task takes which is in it."""
+        if self.estimate is None:
+            return {id(r): r.weight * (r.best_seconds or 0.0) for r in self.chosen()}
+        found = self._estimated()[1]
+        return {id(row): found[row.key] for row in self.rows if row.key in found}
 
     def chosen(self) -> list[TaskRow]:
         """The fastest measured implementation of each task."""
@@ -179,12 +208,12 @@ class Progress:
         for column in ("calls", "trials", "failed", "best ms", "GFLOP/s", "share"):
             table.add_column(column, justify="right", no_wrap=True)
         total, _ = self.network_seconds()
-        chosen = {id(row) for row in self.chosen()}
+        parts = self.parts()
         for row in self.rows:
             best, share = "-", "-"
             if row.best_seconds is not None:
                 best = f"{row.best_seconds * 1e3:.4f}"
-                part = row.weight * row.best_seconds / total if id(row) in chosen else 0.0
+                part = parts.get(id(row), 0.0) / total
                 share = f"{part:.0%}" if part else "-"
             rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
             table.add_row(
@@ -195,7 +224,7 @@ class Progress:
 
     def _network(self) -> str:
         total, missing = self.network_seconds()
-        if not self.chosen():
+        if self.estimate is None and self._confirmed is None and not self.chosen():
             return "-"
         rest = f" + {missing} tasks without a result" if missing else ""
         return f"{total * 1e3:.3f} ms{rest}"

@@ -121,8 +121,9 @@ def tune_model(
     }  # fmt: skip
     with Database(path) as database, Progress(options.trials) as progress:
         tune_network(
-            _filtered(every, tasks_filter), database, options, farm=farm, progress=progress,
+            _filtered(every, tasks_filter), database, options, networks=[mod], params=params,
             history=[] if prior_records is None else [Path(prior_records)], history_of=every,
+            farm=farm, progress=progress,
             measuring=_measuring(timing),
         )  # fmt: skip
     return str(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -23,7 +23,7 @@ from tilewright.knowledge import records
 from tilewright.measure.local import LocalBuilder
 from tilewright.relay.backend import Executor, Runtime
 from tilewright.relay.compile.extract import FusedGroup, fused_groups
-from tilewright.relay.compile.grouping import all_implemented, grouped, uncompared
+from tilewright.relay.compile.grouping import Grouped, all_implemented, grouped, uncompared
 from tilewright.relay.compile.memory import (
     Lifetime,
     MemoryPlan,
@@ -54,6 +54,7 @@ from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
+from tilewright.runtime.timing import show_seconds
 from tilewright.search.known import usable_trees
 from tilewright.search.predicted import Predictions
 from tilewright.targets.target import Target, TargetLike
@@ -117,22 +118,24 @@ def build(
     with LocalBuilder() as builder:
         predictions = Predictions(chosen, trees, builder)
         chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
-        mains = [grouped(f, params, chooser, chosen) for f in functions]
+        decided = [grouped(f, params, chooser, chosen) for f in functions]
+        mains = [d.main for d in decided]
         _check_inputs(mains)
         each = [fused_groups(main) for main in mains]
         joined = _joined(each)
         if partial_batches:
             _check_apart(mains, each)
+        untuned = _untuned(decided, each)
         # Tiles of several samples lie side by side in what Winograd's transforms compute.
-        groups = joined if partial_batches else all_implemented(joined, chooser, chosen)
-        choices = _choices(groups, chooser, chosen)
+        groups = joined if partial_batches else _implemented(joined, untuned, chooser, chosen)
+        choices = _choices(groups, untuned, chooser, chosen)
         made, more = ship(groups, choices, chosen, builder, verify=verify and here)
         lost = [
             g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)
         ]
         if any(lost):  # what was chosen for its schedules turned out not to have any that is right
             groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
-            choices = _choices(groups, chooser, chosen)
+            choices = _choices(groups, untuned, chooser, chosen)
             made, more = ship(groups, choices, chosen, builder, verify=verify and here)
     notes = [note for note in (unusable, chooser.note()) if note]
     if verify and not here:
@@ -141,6 +144,7 @@ def build(
     if len(mains) > 1:
         notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
     notes += chooser.imported() + uncompared(joined, groups, chooser)
+    notes += [note for d in decided if (note := _as_confirmed(d))]
     artifacts, constants = [m.artifact for m in made], _Constants()
     alignment = chosen.device_kind.alignment
     nets = [_Network(main, groups, artifacts, constants, alignment) for main in mains]
@@ -240,13 +244,46 @@ def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]
             )  # fmt: skip
 
 
+def _untuned(decided: Sequence[Grouped], each: Sequence[Sequence[FusedGroup]]) -> set[str]:
+    """Keys of the groups in which records lost, in every network that has them."""
+    pairs = [(d, g.key) for d, groups in zip(decided, each, strict=True) for g in groups]
+    lost = {key for d, key in pairs if key in d.untuned}
+    return lost - {key for d, key in pairs if key not in d.untuned}
+
+
+def _implemented(
+    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
+) -> list[FusedGroup]:
+    found: dict[str, FusedGroup] = {}
+    for own, without in ((chooser, False), (chooser.without_log, True)):
+        part = [g for g in groups if (g.key in untuned) == without]
+        taken = all_implemented(part, own, target)
+        found |= {g.key: t for g, t in zip(part, taken, strict=True)}
+    return [found[g.key] for g in groups]
+
+
 def _choices(
-    groups: Sequence[FusedGroup], chooser: Chooser, target: Target
+    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
 ) -> list[Iterator[Choice]]:
+    """untuned: keys of groups for which the log does not count"""
+    every = [chooser.without_log if (g.instead_of or g.key) in untuned else chooser for g in groups]
     if chooser.predictions:
-        unknown = (g.dag for g in groups if chooser.expected_seconds(g.dag) is None)
+        pairs = zip(groups, every, strict=True)
+        unknown = (g.dag for g, own in pairs if own.expected_seconds(g.dag) is None)
         chooser.predictions.prefetch(unknown)
-    return [chooser.choices(g.dag, target) for g in groups]
+    return [own.choices(g.dag, target) for g, own in zip(groups, every, strict=True)]
+
+
+def _as_confirmed(decided: Grouped) -> str:
+    """A note on what a search found of the network as a whole; "" where none did."""
+    line = decided.confirmed
+    if line is None:
+        return ""
+    kept = f"; {n} kernels as without the log" if (n := len(line.untuned)) else ""
+    return (
+        f"as confirmed in the whole network: {show_seconds(line.seconds)} a run, "
+        f"{show_seconds(line.untuned_seconds)} without the log{kept}"
+    )
 
 
 def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:

@@ -1,19 +1,22 @@
 """Which operators share a kernel, and by which computation: what was measured decides.
 
 In: a module, and the records.  Out: the function whose groups become kernels; for each group the
-implementation that is fastest.
+implementation that is fastest.  What a search confirmed of the whole network (`confirm.py`) goes
+before what is measured of single kernels.
 Read next: `layouts.py`, `extract.py`, `schedules.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any
 
 from tilewright.base import context
 from tilewright.driver.cache import default_cache
+from tilewright.measure.record import NetworkLine
 from tilewright.measure.signatures import code_key
 from tilewright.relay.compile.extract import (
     FusedGroup,
@@ -22,11 +25,11 @@ from tilewright.relay.compile.extract import (
     ungrouped,
     ways_to_group,
 )
+from tilewright.relay.compile.layouts import Choice as Layouts
 from tilewright.relay.compile.layouts import (
-    Choice,
     Costs,
-    Seconds,
     chosen_layouts,
+    fits,
     has_layouts,
     in_layouts,
 )
@@ -39,48 +42,102 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 
-def grouped(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, chooser: Chooser, target: Target
-) -> Function:
-    """The network in the layouts, and in the grouping, that are faster by the records.
+@dataclass(frozen=True)
+class Grouped:
+    """A network whose groups become kernels, and what was decided on the way.
 
-    A grouping is the usual one, unless every kernel that another one has in its place was measured,
-    and all together take less time.  A kernel of the usual one that was not measured counts as
-    slower.
+    network:  its key, the same whatever is decided
+    layouts:  of its convolutions; grouping: the number of the way to group it
+    untuned:  keys of groups that are built as without a log, whatever records there are
+    confirmed: the line of a log that says so; None: records of kernels decided
     """
 
+    main: Function
+    network: str
+    layouts: Layouts
+    grouping: int
+    untuned: frozenset[str] = frozenset()
+    confirmed: NetworkLine | None = None
+
+
+def grouped(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    chooser: Chooser,
+    target: Target,
+    *,
+    as_confirmed: bool = True,
+) -> Grouped:
+    """The network in the layouts, and in the grouping, that are faster: `as_confirmed` of the whole
+    network, otherwise by the records.
+
+    By the records a grouping is taken in place of the usual one if its kernels take less time.
+    Where not all of them were measured, a log changes nothing: it is that of a build without it.
+    """
     plain, last = ungrouped(mod, params)
-    if last is fuse:
-        plain = in_known_layouts(plain, chooser, target)
-    usual, *others = [m["main"] for m in ways_to_group(plain, last)]
-    best, known = usual, fused_groups(usual) if others else []
-    costs = Costs(partial(_seconds, chooser, target), guess=False)
-    for other in others:
-        gained, lost = costs.difference(known, fused_groups(other))
-        if gained < lost:
-            best = other
+    key = network_key(plain)
+    told = chooser.confirmed(key) if as_confirmed else None
+    layouts: Layouts = ()
+    if last is fuse and _layouts_are_free():
+        if told is not None and told.layouts is not None and fits(told.layouts, plain, target):
+            layouts = tuple(told.layouts)
+        elif has_layouts(plain, target, chooser.task_names()):
+            layouts = _layouts(plain, target, chooser)
+        plain = in_layouts(plain, layouts)
+    ways = [m["main"] for m in ways_to_group(plain, last)]
+    if told is not None and told.grouping is not None and told.grouping < len(ways):
+        number = told.grouping
+    else:
+        number = _fastest_way(ways, chooser, target)
+    untuned = frozenset(() if told is None else told.untuned)
+    return Grouped(ways[number], key, layouts, number, untuned, told)
+
+
+def network_key(ungrouped: IRModule) -> str:
+    """Of a network whose operators are not grouped: by what it computes, not by its weights."""
+    return hashlib.sha256(module_text(ungrouped).encode()).hexdigest()[:16]
+
+
+def _fastest_way(ways: Sequence[Function], chooser: Chooser, target: Target) -> int:
+    best = 0
+    if len(ways) > 1:
+        groups, costs = [fused_groups(way) for way in ways], _costs(chooser, target)
+        without = _costs(chooser.without_log, target) if chooser.sources else costs
+        for number in range(1, len(ways)):
+            gained, lost = costs.difference(groups[best], groups[number])
+            if lost == inf and gained < inf:  # what it is instead of was never measured
+                gained, lost = without.difference(groups[best], groups[number])
+            if gained < lost:
+                best = number
     return best
 
 
 def in_known_layouts(mod: IRModule, chooser: Chooser, target: Target) -> IRModule:
     """A network whose operators are not grouped, its convolutions in the layouts that are fastest
     by the records; unless a PassContext disables AlterOpLayout."""
-    off = getattr(context.current("pass"), "disabled_pass", None) or ()
-    if "AlterOpLayout" in off or not has_layouts(mod, target, chooser.task_names()):
+    if not (_layouts_are_free() and has_layouts(mod, target, chooser.task_names())):
         return mod
+    return in_layouts(mod, _layouts(mod, target, chooser))
 
-    def about(group: FusedGroup) -> float | None:
+
+def _layouts_are_free() -> bool:
+    off = getattr(context.current("pass"), "disabled_pass", None) or ()
+    return "AlterOpLayout" not in off
+
+
+def _costs(chooser: Chooser, target: Target) -> Costs:
+    def seconds(group: FusedGroup) -> float | None:
+        return chooser.seconds(implemented(group, chooser, target).dag)
+
+    return Costs(seconds, guess=False)
+
+
+def _layouts(mod: IRModule, target: Target, chooser: Chooser) -> Layouts:
+    """The choice by the records; kept on disk, since it takes as long as the rest of a build."""
+
+    def seconds(group: FusedGroup) -> float | None:
         return chooser.expected_seconds(implemented(group, chooser, target).dag)
 
-    return in_layouts(mod, _layouts(mod, target, chooser, about))
-
-
-def _seconds(chooser: Chooser, target: Target, group: FusedGroup) -> float | None:
-    return chooser.seconds(implemented(group, chooser, target).dag)
-
-
-def _layouts(mod: IRModule, target: Target, chooser: Chooser, seconds: Seconds) -> Choice:
-    """The choice by the records; kept on disk, since it takes as long as the rest of a build."""
     if registered_computations(target):  # the user's, whose code we do not know
         return chosen_layouts(mod, target, seconds)
     key = code_key("layouts", module_text(mod), str(target), asdict(target.limits), chooser.bests())

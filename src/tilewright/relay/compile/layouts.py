@@ -85,6 +85,12 @@ def convolutions(mod: IRModule) -> list[Call]:
     return [n for n in nodes if isinstance(n, Call) and op_name(n) == "nn.conv2d"]
 
 
+def fits(choice: Sequence[str], mod: IRModule, target: Target) -> bool:
+    """Whether these may be the layouts of the network's convolutions."""
+    known = {"", *candidate_layouts(target)}
+    return len(choice) in (0, len(convolutions(mod))) and known.issuperset(choice)
+
+
 def in_layouts(mod: IRModule, choice: Choice) -> IRModule:
     """`mod` with its convolutions in the layouts of `choice`."""
     if not any(choice):
@@ -96,17 +102,26 @@ def in_layouts(mod: IRModule, choice: Choice) -> IRModule:
 def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> Choice:
     """The layouts that are clearly fastest by `seconds`, of one call of a kernel."""
     cost = Costs(seconds)
-    usual, own = groups_of(mod), [n.attrs.data_layout for n in convolutions(mod)]
-    best, least = ("",) * len(own), 0.0
-    throughout = [
-        tuple("" if o == layout else layout for o in own) for layout in candidate_layouts(target)
-    ]
-    for choice in dict.fromkeys((*throughout, mixture(mod, target, cost))):
+    usual = groups_of(mod)
+    best, least = ("",) * len(convolutions(mod)), 0.0
+    for choice in dict.fromkeys((*_throughout(mod, target), mixture(mod, target, cost))):
         if any(choice):
             gained, lost = cost.difference(usual, groups_of(in_layouts(mod, choice)))
             if gained < CLEARLY * lost and gained - lost < least:
                 best, least = choice, gained - lost
     return best
+
+
+def _throughout(mod: IRModule, target: Target) -> list[Choice]:
+    own = [n.attrs.data_layout for n in convolutions(mod)]
+    return [
+        tuple("" if o == layout else layout for o in own) for layout in candidate_layouts(target)
+    ]
+
+
+def throughout(mod: IRModule, target: Target) -> list[IRModule]:
+    """`mod` in each of the layouts, other than its own, that all its convolutions may have."""
+    return [in_layouts(mod, choice) for choice in _throughout(mod, target) if any(choice)]
 
 
 def groups_of(mod: IRModule) -> list[FusedGroup]:

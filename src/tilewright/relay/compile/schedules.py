@@ -24,7 +24,7 @@ from tilewright.foreign.history import History
 from tilewright.foreign.sources import source_of
 from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
-from tilewright.measure.record import Key, Record
+from tilewright.measure.record import Key, NetworkLine, Record
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import ScheduleSource
 from tilewright.schedule.template import (
@@ -133,12 +133,26 @@ class Chooser:
         predictions: Predictions | None = None,
     ) -> None:
         self.sources, self.fingerprint = sources, fingerprint
-        self.predictions = predictions
+        self.knowledge, self.predictions = knowledge, predictions
         self.names = tuple(dict.fromkeys(names))
         databases = [d for d in map(_database, sources) if d is not None]
         self._own = [_Log(d, self.names, fingerprint, RECORD) for d in databases]
         self._known = [[_Log(d, _targets(d), "", KNOWLEDGE) for d in of] for of in knowledge]
         self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
+
+    @cached_property
+    def without_log(self) -> Chooser:
+        """The same, as if there were no sources."""
+        return Chooser((), self.names, self.fingerprint, self.knowledge, self.predictions)
+
+    def confirmed(self, network: str) -> NetworkLine | None:
+        """How this network was fastest as a whole on this device, as the last search found."""
+        for log in self._own:
+            for line in reversed(log.database.networks):
+                same = line.network == network and line.target in self.names
+                if same and line.fingerprint == self.fingerprint:
+                    return line
+        return None
 
     def choices(self, dag: ComputeDAG, target: Target) -> Iterator[Choice]:
         """Preferred first; the last one is the default schedule.

@@ -217,7 +217,7 @@ class _Attempt:
             name=self.artifact.source.entry_name, label=_show(group), count=len(group.calls),
             source=self.choice.source, flop=group.dag.flop_ct, seconds=self.seconds,
             verified=self.check in (VERIFIED, BEFORE), check=self.check,
-            note="; ".join(self.failures),
+            note="; ".join(self.failures), group=group.instead_of or group.key,
         )  # fmt: skip
         return Shipped(self.artifact, report)
 

@@ -6,7 +6,7 @@ in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -19,7 +19,12 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.relay.compile.extract import fused_tasks, ungrouped
+from tilewright.relay.compile.extract import (
+    fused_groups,
+    fused_tasks,
+    ungrouped,
+    ways_to_group,
+)
 from tilewright.relay.compile.grouping import in_known_layouts
 from tilewright.relay.compile.layouts import can_choose, rivals
 from tilewright.relay.compile.schedules import Chooser
@@ -90,13 +95,15 @@ def with_layouts(
     templates: bool = True,
     simple: bool = True,
 ) -> list[Task]:
-    """`tasks`, and what has to be measured so that `relay.build` can choose layouts, where the
-    budget has a batch and more for each of them.  Else those of the network in the layouts that
-    are known to be fastest on devices of this class, as it is built without a log.
+    """`tasks`, and what has to be measured so that `relay.build` can choose groupings and layouts;
+    the latter where the budget has a batch and more for each of them.  Else those of the network
+    in the layouts that are known to be fastest on devices of this class, as it is built without a
+    log.
 
     Convolutions in other layouts compete with what they are instead of; what has no template is
     measured in its default schedule, which is one trial.
     """
+    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, mods, params, target)]
     known = {t.key for t in tasks}
     more = [t for t in _layout_tasks(mods, params, target, rules) if t.key not in known]
     once = [t for t in more if t.sketches[0].origin == "default"]
@@ -125,6 +132,30 @@ def _known_tasks(
     return tasks_of(known, None, target, rules, templates, simple)
 
 
+def _grouping_tasks(
+    known: Collection[str],
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+) -> list[Task]:
+    """The kernels in which ways to group the operators differ; without those that are `known`."""
+    found: dict[str, Task] = {}
+    for mod in mods:
+        ways = [fused_groups(way["main"]) for way in ways_to_group(*ungrouped(mod, params))]
+        common = set.intersection(*({g.key for g in groups} for groups in ways))
+        for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
+            task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
+            found.setdefault(g.key, _with_sketches(task))
+    return list(found.values())
+
+
+def _with_sketches(task: Task) -> Task:
+    """With its default schedule where it has no template."""
+    if not task.sketches:
+        task.sketches = [default_sketch(task.dag, task.target)]
+    return task
+
+
 def _layout_tasks(
     mods: Sequence[IRModule | Function],
     params: Mapping[str, Any] | None,
@@ -141,9 +172,7 @@ def _layout_tasks(
             task = task_of_dag(g.dag, target, g.name, g.args, 1, rival.instead_of)
             if rules and not g.is_simple:
                 task = with_rules(task)
-            if not task.sketches:
-                task.sketches = [default_sketch(task.dag, task.target)]
-            found.setdefault(task.key, task)
+            found.setdefault(task.key, _with_sketches(task))
     return list(found.values())
 
 

@@ -7,18 +7,24 @@ Read next: `tune.py`, `../../search/progress.py`.
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.farm.address import Devices
 from tilewright.foreign.tvm_logs import is_imported
 from tilewright.measure.database import Database
-from tilewright.measure.record import task_label
+from tilewright.measure.record import NetworkLine, task_label
 from tilewright.relay.compile import tune as tuning
+from tilewright.relay.compile.confirm import Trials, loading
+from tilewright.relay.compile.estimate import Estimate
 from tilewright.relay.compile.tune import Measuring
 from tilewright.relay.graph.expr import IRModule
+from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.progress import Progress, TaskRow
@@ -27,6 +33,7 @@ from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 
 RULES = "auto-scheduler"  # the tuner that needs no template
+LONG = 30.0  # seconds of a search that begins with the network as it is untuned
 
 
 def network_tasks(
@@ -88,6 +95,8 @@ def tune_network(
     database: Database,
     options: Options,
     *,
+    networks: Sequence[IRModule] = (),
+    params: Mapping[str, Any] | None = None,
     history: Sequence[Path] = (),
     history_of: Sequence[Task] | None = None,
     measuring: Measuring | None = None,
@@ -96,6 +105,8 @@ def tune_network(
 ) -> None:
     """Tune `tasks` until the budget of `options` is spent, and show how it goes.
 
+    networks, params: what the tasks are of: how long it takes untuned is measured first, where
+                there is time, and what the log makes of it is confirmed in the end
     history:    logs of other networks or devices to start from
     history_of: tasks whose computations those logs may name; default: `tasks`
     farm:       where candidates are timed, instead of this machine's device
@@ -104,6 +115,12 @@ def tune_network(
     `progress.again()` for each leader that is timed again.
     """
     past = read_history(history, list(history_of or tasks)) if history else None
+    target, began = tasks[0].target, time.monotonic()
+    if networks and (options.seconds is None or options.seconds >= LONG):
+        show_untuned(networks, params, target, farm, progress)
+        if options.seconds is not None:
+            left = options.seconds - (time.monotonic() - began)
+            options = replace(options, seconds=max(left, options.seconds / 2))
     progress.start([task_row(task, database) for task in tasks])
 
     def on_event(event: Event) -> None:
@@ -133,6 +150,64 @@ def tune_network(
     report.check()
     if all(t.exhausted for t in report.tasks):
         progress.note("Every sensible candidate of every task has been measured.")
+    if networks:
+        confirm(networks, params, target, database, farm, progress)
+
+
+def show_untuned(
+    networks: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target,
+    farm: Devices | None, progress: Progress,
+) -> None:  # fmt: skip
+    """Show what the networks take untuned, and have the display estimate from there."""
+    progress.note("building it untuned ...")
+    estimates: list[Estimate] = []
+    try:
+        with loading(target, farm) as load:
+            for network in networks:
+                trials = Trials(network, params, target, load)
+                untuned, seconds = trials.untuned, trials.untuned_seconds
+                kernels = len(untuned.library.report.kernels)
+                progress.note(f"untuned: {show_seconds(seconds)} a run, {kernels} kernels")
+                estimates.append(Estimate(network, params, target, untuned, seconds))
+    except TilewrightError as error:
+        progress.note(f"What it takes untuned is not known: {error}")
+        return
+
+    def of_all(best: Mapping[str, float]) -> tuple[float, dict[str, float]]:
+        found = [estimate(best) for estimate in estimates]
+        parts: Counter[str] = Counter()
+        for _, own in found:
+            parts.update(own)
+        return sum(seconds for seconds, _ in found), dict(parts)
+
+    progress.estimate = of_all
+
+
+def confirm(
+    networks: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target,
+    database: Database, farm: Devices | None, progress: Progress,
+) -> None:  # fmt: skip
+    """Run the networks as wholes, and write down how each is fastest."""
+    progress.note("running the whole network with the log and without it ...")
+    total = 0.0
+    try:
+        with loading(target, farm) as load:
+            for network in networks:
+                line = Trials(network, params, target, load).confirm(database)
+                total += line.seconds
+                progress.confirmed(total)
+                progress.note(_told(line))
+    except TilewrightError as error:
+        progress.note(f"What the log gains in the whole network is not confirmed: {error}")
+
+
+def _told(line: NetworkLine) -> str:
+    kept = len(line.untuned)
+    return (
+        f"network {line.seconds * 1e3:.3f} ms a run, {line.untuned_seconds * 1e3:.3f} ms untuned: "
+        f"{line.untuned_seconds / line.seconds:.2f} times as fast"
+        + (f"; {kept} kernels stay untuned, whose records made it slower" if kept else "")
+    )
 
 
 def task_row(task: Task, database: Database) -> TaskRow:
@@ -145,5 +220,5 @@ def task_row(task: Task, database: Database) -> TaskRow:
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
     return TaskRow(
-        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family
+        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family, task.key
     )

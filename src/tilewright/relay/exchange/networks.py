@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx.importer import from_onnx
@@ -115,16 +113,3 @@ def _sharing(
     """One network for several shapes, with the weights of the first."""
     weights = made[0][1]
     return [with_weights(mod, own, weights) for mod, own in made], weights
-
-
-def sample_inputs(
-    mod: IRModule, params: Mapping[str, Any] | None = None, seed: int = 0
-) -> dict[str, Array]:
-    """Random values for the inputs that `params` leaves open: standard normal, integers 0 and 1."""
-    rng = np.random.default_rng(seed)
-    made = {}
-    for p in mod["main"].params:
-        if p.name_hint not in (params or {}):
-            draw = rng.standard_normal if p.dtype.is_float else lambda s: rng.integers(0, 2, s)
-            made[p.name_hint] = np.asarray(draw(p.shape)).astype(p.dtype)
-    return made

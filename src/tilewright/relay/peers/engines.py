@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import TilewrightError
-from tilewright.relay.exchange.networks import sample_inputs
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Array, Function, IRModule
+from tilewright.relay.graph.samples import sample_inputs
 from tilewright.relay.peers import pytorch
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target

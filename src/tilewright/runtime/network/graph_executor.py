@@ -252,6 +252,17 @@ class GraphModule:
             found.append(KernelTime(told.name, taken, told.flop, nbytes, told.label))
         return Profile(tuple(found), run, str(self.device), call)
 
+    def launch_seconds(self, rounds: int) -> list[list[float]]:
+        """Of each launch, one figure a round: where it lies in a run, after those before it."""
+        with self._own:
+            self._check_set()
+            each = [LaunchSequence(self.device, calls) for calls in self._now.launches]
+            for sequence in each:  # its first run takes longer on some devices
+                sequence.run()
+            self.device.sync()
+            taken = [[sequence.once() for sequence in each] for _ in range(rounds)]
+        return [list(of_one) for of_one in zip(*taken, strict=True)]
+
     def _end_to_end(self, repeat: int, number: int, min_repeat_ms: float) -> BenchmarkResult:
         hosts = [held.numpy() for held in self._now.inputs]
         if repeat < 1 or number < 1:

@@ -24,6 +24,7 @@ class KernelReport:
     verified: its results were compared with the reference, by this installation on this device
     check:    "verified here", "verified here before" or "not verified"
     note:     what was refused on the way, and why
+    group:    key of what it computes, as the network states it
     """
 
     name: str
@@ -35,6 +36,7 @@ class KernelReport:
     verified: bool = False
     check: str = ""
     note: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
