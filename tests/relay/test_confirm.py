@@ -34,10 +34,12 @@ def log(target):
 
 
 class Timed:
-    """A network whose kernels take what `cost` says, by their reports."""
+    """A network whose kernels take what `cost` says, by their reports, and in a run with records
+    `apart` more."""
 
-    def __init__(self, library, cost):
+    def __init__(self, library, cost, apart=0.0):
         self.library, self.cost = library, cost
+        self.apart = apart if "record" in library.report.sources else 0.0
 
     def run(self, **inputs):
         pass
@@ -47,20 +49,20 @@ class Timed:
         return [self.cost(kernels[launch.kernel]) for launch in self.library.plan.launches]
 
     def benchmark(self, device, **options):
-        return BenchmarkResult((sum(self._launches()),))
+        return BenchmarkResult((sum(self._launches()) + self.apart,))
 
     def profile(self):
         every = tuple(KernelTime("", seconds) for seconds in self._launches())
         return Profile(every, sum(self._launches()), "fake")
 
 
-def confirmed(log, target, cost):
+def confirmed(log, target, cost, apart=0.0):
     """What is confirmed where kernels take `cost`, and the library that is then built."""
     mod, params = residual()
     database = Database()
     for record in log.records:
         database.append(record, log.dag(record.task.dag))
-    trials = Trials(mod, params, target, lambda lib: (Timed(lib, cost), None), seconds=0.0)
+    trials = Trials(mod, params, target, lambda lib: (Timed(lib, cost, apart), None), 0.0)
     line = trials.confirm(database)
     assert database.networks == [line]
     return line, relay.build(mod, target, params, schedules=database)
@@ -90,10 +92,11 @@ def test_a_kernel_that_loses_among_its_neighbours_stays_as_without_the_log(log, 
     close_to_reference(lib)
 
 
-def test_records_that_are_slower_together_are_not_used(log, target):
+@pytest.mark.parametrize(("each", "apart"), [(5.0, 0.0), (1.0, 1.0)])
+def test_records_that_are_slower_together_are_not_used(log, target, each, apart):
     mod, params = residual()
     plain = relay.build(mod, target, params, schedules=[])
-    line, lib = confirmed(log, target, lambda k: 5.0 if k.source == "record" else 1.0)
+    line, lib = confirmed(log, target, lambda k: each if k.source == "record" else 1.0, apart)
     assert line.seconds == line.untuned_seconds
     assert [k.source for k in lib.report.kernels] == [k.source for k in plain.report.kernels]
 
