@@ -54,6 +54,7 @@ class Dialect:
     stored, suffixes: where an element in memory, or what follows a literal, is spelled otherwise
     special:        (infinity or NaN, dtype) -> constant
     float_function: format of the function of a float type: name, suffix of the type
+    product:        (dtype) -> body of a function that gives a * b, rounded by itself
     conversions:    (from, to) -> text of the function called `conversion(from, to)`
     vector:         (dtype, lanes) -> type of an access of 8 or 16 bytes
     packs:          whether elements of 8 and 16 bits lie in vectors of 32-bit words
@@ -74,6 +75,7 @@ class Dialect:
     suffixes: Mapping[str, str]
     special: Callable[[float, DType], str]
     float_function: str
+    product: Callable[[DType], str]
     conversions: Mapping[tuple[str, str], str]
     vector: Callable[[DType, int], str]
     packs: bool

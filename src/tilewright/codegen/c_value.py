@@ -203,7 +203,11 @@ class ValuePrinter:
 
     def _call(self, node: Expr) -> tuple[str, int]:
         name = node.attr if node.op == "call" else node.op
-        function = self.dialect.function(name, node.dtype)
+        function = (
+            self._helper(name, node.dtype, self.dialect.product(node.dtype))
+            if name == "product"
+            else self.dialect.function(name, node.dtype)
+        )
         if function is None:
             raise self._broken(f"there is no {name} of {node.dtype}")
         return f"{function}({', '.join(map(self._print, node.args))})", ATOM
@@ -293,12 +297,16 @@ class ValuePrinter:
             if not division:
                 return f"{moved} % {self._print(b, UNARY)}", PRODUCT
             return f"{moved} / {self._print(b, UNARY)} - {steps}", SUM
-        kind, name = self._type(dtype), f"tw_{node.op}_{dtype}"
-        body = _HELPERS[node.op]
+        name = self._helper(node.op, dtype, _HELPERS[node.op])
+        return f"{name}({self._print(a)}, {self._print(b)})", ATOM
+
+    def _helper(self, what: str, dtype: DType, body: str) -> str:
+        """A function of two values a and b; its name."""
+        kind, name = self._type(dtype), f"tw_{what}_{dtype}"
         self.helpers[name] = (
             f"{self.dialect.inline} {kind} {name}({kind} a, {kind} b) {{\n  {body}\n}}\n"
         )
-        return f"{name}({self._print(a)}, {self._print(b)})", ATOM
+        return name
 
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,

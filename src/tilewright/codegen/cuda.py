@@ -78,6 +78,7 @@ DIALECT = Dialect(
     suffixes={},
     special=_special,
     float_function="{name}{suffix}",
+    product=lambda dtype: f"return __{'f' if dtype.bits == 32 else 'd'}mul_rn(a, b);",
     conversions=_CONVERSIONS,
     vector=_vector,
     packs=True,

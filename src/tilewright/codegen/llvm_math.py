@@ -64,6 +64,8 @@ def function(text: FunctionText, node: Expr, operands: Sequence[str]) -> str:
     if dtype is FLOAT32 and name in POLYNOMIALS:
         full = helper(text.module, name, lanes)
         return text.pure(f"call {t} @{full}({t} {operands[0]})")
+    if name == "product":  # without "contract", which would allow a multiply-add
+        return text.pure(f"fmul {t} {operands[0]}, {operands[1]}")
     if name == "fmod":
         return text.pure(f"frem {t} {operands[0]}, {operands[1]}")
     if name in _INTRINSICS:

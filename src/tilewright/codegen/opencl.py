@@ -68,6 +68,7 @@ DIALECT = Dialect(
     suffixes={"int64": "L", "uint64": "UL"},
     special=_special,
     float_function="{name}",
+    product=lambda _: "#pragma OPENCL FP_CONTRACT OFF\n  return a * b;",
     conversions=_CONVERSIONS,
     vector=_vector,
     packs=False,

@@ -7,6 +7,7 @@ Out: the same, rounded or wrapped to the type.  Read next: `interpreter.py`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "acosh": (math.acosh, np.arccosh),
     "atanh": (math.atanh, np.arctanh),
     "fmod": (math.fmod, np.fmod),
+    "product": (operator.mul, operator.mul),
 }
 
 

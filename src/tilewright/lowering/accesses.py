@@ -1,7 +1,7 @@
 """Reads and writes of a kernel: flat indices into buffers.
 
 In: a `Placement` and a `Storage`.  Out: `Accesses`, which turns `te` expressions of a stage into
-lowered ones and knows which buffers it met.  Read next: `guards.py`.
+lowered ones and knows which buffers it met.  Read next: `guards.py`, `products.py`.
 
 An asynchronous copy reads and writes like any other stage: what differs is when its result may be
 read, which is the matter of `threads.py`.
@@ -9,7 +9,7 @@ read, which is the matter of `threads.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.ir import expr as E
@@ -24,11 +24,14 @@ from tilewright.schedule.tree.loop_tree import Node
 class Accesses:
     """What the stages of one kernel read and write.
 
+    products: what some products are computed by, see `products.py`
     used: the buffers met so far, in order; those in global memory are the kernel's parameters
     """
 
-    def __init__(self, place: Placement, storage: Storage) -> None:
-        self.place, self.storage = place, storage
+    def __init__(
+        self, place: Placement, storage: Storage, products: Mapping[Expr, Expr] | None = None
+    ) -> None:
+        self.place, self.storage, self.products = place, storage, products or {}
         self.used: dict[Buffer, None] = {}
 
     def value(self, node: Node, expression: Expr) -> Expr:
@@ -41,7 +44,8 @@ class Accesses:
                 return self._read(e)
             return simplify(e) if e.dtype == "bool" else None
 
-        return E.transform(E.substitute(expression, self.place.coordinates(node)), rule)
+        rounded = E.substitute(expression, self.products)
+        return E.transform(E.substitute(rounded, self.place.coordinates(node)), rule)
 
     def targets(self, node: Node) -> tuple[Buffer, ...]:
         """The buffers that `node` stores to, one for each of its tensors."""

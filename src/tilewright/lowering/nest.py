@@ -37,12 +37,13 @@ from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_call, opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
 from tilewright.lowering.placement import place
+from tilewright.lowering.products import rounded_products
 from tilewright.lowering.reductions import reduction, stores
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.extern import ExternOp
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import ComputeOp, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +92,10 @@ def build_nests(
     spaces: list[Buffer] = []
     calls: list[tuple[int, PackedCall]] = []
     guards_of = dict(zip(nests, kept.guards, strict=True))
+    products = rounded_products(
+        (tensor, node.body) for node in tree.nodes if isinstance(node.op, ComputeOp)
+        for tensor in node.stage.tensors
+    )  # fmt: skip
     for root in tree.roots:
         if isinstance(root.op, ExternOp):
             if root.op.call is not None:
@@ -101,7 +106,7 @@ def build_nests(
             spaces += root.op.script.spaces
         else:
             guards = guards_of[root]
-            emission = Emission(Accesses(guards.place, kept.storage), guards, limits)
+            emission = Emission(Accesses(guards.place, kept.storage, products), guards, limits)
             made = [_kernel(emission, may_split=not gpu)]
         kernels += [_finished(kernel, given) for kernel in made]
     if len(kernels) > 1:
