@@ -19,6 +19,7 @@ from typing import Any
 
 from tilewright.base import environment
 from tilewright.base.errors import DeviceError
+from tilewright.base.extras import install
 
 AUTHORITY, SERVER, CLIENT = "ca", "server", "client"
 _DAYS = 3650
@@ -138,7 +139,7 @@ def make(place: Path, hosts: Sequence[str] = ()) -> list[Path]:
     except ImportError:
         raise DeviceError(
             "farm certificates", "the package cryptography is not installed",
-            "Install it, or 'tilewright[farm]'.",
+            f"Try {install('farm')}.",
         ) from None  # fmt: skip
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
