@@ -75,7 +75,7 @@ def linked(artifact: Artifact) -> Artifact:
     Raises ModelError without a linker.
     """
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        path = os.path.join(folder, f"{artifact.source.entry_name}.so")
+        path = os.path.join(folder, "kernel.so")
         link([artifact], path)
         return replace(artifact, binary=Path(path).read_bytes())
 

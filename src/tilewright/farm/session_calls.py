@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import names
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device, device
@@ -40,9 +41,7 @@ def call(name: str, folder: str, arguments: dict[str, Any]) -> Any:
 
 def plain_name(name: str) -> str:
     """`name`, which is a file's in the session's folder and nowhere else.  Raises DeviceError."""
-    if Path(name).name != name or name in ("", ".", "..") or "\0" in name:
-        raise DeviceError(f"file {name!r}", "it is no plain name", "Leave out folders.")
-    return name
+    return names.plain_name(name, f"file {name[:80]!r}", DeviceError)
 
 
 def _hold(thing: Any) -> int:

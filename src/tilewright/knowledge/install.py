@@ -63,11 +63,7 @@ def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
     """
     text = os.fspath(source)
     place, fetch = f"knowledge {text!r}", _fetcher(text)
-    name = name or _default_name(text)
-    if not _SITE.fullmatch(name) or name.startswith("."):
-        raise RecordError(
-            place, f"{name!r} is no name for a folder", "Give one of letters, digits, dots and -."
-        )
+    name = _checked(_default_name(text) if name is None else name, place)
     index = _index(fetch(INDEX, INDEX_BYTES), place)
     home = store.installed()
     try:
@@ -97,15 +93,34 @@ def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
 
 
 def forget(name: str, *, missing_ok: bool = False) -> None:
-    """Remove what `use` installed under that name.  Raises RecordError where there is none."""
-    path = store.installed() / name
-    if _SITE.fullmatch(name) and path.is_dir():
-        shutil.rmtree(path)
+    """Remove what `use` installed under that name.
+
+    Raises RecordError where there is none, and where it cannot be removed.
+    """
+    place = f"knowledge {name!r}"
+    path = store.installed() / _checked(name, place)
+    if path.is_dir() and not path.is_symlink():
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise RecordError(
+                place, f"{str(path)!r} cannot be removed ({error.strerror})",
+                "See who owns it and what is in it.",
+            ) from None  # fmt: skip
     elif not missing_ok:
         raise RecordError(
-            f"knowledge {name!r}", "there is none of that name",
+            place, "there is none of that name",
             "`tilewright records use` lists what is there.",
         )  # fmt: skip
+
+
+def _checked(name: str, place: str) -> str:
+    """A folder's name in the folder of all knowledge.  Raises RecordError for anything else."""
+    if not _SITE.fullmatch(name) or name.startswith("."):
+        raise RecordError(
+            place, f"{name!r} is no name for a folder", "Give one of letters, digits, dots and -."
+        )
+    return name
 
 
 def _default_name(source: str) -> str:
