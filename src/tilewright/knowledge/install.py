@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from tilewright.base.errors import RecordError
+from tilewright.base.output import FileKind, write
 from tilewright.knowledge import store
 from tilewright.knowledge.store import RECORDS, TREES
 from tilewright.knowledge.trees import Trees
@@ -50,7 +51,8 @@ def write_index(folder: Path) -> None:
         path.relative_to(folder).as_posix(): _Entry(path.stat().st_size, _digest(path.read_bytes()))
         for path in found
     }
-    (folder / INDEX).write_bytes(msgspec.json.format(msgspec.json.encode(_Index(entries))))
+    data = msgspec.json.format(msgspec.json.encode(_Index(entries)))
+    write(folder / INDEX, data, _INDEX, f"knowledge {str(folder)!r}", RecordError)
 
 
 def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
@@ -191,4 +193,13 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _is_index(path: Path) -> bool:
+    try:
+        _index(path.read_bytes(), "")
+    except RecordError:
+        return False
+    return True
+
+
+_INDEX = FileKind("an index of knowledge", _is_index)
 _WAY_OUT = "Give a folder that `tilewright records publish` wrote."
