@@ -90,6 +90,36 @@ def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
     assert len(tasks_of([*mods, mods[0]], params, Target("llvm"))) == 8
 
 
+@pytest.mark.parametrize("name", ["net.onnx", "log.jsonl", "weights.pt", "own.py", "x.tar", "x.so"])
+def test_compile_writes_over_no_model_no_log_and_no_source(tmp_path, name):
+    model = flatten_model(2)
+    (tmp_path / "net.onnx").write_bytes(model)
+    there = tmp_path / name
+    if not there.exists():
+        there.write_bytes(b"what took a night")
+    before = there.read_bytes()
+    done = command("compile", "net.onnx", "-o", name, cwd=tmp_path)
+    assert done.returncode == 1 and "error: compile -o" in done.stderr
+    assert "built in" not in done.stdout  # it is said before the work
+    assert there.read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir()} == {"net.onnx", name}
+
+
+def test_tune_and_distill_write_into_no_model(tmp_path):
+    model = flatten_model(2)
+    (tmp_path / "net.onnx").write_bytes(model)
+    (tmp_path / "log.jsonl").write_text('{"kind":"run","v":1,"options":{}}\n')
+    for words in (
+        ("tune", "net.onnx", "--trials", 1, "-o", "net.onnx"),
+        ("records", "distill", "log.jsonl", "-o", "net.onnx"),
+        ("records", "show", "log.jsonl", "--pick-best", "net.onnx"),
+        ("runtime-archive", "net.onnx"),
+    ):
+        done = command(*words, cwd=tmp_path)
+        assert done.returncode == 1 and "is not replaced" in done.stderr, done.stderr
+        assert (tmp_path / "net.onnx").read_bytes() == model
+
+
 def test_an_unknown_network():
     with pytest.raises(ModelError, match="there is no such network"):
         load_batches("no-network", [1])

@@ -121,7 +121,7 @@ def on_host(source: Source, folder: Path, arrays: list[np.ndarray]) -> None:
 def right(kernel: Kernel, folder: Path, **how: object) -> bool:
     """Whether the kernel computes what it must with its threads in turns."""
     source = turns.in_turns(generate(kernel.program, CUDA))
-    assert source is not None
+    assert isinstance(source, Source)
     case = whole_numbers(kernel.dag, 0)
     given = iter([*case.inputs, np.array(turns.order(seconds=5.0, **how), np.int32)])  # type: ignore[arg-type]
     arrays = [
@@ -148,10 +148,14 @@ def test_a_right_kernel_stays_right_and_a_missing_barrier_shows(tmp_path: Path, 
 
 def test_what_is_not_our_text_has_no_turns() -> None:
     source = generate(tiles(random.Random(0), "cuda").program, CUDA)
-    assert turns.in_turns(source) is not None
+    assert isinstance(turns.in_turns(source), Source)
     early = source.text.replace("  for (", "  if (thread_x) return;\n  for (", 1)
-    assert turns.in_turns(replace(source, text=early)) is None
-    assert turns.in_turns(replace(source, text=source.text.replace("main", "other"))) is None
+    assert turns.in_turns(replace(source, text=early)) == "its text has return"
+    for word in ("asm", "__shfl_down_sync", "__syncwarp", "__ballot_sync"):
+        inside = source.text.replace("  for (", f"  {word}(0);\n  for (", 1)
+        assert turns.in_turns(replace(source, text=inside)) == f"its text has {word}"
+    other = turns.in_turns(replace(source, text=source.text.replace("main", "other")))
+    assert other == "its text is not as it is generated"
     assert turns.in_turns(replace(source, target="llvm")) is None
     alone = tuple(replace(k, grid=(1, 1, 1), block=(1, 1, 1)) for k in source.kernels)
     assert turns.in_turns(replace(source, kernels=alone)) is None
@@ -168,7 +172,7 @@ def test_a_single_thread_that_reads_what_it_did_not_write_finds_garbage() -> Non
     schedule[copy].compute_at(schedule[b], outer)
     source = generate(lower_schedule(schedule, CUDA), CUDA)
     changed = turns.in_turns(source)
-    assert source.kernels[0].block == (1, 1, 1) and changed is not None
+    assert source.kernels[0].block == (1, 1, 1) and isinstance(changed, Source)
     assert "tw_memory)[k] =" in changed.text
 
 
@@ -177,7 +181,7 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
     on = device("opencl")
     kernel = tiles(random.Random(0), "opencl")
     source = turns.in_turns(generate(kernel.program, on.target))
-    assert source is not None
+    assert isinstance(source, Source)
     text = source.text.replace('asm volatile("barrier.sync 0;" ::: "memory")', BARRIER)
     plain = replace(source, text=re.sub(r"asm volatile\(.*\)", "", text))
     one = np.array(turns.order(backwards=True, group=1024, seconds=0), np.int32)
@@ -189,7 +193,7 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
 def test_nvrtc_accepts() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     source = turns.in_turns(generate(tiles(random.Random(0), "cuda").program, CUDA))
-    assert source is not None
+    assert isinstance(source, Source)
     made = nvrtc.build(source, CUDA)
     assert "warning" not in made.meta["log"]
     plain = nvrtc.build(generate(tiles(random.Random(0), "cuda").program, CUDA), CUDA)

@@ -33,8 +33,9 @@ from drills._processes import import_path
 from drills.drill import Drill
 from schedule import seed003
 from schedule.ansor_logs import MATMUL, matmul
-from tilewright import auto_scheduler, autotvm
+from tilewright import auto_scheduler, autotvm, te, topi
 from tilewright.auto_scheduler.workload_registry import knows, workload_key_to_tensors
+from tilewright.base.dtype import json_name
 from tilewright.base.errors import TilewrightError
 from tilewright.cli.tables import print_import, print_records
 from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
@@ -42,7 +43,14 @@ from tilewright.measure.database import Database
 from tilewright.measure.lines import LINE_BYTES
 from tilewright.measure.record import DagLine, Result, RunLine, TaskId, encode, make_record
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.task import task_of_dag
+from tilewright.search.jobs import decisions_of
+from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.proposers import Candidate
+from tilewright.search.transfer import recall, teach
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
 
 DEADLINE = 10.0  # seconds for one line and all loaders
 MEMORY = 2 << 30
@@ -51,7 +59,8 @@ LOST, FOREIGN = "a sound line was lost", "a foreign exception"
 CRASH, HANG, LARGE = "a crash", "a hang", "more than 2 GB"
 ESCAPE, SILENT = "a control character on the terminal", "ignored without a word"
 
-AUTOTVM, ANSOR, DAG = 0, 1, 2  # kinds of lines in `_sound`, ours behind them
+AUTOTVM, ANSOR, DAG, RECORD = 0, 1, 2, 3  # kinds of lines in `sound_lines`, ours behind them
+OPERATORS = 6  # where those of operators begin that templates know by their attributes
 _EXTREMES = (
     "0", "-1", "-0.0", "1.5", "17", "1e18", "1e308", "1e999", "1e-400", "NaN", "-Infinity", "null",
     "true", '""', '"x"', '"\\ud800"', '"\\u001b[31m"', "[]", "{}", "1000000000000000000",
@@ -61,6 +70,7 @@ _UNPRINTABLE = (
     rb"\u001b[2J\u001b]0;x\u0007", b"\x1b[31m", rb"\u0000", b"\xff\xfe", rb"\ud800", rb"\u202e",
     b"\xc2\x9b31m", rb"\r", rb"\u0008", b"\xc3\xbc",
 )  # fmt: skip
+_KEY = re.compile(rb'"\w+":')
 _NUMBER = re.compile(rb"-?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -97,11 +107,35 @@ def sound_lines() -> list[bytes]:
         json.dumps(older).encode() + b"\n", json.dumps(old).encode() + b"\n",
         encode(DagLine(hash=dag.hash, dag=_raw(dag.to_json()))), encode(record), encode(failed),
         encode(RunLine(options={"seed": 1, "tuner": "xgb"}, timestamp=1.7e9)),
+        *(line for tensors in _operators() for line in _tuned(tensors)),
     ]  # fmt: skip
 
 
+def _operators() -> list[list[Tensor]]:
+    """Computations whose templates read the attribute `workload`."""
+    image, kernel = te.placeholder((1, 8, 9, 9), name="x"), te.placeholder((8, 8, 3, 3), name="w")
+    each, rows = te.placeholder((8, 1, 3, 3), name="w"), te.placeholder((16, 32), name="x")
+    return [
+        [image, kernel, topi.nn.conv2d_nchw(image, kernel, 1, 1, 1)],
+        [image, each, topi.nn.depthwise_conv2d_nchw(image, each, 1, 1)],
+        [rows, w := te.placeholder((24, 32), name="w"), topi.nn.dense(rows, w)],
+    ]
+
+
+def _tuned(tensors: list[Tensor]) -> list[bytes]:
+    """A computation and a record of the first member of its template, as a search writes them."""
+    task = task_of_dag(ComputeDAG(tensors), Target("llvm"))
+    sketch = next(s for s in task.sketches if s.origin.startswith("template:"))
+    record = make_record(
+        TaskId("operator", [], task.dag.hash, "llvm"), Result(costs=(1e-3,), verified=True),
+        origin=sketch.origin, decisions=decisions_of(Candidate(sketch, 0)),
+        steps=sketch.close(0).to_json(),
+    )  # fmt: skip
+    return [encode(DagLine(hash=task.dag.hash, dag=_raw(task.dag.to_json()))), encode(record)]
+
+
 def _raw(data: Any) -> Any:
-    return msgspec.Raw(msgspec.json.encode(data))
+    return msgspec.Raw(msgspec.json.encode(data, enc_hook=json_name))
 
 
 # -- mutations -------------------------------------------------------------------------------------
@@ -170,6 +204,19 @@ def _with_another_value(line: bytes, rng: random.Random) -> bytes:
     return json.dumps(data).replace('"@@"', text).encode()
 
 
+def _twice(line: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """A key comes twice in an object: before the other with a value of its own, or behind it."""
+    found = list(_KEY.finditer(line))
+    if not found:
+        return line
+    at = rng.choice(found)
+    value = rng.choice((*_EXTREMES, '{"a":1}', "[1]")).encode()
+    if rng.random() < 0.5:
+        return line[: at.start()] + at.group() + value + b"," + line[at.start() :]
+    end = line.rfind(b"}")
+    return line[:end] + b"," + at.group() + value + line[end:]
+
+
 def _deep(line: bytes, others: list[bytes], rng: random.Random) -> bytes:
     """Lists in lists somewhere, closed or not; in strings they are harmless."""
     depth = rng.choice((50, 150, 250, 400, 990, 5_000, 200_000))
@@ -201,7 +248,8 @@ def _huge(line: bytes, others: list[bytes], rng: random.Random) -> bytes:
 
 # Change -> how often.
 _CHANGES: dict[Callable[[bytes, list[bytes], random.Random], bytes], float] = {
-    _byte: 20, _cut: 6, _part: 12, _number: 20, _value: 25, _deep: 5, _text: 8, _huge: 0.5,
+    _byte: 20, _cut: 6, _part: 12, _number: 20, _value: 25, _twice: 8, _deep: 5, _text: 8,
+    _huge: 0.5,
 }  # fmt: skip
 
 
@@ -258,11 +306,19 @@ def _own(path: Path, wanted: int) -> bool:
     assert len(whole) == counts.records
     with autotvm.apply_history_best(path) as history:
         _told(lambda: history.query("llvm", ["matmul", 32, 48, 24]))
-    auto_scheduler.load_records(path)
+    for given, _ in auto_scheduler.load_records(path):
+        _told(lambda g=given: g.state)  # type: ignore[misc]
+        _told(lambda g=given: g.task)  # type: ignore[misc]
     auto_scheduler.RecordReader(path).read_lines(max_lines=2)
-    _told(lambda: auto_scheduler.load_best_record(path))
+    _told(lambda: auto_scheduler.load_best_record(path)[0].state)
+    _told(lambda: auto_scheduler.load_best_record(path, include_compatible=True))
     with auto_scheduler.ApplyHistoryBest(path):
-        pass
+        for task in database.tasks():
+            computed = database.computation(task.dag)
+            if computed is not None:
+                _told(lambda c=computed: database.lookup(c, Target("llvm")))  # type: ignore[misc]
+    past = recall(database)
+    _told(lambda: teach(CostModel(), past))
     autotvm.record.pick_best(path, path.with_suffix(".best"))
     return not database.skipped
 
@@ -305,7 +361,11 @@ def _try(number: int, seed: int, lines: list[bytes], folder: Path) -> str:
         path.write_bytes(lines[ANSOR] + changed + lines[ANSOR])
         load, wanted = _foreign, 2
     else:
-        path.write_bytes(lines[DAG] + lines[3] + changed + lines[3])
+        together = [changed]
+        if kind >= OPERATORS:  # a computation, or the record of the one before
+            is_record = (kind - OPERATORS) % 2
+            together = [lines[kind - 1], changed] if is_record else [changed, lines[kind + 1]]
+        path.write_bytes(b"".join([lines[DAG], lines[RECORD], *together, lines[RECORD]]))
         load, wanted = _own, 2
     try:
         unharmed = load(path, wanted)

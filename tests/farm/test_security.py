@@ -91,6 +91,23 @@ def test_new_certificates_keep_the_authority(tmp_path: Path):
     assert all(path.stat().st_mode & 0o077 == 0 for path in first)
 
 
+@pytest.mark.parametrize(
+    "kept", [("ca.pem", "client.pem", "client.key"), ("ca.key",), ("server.pem",)]
+)
+def test_certificates_of_another_authority_are_not_written_over(
+    tmp_path: Path, kept: tuple[str, ...]
+):
+    """As on the machine of a tuner, to which the authority's key was never copied."""
+    certificates.make(tmp_path)
+    for path in tmp_path.iterdir():
+        if path.name not in kept:
+            path.unlink()
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    with pytest.raises(DeviceError, match="not written over them.*folder that has ca.key"):
+        certificates.make(tmp_path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
 def test_beyond_this_machine_certificates_are_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):

@@ -302,12 +302,24 @@ def test_hostile_folders_change_nothing(site, tmp_path, name):
     assert [p.name for p in store.installed().iterdir()] == ["ours"]
 
 
-@pytest.mark.parametrize("name", ["..", "a/b", ".hidden", "x" * 99])
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/tmp", ".hidden", "x" * 99, "a\n"])
 def test_names_that_are_none(site, name):
+    knowledge.use(site, "ours")
+    beside = store.installed().parent / "other"
+    beside.write_text("kept")
+    before = sorted(store.installed().parent.rglob("*"))
     with pytest.raises(RecordError, match="no name"):
         knowledge.use(site, name)
-    with pytest.raises(RecordError, match="none of that name"):
+    with pytest.raises(RecordError, match="no name"):
         knowledge.forget(name)
+    assert sorted(store.installed().parent.rglob("*")) == before and beside.exists()
+
+
+@pytest.mark.parametrize("name", ["..", "../x", "/tmp/x", "a/b"])
+def test_a_class_of_devices_that_is_no_folder_of_the_site(tmp_path, name):
+    with pytest.raises(RecordError, match="no plain name"):
+        publish([tmp_path / "none.jsonl"], tmp_path / "site", name)
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- what ships ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from schedule.computations import matmul
 from schedule.test_schedules import drawn, lowered
+from tilewright import te
 from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Kernel, Store
@@ -61,3 +62,14 @@ def test_dump_writes_the_kernel_after_each_pass_that_changed_it(
     assert "vectorized for" in files[0].read_text()
     assert files[-1].read_text() == f"{kernel}\n"  # the last change is the result
     assert capsys.readouterr().err == ""
+
+
+def test_a_stage_named_like_a_path_is_dumped_inside_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_DUMP", str(tmp_path / "inner" / "dump"))
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="../../outside")
+    lower_schedule(create_schedule([b.op]), Target("llvm"))
+    texts = list(tmp_path.rglob("*.txt"))
+    assert texts and all(p.is_relative_to(tmp_path / "inner" / "dump") for p in texts)

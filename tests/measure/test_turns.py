@@ -13,6 +13,7 @@ import pytest
 from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
 from tilewright.base.artifact import Artifact
+from tilewright.base.errors import CompileError
 from tilewright.codegen import generate
 from tilewright.driver import compile_source
 from tilewright.measure import calls, signatures, turns
@@ -21,6 +22,7 @@ from tilewright.measure.record import TaskId
 from tilewright.measure.reference import ReferenceStore
 from tilewright.runtime import device
 from tilewright.runtime.device import Device
+from tilewright.runtime.trial import TrialResult
 from tilewright.te.cases import cases
 
 ON = device("opencl")
@@ -63,7 +65,10 @@ def run(kernel: Kernel, dag: str, defer: bool = False) -> tuple[Any, float | Non
         if result.unproven is not None:
             assert defer and not result.verified and result.error is None
             assert signatures.signed(artifact, dag, ON.spec.fingerprint) is None
-            proof = Proof(result, compile_source(result.unproven, ON.target))
+            try:
+                proof = Proof(result, compile_source(result.unproven, ON.target))
+            except CompileError:
+                proof = Proof(result, None)
             result = calls.run(replace(trial, proof=proof), 0, 1, 1, 0.0, 0, 0.0)
     return result, signatures.signed(artifact, dag, ON.spec.fingerprint)
 
@@ -95,22 +100,41 @@ def test_a_kernel_that_was_signed_takes_turns_no_more(
     assert len(seen) == 1
 
 
+REFUSING = {
+    "its text": lambda s: "its text has asm",
+    "the device or its compiler refuses": lambda s: replace(more(s), text=f"no text {s.text}"),
+    "the device or its compiler": lambda s: replace(more(s), buffers=(*s.buffers, *s.buffers[:1])),
+}  # fmt: skip
+
+
 @NO_DEVICE
-def test_what_cannot_take_turns_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", REFUSING)
+@pytest.mark.parametrize("defer", [False, True])
+def test_what_cannot_take_turns_is_not_blamed_and_not_signed(
+    monkeypatch: pytest.MonkeyPatch, why: str, defer: bool
+) -> None:
+    kernel, dag = tiles(random.Random(3), "opencl"), f"{defer:b}{list(REFUSING).index(why)}" * 16
+    seen = with_warps(monkeypatch, REFUSING[why])
+    for again in (1, 2):
+        result, signed = run(kernel, dag, defer)
+        assert result.error is None and result.costs and result.verified and signed is None
+        assert result.order.startswith(why)
+        assert len(seen) == again  # it is tried at each build
+
+
+@NO_DEVICE
+def test_a_kernel_that_compiles_slowly_takes_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = tiles(random.Random(3), "opencl")
     artifact, case = compiled(kernel), cases(kernel.dag, 0)[1]
     if "warp_size" not in ON.limits:
         assert turns.tried(artifact, ON, case, 1e-5) is None
-    for changed in (
-        lambda s: None,
-        lambda s: replace(more(s), text=f"no text {s.text}"),
-        lambda s: replace(more(s), buffers=(*s.buffers, *s.buffers[:1])),
-    ):
-        with_warps(monkeypatch, changed)
-        assert turns.tried(artifact, ON, case, 1e-5) is None
-    slow = replace(artifact, meta=artifact.meta | {"compile_seconds": 60.0})
     with_warps(monkeypatch, more)
-    assert turns.tried(slow, ON, case, 1e-5) is None
+    slow = replace(artifact, meta=artifact.meta | {"compile_seconds": 60.0})
+    assert turns.tried(slow, ON, case, 1e-5) == "it takes its compiler more than 4 s"
     found = turns.tried(artifact, ON, case, 1e-5)
-    assert found is not None and found.error is None
+    assert isinstance(found, TrialResult) and found.error is None
     assert np.isfinite(found.seconds)
+    with_warps(monkeypatch, lambda _: None)  # nothing to show
+    assert turns.tried(slow, ON, case, 1e-5) is None
+    result, signed = run(kernel, "e" * 32)
+    assert result.verified and not result.order and signed is not None

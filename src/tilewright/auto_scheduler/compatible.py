@@ -45,7 +45,7 @@ class Compatible:
         kind, structure = target.kind, _structure(dag)
         found: list[tuple[float, int, Record]] = []
         for task in dict.fromkeys((t.dag, t.target) for t in self.records.tasks()):
-            if task[0] == dag.hash or Target(task[1]).kind != kind:
+            if task[0] == dag.hash or _kind_of(task[1]) != kind:
                 continue
             best = self.records.best(Key(*task, target.fingerprint))
             computed = self.records.computation(task[0])
@@ -59,6 +59,14 @@ class Compatible:
                 schedule = Schedule.replay(dag, record.steps)
                 LoopTree(schedule).bounds()
                 yield record, schedule
+
+
+def _kind_of(target: str) -> str:
+    """ "" for the text of no target."""
+    try:
+        return str(Target(target).kind)
+    except TilewrightError:
+        return ""
 
 
 def _structure(dag: ComputeDAG) -> str:

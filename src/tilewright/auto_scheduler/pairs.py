@@ -27,7 +27,7 @@ from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.measure.database import Database, pick_best
+from tilewright.measure.database import Database, from_log, pick_best
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
 from tilewright.targets.target import Target, TargetLike
 
@@ -160,7 +160,8 @@ def _computed(database: Database, record: Record) -> tuple[ComputeDAG | None, Se
         return None, None
     named = key if knows(key) else None  # else it is only a label
     try:
-        return dag, SearchTask(compute_dag=dag, workload_key=named, target=record.task.target)
+        with from_log(f"workload {record.task.name}"):
+            return dag, SearchTask(compute_dag=dag, workload_key=named, target=record.task.target)
     except TilewrightError:  # such as a target that this version does not know
         return dag, None
 

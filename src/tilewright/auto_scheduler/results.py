@@ -142,10 +142,11 @@ class MeasureResult:
 
     @staticmethod
     def of(record: Record) -> MeasureResult:
-        """That of a record."""
+        """That of a record; one with neither costs nor an error is a failure, too."""
         r = record.result
+        number = 0 if r.ok else ERROR_NUMBERS[r.error or "run"]
         return MeasureResult(
-            r.costs or (float("inf"),), 0 if r.error is None else ERROR_NUMBERS[r.error], r.message,
+            r.costs or (float("inf"),), number, r.message,
             r.build_s + r.run_s, record.timestamp, r.verified,
         )  # fmt: skip
 

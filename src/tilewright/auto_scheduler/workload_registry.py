@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import RecordError, SpaceError
+from tilewright.base.output import FileKind, beginning, write
 from tilewright.foreign.tvm_logs import parsed
 from tilewright.schedule.workload import arguments_of, plain
 from tilewright.te.dag import ComputeDAG
@@ -179,21 +180,19 @@ def deserialize_workload_registry_entry(data: tuple[str, Any]) -> None:
         _TENSORS[normal(name)] = list(ComputeDAG.from_json(value).args)
 
 
+_REGISTRY = FileKind("a registry of workloads", beginning(b"[]", b'[["'))
+
+
 @door(RecordError)
 def save_workload_func_registry(filename: str | os.PathLike[str]) -> None:
     """Write what is registered to a file of JSON: computations, and where functions are.
 
-    Raises RecordError where it cannot be written.
+    Raises RecordError where it cannot be written, or a file of another kind is there.
     """
     entries: list[Any] = [[key, ComputeDAG(tensors).to_json()] for key, tensors in _TENSORS.items()]
     entries += [[name, _whereabouts(name)] for name in _FUNCTIONS]
-    try:
-        Path(filename).write_text(json.dumps(entries), encoding="utf-8")
-    except OSError as error:
-        raise RecordError(
-            f"file {os.fspath(filename)!r}", f"it cannot be written ({error.strerror or error})",
-            "Name a file in a folder that you may write to.",
-        ) from None  # fmt: skip
+    place = f"file {os.fspath(filename)!r}"
+    write(filename, json.dumps(entries).encode(), _REGISTRY, place, RecordError)
 
 
 @door(RecordError)

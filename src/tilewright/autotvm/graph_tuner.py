@@ -22,13 +22,14 @@ from tilewright import topi
 from tilewright.autotvm.dispatch import ApplyHistoryBest
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, RecordError, SpaceError
+from tilewright.base.output import replacing
 from tilewright.driver.build import resolve_target
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.measure.record import Record
+from tilewright.measure.record import LOG, Record
 from tilewright.relay.compile import layouts as L
 from tilewright.relay.compile.assign import cheapest, total
 from tilewright.relay.compile.extract import FusedGroup, ungrouped
@@ -208,11 +209,13 @@ class BaseGraphTuner:
     def write_opt_sch2record_file(
         self, record_file: str | os.PathLike[str] = "graph_opt_schedule.log"
     ) -> None:
-        """Write them, and behind them what the choice rests on, so that `relay.build` makes it."""
+        """Write them, and behind them what the choice rests on, so that `relay.build` makes it.
+
+        Raises RecordError where the file cannot be written, and where one is there that is no log.
+        """
         chosen = self.get_optimal_records()
-        if os.path.exists(record_file):
-            os.remove(record_file)
-        with Database(record_file) as log:
+        place = f"log {os.fspath(record_file)!r}"
+        with replacing(record_file, LOG, place, RecordError) as made, Database(made) as log:
             for record in chosen:
                 log.append(record, self._database.dag(record.task.dag))
             for group in self._followers.values():

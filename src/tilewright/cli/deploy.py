@@ -57,6 +57,7 @@ def compile_command(
     network.check_model(model)
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
+    network.check_output(made)
     target = network.real_target(target)
     used = path if path.exists() else None
     if used is None:

@@ -31,6 +31,17 @@ def check_model(model: str) -> None:
     check(model)
 
 
+def check_output(file: Path) -> None:
+    """Raises ModelError for what `compile` must not write, before it builds for minutes."""
+    from tilewright.base import output
+    from tilewright.runtime.own_files import LIBRARY
+
+    place = f"compile -o {file}"
+    if file.suffix not in (".so", ".tar"):
+        raise ModelError(place, "its name says no kind of library", "End it in .so or .tar.")
+    output.check(file, LIBRARY, place, ModelError)
+
+
 def load_model(model: str, shapes: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     """The network as `(mod, params)`; shapes: of the inputs of a file.  Raises ModelError."""
     from tilewright.relay.exchange.networks import load

@@ -137,17 +137,19 @@ def order(*, backwards: bool, group: int, seconds: float, apart: float = 0.0) ->
     return int(backwards), group, max(1, int(seconds * 1e6)), int(apart * 1e9)
 
 
-def in_turns(source: Source) -> Source | None:
-    """`source` with threads that take turns, and one more input; None where there is one thread in
-    all, or the text is not ours."""
+def in_turns(source: Source) -> Source | str | None:
+    """`source` with threads that take turns, and one more input; where they cannot, why not.
+
+    None where there is nothing to show: one thread in all, or a kind without such threads
+    """
     words = _WORDS.get(source.target.partition(" ")[0])
     if words is None or all(prod(k.grid + k.block) == 1 for k in source.kernels):
         return None
     text = source.text
     for kernel in source.kernels:
         changed = _changed(text, kernel, words)
-        if changed is None:
-            return None
+        if isinstance(changed, _Unfit):
+            return changed.why
         text = changed
     last = len(source.buffers)
     return replace(
@@ -156,15 +158,22 @@ def in_turns(source: Source) -> Source | None:
     )  # fmt: skip
 
 
-def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | None:
+@dataclass(frozen=True)
+class _Unfit:
+    why: str
+
+
+def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     dialect, (x, y, z), name = words.dialect, kernel.block, kernel.name
     threads = x * y * z
     head = dialect.head.format(name=name, params="\0", threads=threads, x=x, y=y, z=z)
     before, opens, rest = text.partition(head.partition("\0")[0])
     params, found, rest = rest.partition(") {\n")
     body, closes, after = rest.partition("\n}\n")
-    if not (opens and found and closes) or _UNFIT.search(body):
-        return None
+    if not (opens and found and closes):
+        return _Unfit("its text is not as it is generated")
+    if (unfit := _UNFIT.search(body)) is not None:
+        return _Unfit(f"its text has {unfit.group()}")
     arrays: list[tuple[str, str, int | str]] = []  # declaration, name, bytes
     handed: list[tuple[str, str]] = []  # type, name: OpenCL declares local memory in kernels only
     if not dialect.array:

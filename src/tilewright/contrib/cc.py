@@ -16,7 +16,10 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import CompileError, TargetError, absent
+from tilewright.base.output import FileKind, beginning, replacing
 from tilewright.runtime import artifact_file
+
+_SHARED = FileKind("a shared object", beginning(artifact_file.OBJECT))
 
 __all__ = ["create_shared", "get_cc"]
 
@@ -39,21 +42,23 @@ def create_shared(
     """Links object files to one that the system loads.
 
     options: for the compiler, `cc`; default of that: `get_cc()`
-    Raises TargetError where there is none, CompileError for what it says.
+    Raises TargetError where there is none, CompileError for what it says, and where a file of
+    another kind is there.
     """
     place = f"contrib.cc.create_shared({os.fspath(output)!r})"
     listed = [objects] if isinstance(objects, (str, os.PathLike)) else list(objects)
     compiler = cc or get_cc()
     if compiler is None:
         raise TargetError(place, "there is no C compiler", "Install one, or set CC.")
-    command = [compiler, "-shared", "-fPIC", "-o", output, *listed, *(options or ())]
-    said = subprocess.run(command, capture_output=True, text=True)
-    if said.returncode:
-        raise CompileError(place, said.stderr.strip() or "the compiler failed")
-    held = [x for p in listed if (x := artifact_file.from_object(Path(p).read_bytes(), place))]
-    if len(held) == 1:
-        with open(output, "ab") as file:
-            file.write(artifact_file.behind_object(held[0])[len(held[0].binary) :])
+    with replacing(output, _SHARED, place, CompileError) as made:
+        command = [compiler, "-shared", "-fPIC", "-o", made, *listed, *(options or ())]
+        said = subprocess.run(command, capture_output=True, text=True)
+        if said.returncode:
+            raise CompileError(place, said.stderr.strip() or "the compiler failed")
+        held = [x for p in listed if (x := artifact_file.from_object(Path(p).read_bytes(), place))]
+        if len(held) == 1:
+            with open(made, "ab") as file:
+                file.write(artifact_file.behind_object(held[0])[len(held[0].binary) :])
 
 
 __path__: list[str] = []  # so that imports of other names say what to use, too

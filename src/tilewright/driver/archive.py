@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tilewright.base import output
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 
@@ -23,6 +24,7 @@ SERVER_ROOMS = ("ir", "te", "codegen", "driver", "measure", "farm", "exec")
 _FILES = ("__init__.py", "nd.py", "target.py")
 _MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
 _SHEBANG = b"#!/usr/bin/env python3\n"
+_ARCHIVE = output.FileKind("such an archive", output.beginning(_SHEBANG + b"PK"))
 _DATE = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal sources make equal files
 
 
@@ -31,7 +33,7 @@ def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
     """Write the file; gives its bytes.
 
     server: with what `python -m tilewright.exec.rpc_server` needs; that takes Dask and msgspec, too
-    Raises ModelError where it cannot be written.
+    Raises ModelError where it cannot be written, or a file of another kind is there.
     """
     rooms = (*ROOMS, *SERVER_ROOMS) if server else ROOMS
     made = io.BytesIO()
@@ -41,13 +43,7 @@ def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
             info.external_attr = 0o644 << 16
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
     data = _SHEBANG + made.getvalue()
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise ModelError(
-            f"write_runtime({os.fspath(path)!r})", f"it cannot be written ({error.strerror})",
-            "Name a file in a folder that exists and that you may write to.",
-        ) from None  # fmt: skip
+    output.write(path, data, _ARCHIVE, f"write_runtime({os.fspath(path)!r})", ModelError)
     return len(data)
 
 

@@ -6,6 +6,7 @@ Read next: `te/hybrid/__init__.py`, what scripts are.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import keyword
 import math
@@ -15,6 +16,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import LoweringError
+from tilewright.base.output import FileKind, write
 from tilewright.driver.build import kernel_name
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -70,14 +72,30 @@ class HybridModule:
         return self.src or ""
 
     def save(self, path: str) -> None:
-        """Writes its text; `.py` is added where it is missing."""
-        Path(_python(path)).write_text(self.get_source(), encoding="utf-8")
+        """Write its text; `.py` is added where it is missing.
+
+        Raises LoweringError where it cannot be written, and where a file is there that is more than
+        one function.
+        """
+        file = _python(path)
+        write(file, self.get_source().encode(), _SCRIPT, f"save({file!r})", LoweringError)
 
     def load(self, path: str) -> None:
         """Takes the function that a file defines last."""
         self.src = Path(_python(path)).read_text(encoding="utf-8")
         self._script = from_text(self.src, path)
         self.name = self._script.__name__
+
+
+def _is_script(path: Path) -> bool:
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return len(body) == 1 and isinstance(body[0], ast.FunctionDef)
+
+
+_SCRIPT = FileKind("the text of one function", _is_script)
 
 
 def _python(path: str) -> str:

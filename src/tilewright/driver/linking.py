@@ -21,13 +21,14 @@ from pathlib import Path
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import once
 from tilewright.base.errors import ModelError
+from tilewright.base.extras import install
 from tilewright.driver.llvm import target_machine
 from tilewright.runtime.drivers import cpu_native, cpu_shared
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets import processors
 
 _SECONDS = 120.0
-_INSTALL = "pip install 'tilewright[cross]'"
+_INSTALL = install("cross")
 _FLAGS_AT, _HARD_FLOAT = 0x24, 0x5000400  # of a 32-bit ELF header; version 5, floats in registers
 
 
@@ -57,7 +58,7 @@ def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> Non
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ModelError(
                 place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
-                f"{_INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
+                f"Try {_INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
             ) from None  # fmt: skip
     if done.returncode:
         raise ModelError(
@@ -74,7 +75,7 @@ def linked(artifact: Artifact) -> Artifact:
     Raises ModelError without a linker.
     """
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        path = os.path.join(folder, f"{artifact.source.entry_name}.so")
+        path = os.path.join(folder, "kernel.so")
         link([artifact], path)
         return replace(artifact, binary=Path(path).read_bytes())
 
@@ -97,7 +98,7 @@ def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[st
     if found is None or found.origin is None:
         raise ModelError(
             place, f"a shared object for {triple} needs a linker, and there is none",
-            f"{_INSTALL}, name a C compiler for it with cc=, or a file that ends in .tar.",
+            f"Try {_INSTALL}, name a C compiler for it with cc=, or a file that ends in .tar.",
         )  # fmt: skip
     return [str(Path(found.origin).with_name("zig")), "ld.lld"], []
 

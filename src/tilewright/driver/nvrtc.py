@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import CompileError, TargetError
+from tilewright.base.extras import install
 from tilewright.targets.target import Target
 
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
@@ -36,7 +37,7 @@ def _binding() -> Any:
     except (ImportError, RuntimeError) as error:  # the library is looked for at the first call
         raise TargetError(
             "compile for cuda", f"NVRTC is not installed ({error})",
-            "Try pip install 'tilewright[cuda13]' (driver 580 or newer) or 'tilewright[cuda12]'.",
+            f"Try {install('cuda13')}; for drivers before 580 {install('cuda12')}.",
         ) from None  # fmt: skip
     return nvrtc
 
@@ -71,7 +72,8 @@ def build(source: Source, target: Target) -> Artifact:
     if target.arch.rstrip("af") not in supported_archs():
         raise TargetError(
             place, f"NVRTC {version()[0]}.{version()[1]} does not compile for {target.arch}",
-            f"It knows {' '.join(supported_archs())}; 'tilewright[cuda12]' knows older ones.",
+            f"It knows {' '.join(supported_archs())}. NVRTC 12 knows older ones: "
+            f"{install('cuda12')}",
         )  # fmt: skip
     options = [f"--gpu-architecture={target.arch}", *_OPTIONS]
     status, program = nvrtc.nvrtcCreateProgram(

@@ -12,6 +12,7 @@ import contextlib
 import datetime
 import os
 import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 from tilewright.base import environment
 from tilewright.base.errors import DeviceError
+from tilewright.base.extras import install
 
 AUTHORITY, SERVER, CLIENT = "ca", "server", "client"
 _DAYS = 3650
@@ -131,14 +133,15 @@ def make(place: Path, hosts: Sequence[str] = ()) -> list[Path]:
 
     ca.key stays where it is; a device needs ca.pem, server.pem and server.key, a tuner ca.pem,
     client.pem and client.key.  hosts: names put into the server's certificate.
-    Raises DeviceError where the folder cannot be written or cryptography is not installed.
+    Raises DeviceError where the folder cannot be written, where it has certificates of another
+    authority, and where cryptography is not installed.
     """
     try:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise DeviceError(
             "farm certificates", "the package cryptography is not installed",
-            "Install it, or 'tilewright[farm]'.",
+            f"Try {install('farm')}.",
         ) from None  # fmt: skip
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -177,6 +180,13 @@ def _authority(place: Path, ec: Any) -> _Authority:
         return _Authority(
             x509.load_pem_x509_certificate((place / "ca.pem").read_bytes()), key, False
         )
+    there = [p.name for p in sorted(place.glob("*")) if p.suffix in (".pem", ".key")]
+    if there:  # of another authority: what they let in would be locked out
+        raise DeviceError(
+            f"farm certificates {place}", f"it has {', '.join(there)}, and not both ca.pem and "
+            "ca.key, so new ones are not written over them",
+            "Run it in the folder that has ca.key, or name a new one.",
+        )  # fmt: skip
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("tilewright farm")
     certificate = _sign(
@@ -270,6 +280,12 @@ def _key_pem(key: Any) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.unlink(missing_ok=True)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
+    """Nobody else may read it, and the old one stays until the new one is whole."""
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # mode 0600
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+        os.replace(made, path)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(made)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError
+from tilewright.base.extras import install
 from tilewright.farm import address, wire
 from tilewright.farm.address import Place
 from tilewright.farm.certificates import CLIENT, Credentials, distrust
@@ -181,7 +182,7 @@ def check_installed() -> None:
         import distributed  # noqa: F401
     except ImportError:
         raise DeviceError(
-            "farm", "the package distributed is not installed", "Install 'tilewright[farm]'."
+            "farm", "the package distributed is not installed", f"Try {install('farm')}."
         ) from None
 
 

@@ -1,7 +1,8 @@
 """What a session may call on the device's side; it runs in a process of the session's own.
 
-In: the name of a call, the session's folder, plain arguments.  Out: plain values.  Memory,
-libraries and networks stay in the process, under numbers; the other side holds the numbers.
+In: the name of a call, the session's folder, plain arguments, of the types and within the bounds
+that the call declares.  Out: plain values.  Memory, libraries and networks stay in the process,
+under numbers; the other side holds the numbers.
 Read next: `session.py` (the other side), `board.py`.
 """
 
@@ -10,11 +11,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import astuple
+from functools import cache
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec import Meta
+from msgspec.structs import asdict
 
+from tilewright.base import names
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device, device
@@ -26,6 +33,37 @@ from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.timing import BenchmarkResult
 
+Held = Annotated[int, Meta(ge=1, le=1 << 53)]  # a number that the other side was given
+Bytes = Annotated[int, Meta(ge=0, le=1 << 40)]
+Index = Annotated[int, Meta(ge=0, le=1 << 20)]
+Runs = Annotated[int, Meta(ge=1, le=1 << 20)]
+Milliseconds = Annotated[float, Meta(ge=0, le=1e6)]
+Name = Annotated[str, Meta(max_length=200)]
+Shape = Annotated[list[Bytes], Meta(max_length=32)]
+Of = tuple[Held, Shape, Name]  # an array: its memory, shape and type
+Arrays = Annotated[list[Of], Meta(max_length=4096)]
+
+
+class Timing(msgspec.Struct, forbid_unknown_fields=True):
+    """Options of `benchmark` and of `time_evaluator`."""
+
+    number: Runs
+    repeat: Runs
+    min_repeat_ms: Milliseconds | None
+    limit_zero_time_iterations: Index
+    cooldown_interval_ms: Milliseconds
+    repeats_to_cooldown: Runs
+
+
+class Benchmark(Timing, forbid_unknown_fields=True):
+    end_to_end: bool
+    func_name: Name
+
+
+class Evaluator(Timing, forbid_unknown_fields=True):
+    cache_flush_bytes: Bytes
+
+
 _numbers = itertools.count(1)
 _held: dict[int, Any] = {}
 
@@ -33,16 +71,27 @@ _held: dict[int, Any] = {}
 def call(name: str, folder: str, arguments: dict[str, Any]) -> Any:
     """Raises DeviceError where the arguments are not those of the call."""
     try:
-        return CALLS[name](Path(folder), **arguments)
+        checked = msgspec.convert(arguments, _arguments_of(name))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise DeviceError(f"call {name}", f"its arguments do not fit ({error})") from None
+    try:
+        given = {field: getattr(checked, field) for field in checked.__struct_fields__}
+        return CALLS[name](Path(folder), **given)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise DeviceError(f"call {name}", f"its arguments do not fit ({error})") from None
 
 
+@cache
+def _arguments_of(name: str) -> type[msgspec.Struct]:
+    """What a call takes behind the folder, as its function declares it."""
+    hints = get_type_hints(CALLS[name], include_extras=True)
+    fields = [(n, kind) for n, kind in hints.items() if n not in ("folder", "return")]
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+
+
 def plain_name(name: str) -> str:
     """`name`, which is a file's in the session's folder and nowhere else.  Raises DeviceError."""
-    if Path(name).name != name or name in ("", ".", "..") or "\0" in name:
-        raise DeviceError(f"file {name!r}", "it is no plain name", "Leave out folders.")
-    return name
+    return names.plain_name(name, f"file {name[:80]!r}", DeviceError)
 
 
 def _hold(thing: Any) -> int:
@@ -51,7 +100,7 @@ def _hold(thing: Any) -> int:
     return number
 
 
-def _device(kind: str, index: int) -> Device:
+def _device(kind: Name, index: Index) -> Device:
     found = device(kind, index)
     reason = found.why_not()
     if reason is not None:
@@ -59,7 +108,7 @@ def _device(kind: str, index: int) -> Device:
     return found
 
 
-def _describe(folder: Path, kind: str, index: int) -> dict[str, Any]:
+def _describe(folder: Path, kind: Name, index: Index) -> dict[str, Any]:
     found = _device(kind, index)
     return {"name": found.name, "limits": {k: v for k, v in found.limits.items()}}
 
@@ -68,29 +117,29 @@ def _files(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if not p.name.startswith("part-"))
 
 
-def _remove(folder: Path, name: str) -> None:
+def _remove(folder: Path, name: Name) -> None:
     (folder / plain_name(name)).unlink(missing_ok=True)
 
 
-def _drop(folder: Path, held: int) -> None:
+def _drop(folder: Path, held: Held) -> None:
     _held.pop(held, None)
 
 
 # -- memory ----------------------------------------------------------------------------------------
 
 
-def _allocate(folder: Path, kind: str, index: int, nbytes: int) -> int:
+def _allocate(folder: Path, kind: Name, index: Index, nbytes: Bytes) -> int:
     found = _device(kind, index)
-    return _hold((found, found.driver.allocate(nbytes)))
+    return _hold((found, found.driver.allocate(max(nbytes, 1))))
 
 
-def _write(folder: Path, held: int, data: bytes, offset: int) -> None:
+def _write(folder: Path, held: Held, data: bytes, offset: Bytes) -> None:
     found, memory = _memory(held)
     _check_range(memory, offset, len(data))
     found.driver.write(memory, np.frombuffer(data, np.uint8), offset)
 
 
-def _read(folder: Path, held: int, offset: int, nbytes: int) -> bytes:
+def _read(folder: Path, held: Held, offset: Bytes, nbytes: Bytes) -> bytes:
     found, memory = _memory(held)
     _check_range(memory, offset, nbytes)
     out = np.empty(nbytes, np.uint8)
@@ -98,7 +147,7 @@ def _read(folder: Path, held: int, offset: int, nbytes: int) -> bytes:
     return out.tobytes()
 
 
-def _copy(folder: Path, source: int, target: int, nbytes: int) -> None:
+def _copy(folder: Path, source: Held, target: Held, nbytes: Bytes) -> None:
     found, memory = _memory(source)
     _, into = _memory(target)
     _check_range(memory, 0, nbytes)
@@ -106,29 +155,31 @@ def _copy(folder: Path, source: int, target: int, nbytes: int) -> None:
     found.driver.copy(memory, into, nbytes)
 
 
-def _sync(folder: Path, kind: str, index: int) -> None:
+def _sync(folder: Path, kind: Name, index: Index) -> None:
     _device(kind, index).sync()
 
 
-def _memory(held: int) -> tuple[Device, Memory]:
+def _memory(held: Held) -> tuple[Device, Memory]:
     found, memory = _held[held]
     return found, memory
 
 
-def _check_range(memory: Memory, offset: int, nbytes: int) -> None:
+def _check_range(memory: Memory, offset: Bytes, nbytes: Bytes) -> None:
     if offset < 0 or nbytes < 0 or offset + nbytes > memory.nbytes:
         raise DeviceError("memory of a session", f"it has {memory.nbytes} bytes only")
 
 
-def _array(held: int, shape: list[int], dtype: str) -> NDArray:
+def _array(held: Held, shape: Shape, dtype: Name) -> NDArray:
     found, memory = _memory(held)
-    return NDArray(tuple(shape), DType(dtype), found, memory)
+    kind = DType(dtype)
+    _check_range(memory, 0, prod(shape) * kind.bytes)
+    return NDArray(tuple(shape), kind, found, memory)
 
 
 # -- modules and networks --------------------------------------------------------------------------
 
 
-def _load(folder: Path, name: str) -> dict[str, Any]:
+def _load(folder: Path, name: Name) -> dict[str, Any]:
     path = folder / plain_name(name)
     if not path.exists():
         raise DeviceError(
@@ -141,7 +192,7 @@ def _load(folder: Path, name: str) -> dict[str, Any]:
     return about | {"network": False, "kind": loaded.device.kind, "entry": loaded.entry_name}
 
 
-def _graph(folder: Path, held: int, kind: str, index: int) -> dict[str, Any]:
+def _graph(folder: Path, held: Held, kind: Name, index: Index) -> dict[str, Any]:
     library: Library = _held[held]
     made = GraphModule(library["default"](_device(kind, index)))
     return {
@@ -155,46 +206,44 @@ def _about(name: str, spec: Any) -> list[Any]:
     return [name, list(spec.shape), str(spec.dtype)]
 
 
-def _set_input(folder: Path, held: int, key: str | int, of: list[Any]) -> None:
+def _set_input(folder: Path, held: Held, key: Name | Index, of: Of) -> None:
     _held[held].set_input(key, _array(*of))
 
 
-def _use_input(folder: Path, held: int, key: str | int, of: list[Any]) -> None:
+def _use_input(folder: Path, held: Held, key: Name | Index, of: Of) -> None:
     _held[held].set_input_zero_copy(key, _array(*of))
 
 
-def _run(folder: Path, held: int) -> None:
+def _run(folder: Path, held: Held) -> None:
     module: GraphModule = _held[held]
     module.run()
 
 
-def _get(folder: Path, held: int, what: str, key: str | int) -> list[Any]:
+def _get(folder: Path, held: Held, what: Name, key: Name | Index) -> list[Any]:
     module: GraphModule = _held[held]
     array = module.get_output(int(key)) if what == "output" else module.get_input(key)
     return [_hold((array.device, array.memory)), list(array.shape), str(array.dtype)]
 
 
-def _benchmark(folder: Path, held: int, options: dict[str, Any]) -> list[float]:
+def _benchmark(folder: Path, held: Held, options: Benchmark) -> list[float]:
     module: GraphModule = _held[held]
-    return _seconds(module.benchmark(module.device, **options))
+    return _seconds(module.benchmark(module.device, **asdict(options)))
 
 
-def _profile(folder: Path, held: int, number: int) -> list[Any]:
+def _profile(folder: Path, held: Held, number: Runs) -> list[Any]:
     module: GraphModule = _held[held]
     found = module.profile(number)
     return [[list(astuple(k)) for k in found.launches], found.seconds, found.call_seconds]
 
 
-def _call_module(folder: Path, held: int, arrays: list[list[Any]]) -> None:
+def _call_module(folder: Path, held: Held, arrays: Arrays) -> None:
     module: Module = _held[held]
     module(*[_array(*of) for of in arrays])
 
 
-def _time_module(
-    folder: Path, held: int, arrays: list[list[Any]], options: dict[str, Any]
-) -> list[float]:
+def _time_module(folder: Path, held: Held, arrays: Arrays, options: Evaluator) -> list[float]:
     module: Module = _held[held]
-    timed = module.time_evaluator(module.entry_name, module.device, **options)
+    timed = module.time_evaluator(module.entry_name, module.device, **asdict(options))
     return _seconds(timed(*[_array(*of) for of in arrays]))
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from tilewright.base.errors import DeviceError
 
-PROTOCOL = 3  # a message that an older side cannot read gets a new number
+PROTOCOL = 4  # a message that an older side cannot read gets a new number
 MOST_BYTES = 64 << 20  # of one message
 PART_BYTES = 8 << 20  # of a file that is sent in parts
 
@@ -218,6 +218,7 @@ class Ran(Message, frozen=True):
     cause: Annotated[str, Meta(pattern="^(candidate|unclear|killed|machine)$")] = "candidate"
     fatal: bool = False
     first: bool = False
+    order: Text = ""
 
 
 class Build(Message, frozen=True):

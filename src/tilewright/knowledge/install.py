@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from tilewright.base.errors import RecordError
+from tilewright.base.output import FileKind, write
 from tilewright.knowledge import store
 from tilewright.knowledge.store import RECORDS, TREES
 from tilewright.knowledge.trees import Trees
@@ -50,7 +51,8 @@ def write_index(folder: Path) -> None:
         path.relative_to(folder).as_posix(): _Entry(path.stat().st_size, _digest(path.read_bytes()))
         for path in found
     }
-    (folder / INDEX).write_bytes(msgspec.json.format(msgspec.json.encode(_Index(entries))))
+    data = msgspec.json.format(msgspec.json.encode(_Index(entries)))
+    write(folder / INDEX, data, _INDEX, f"knowledge {str(folder)!r}", RecordError)
 
 
 def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
@@ -63,11 +65,7 @@ def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
     """
     text = os.fspath(source)
     place, fetch = f"knowledge {text!r}", _fetcher(text)
-    name = name or _default_name(text)
-    if not _SITE.fullmatch(name) or name.startswith("."):
-        raise RecordError(
-            place, f"{name!r} is no name for a folder", "Give one of letters, digits, dots and -."
-        )
+    name = _checked(_default_name(text) if name is None else name, place)
     index = _index(fetch(INDEX, INDEX_BYTES), place)
     home = store.installed()
     try:
@@ -97,15 +95,34 @@ def use(source: str | os.PathLike[str], name: str | None = None) -> Path:
 
 
 def forget(name: str, *, missing_ok: bool = False) -> None:
-    """Remove what `use` installed under that name.  Raises RecordError where there is none."""
-    path = store.installed() / name
-    if _SITE.fullmatch(name) and path.is_dir():
-        shutil.rmtree(path)
+    """Remove what `use` installed under that name.
+
+    Raises RecordError where there is none, and where it cannot be removed.
+    """
+    place = f"knowledge {name!r}"
+    path = store.installed() / _checked(name, place)
+    if path.is_dir() and not path.is_symlink():
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise RecordError(
+                place, f"{str(path)!r} cannot be removed ({error.strerror})",
+                "See who owns it and what is in it.",
+            ) from None  # fmt: skip
     elif not missing_ok:
         raise RecordError(
-            f"knowledge {name!r}", "there is none of that name",
+            place, "there is none of that name",
             "`tilewright records use` lists what is there.",
         )  # fmt: skip
+
+
+def _checked(name: str, place: str) -> str:
+    """A folder's name in the folder of all knowledge.  Raises RecordError for anything else."""
+    if not _SITE.fullmatch(name) or name.startswith("."):
+        raise RecordError(
+            place, f"{name!r} is no name for a folder", "Give one of letters, digits, dots and -."
+        )
+    return name
 
 
 def _default_name(source: str) -> str:
@@ -176,4 +193,13 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _is_index(path: Path) -> bool:
+    try:
+        _index(path.read_bytes(), "")
+    except RecordError:
+        return False
+    return True
+
+
+_INDEX = FileKind("an index of knowledge", _is_index)
 _WAY_OUT = "Give a folder that `tilewright records publish` wrote."

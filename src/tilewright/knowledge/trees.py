@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.base.output import FileKind, beginning, write
 
 MAX_BYTES = 64 << 20
 _LEAF = -1
@@ -103,22 +104,18 @@ class Trees:
         return ""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file, which is replaced only when all is written.  Raises ModelError."""
+        """Write one file, which is replaced only when all is written.
+
+        Raises ModelError, also where a file of another kind is there.
+        """
         arrays = {n: np.ascontiguousarray(getattr(self, n), k) for n, k in _KINDS.items()}
         raw: dict[str, Any] = {name: array.tobytes() for name, array in arrays.items()}
         data = _File(**raw, base=float(self.base), features=self.features)
-        temporary = Path(f"{os.fspath(path)}.{os.getpid()}.tmp")
-        try:
-            temporary.write_bytes(msgspec.msgpack.encode(data))
-            os.replace(temporary, path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise ModelError(
-                f"trees {os.fspath(path)!r}", f"they cannot be written ({error.strerror})",
-                "Name a file in a folder that you may write to.",
-            ) from None  # fmt: skip
+        place = f"trees {os.fspath(path)!r}"
+        write(path, msgspec.msgpack.encode(data), _TREES, place, ModelError)
 
 
+_TREES = FileKind("a file of trees", beginning(b"\x89\xa1v"))  # a map of nine, "v" first
 _WAY_OUT = "Give a file that `tilewright records publish` wrote."
 _KINDS = {
     "feature": np.dtype("<i4"), "threshold": np.dtype("<f4"), "left": np.dtype("<i4"),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
+from tilewright.base.names import as_plain
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, Kernel, Program
@@ -69,7 +70,7 @@ class _Watch:
             print(f"{head}\n{kernel}\n", file=sys.stderr)
             verify_kernel(kernel)
         if self.directory:
-            folder = Path(self.directory) / kernel.name
+            folder = Path(self.directory) / as_plain(kernel.name)
             folder.mkdir(parents=True, exist_ok=True)
             file = folder / f"{number:02}_{label.replace(' ', '_')}.txt"
             file.write_text(f"{kernel}\n", encoding="utf-8")

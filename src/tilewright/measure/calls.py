@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.artifact import Artifact
+from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import (
     CompileError,
     DeviceError,
@@ -128,38 +128,53 @@ def run(
         min_repeat_ms=min_repeat_ms, race=run_job.race, cache_flush_bytes=flush_bytes,
         constants=stored.constants if stored else (), cold_bytes=cold_bytes,
     )  # fmt: skip
-    unproven = None
+    unproven, order = None, ""
     if verify and result.costs and not result.raced and _may_ship(result.costs, run_job):
         statement = _statement(run_job, on)
         seconds = statistics.median(result.costs)
         if signatures.signed(*statement) is None:
+            apart: TrialResult | Source | str | None
             if run_job.defer:
-                unproven = turns.changed(run_job.artifact, on)
+                apart = turns.changed(run_job.artifact, on)
             else:
                 apart = turns.tried(run_job.artifact, on, _hardest(data), seconds)
-                result = result if apart is None or apart.error is None else apart
-        if result.error is None and unproven is None:
+            if isinstance(apart, str):
+                order = apart
+            elif isinstance(apart, Source):
+                unproven = apart
+            elif apart is not None and apart.error is not None:
+                result = apart
+        if result.error is None and unproven is None and not order:
             signatures.sign(*statement, seconds)
     time.sleep(cooldown)
     told = _told(result, on, first)
     proven = verify and result.error is None and unproven is None
-    return replace(told, verified=proven, unproven=unproven)
+    return replace(told, verified=proven, unproven=unproven, order=order)
 
 
 def _proved(
     run_job: RunJob, proof: Proof, on: Device, data: reference.ReferenceArrays, first: bool
 ) -> RunResult:
-    """The trial's result, now verified, or what kernels with threads in turns show."""
+    """The trial's result, now verified, or what kernels with threads in turns show.
+
+    Where they cannot be run, it is verified and not signed: this is tried again at each build.
+    """
     from tilewright.measure import turns
 
-    seconds, apart = statistics.median(proof.result.costs), None
+    seconds, spent, order = statistics.median(proof.result.costs), proof.result.seconds, ""
+    apart: TrialResult | str = turns.REFUSED
     if proof.artifact is not None:
         apart = turns.judged(proof.artifact, on, _hardest(data), seconds)
-    if apart is not None and apart.error is not None:
+    if isinstance(apart, str):
+        order = apart
+    elif apart.error is not None:
         return _told(apart, on, first)
-    signatures.sign(*_statement(run_job, on), seconds)
-    spent = proof.result.seconds + (0.0 if apart is None else apart.seconds)
-    return replace(proof.result, verified=True, unproven=None, seconds=spent, first=first)
+    else:
+        spent += apart.seconds
+        signatures.sign(*_statement(run_job, on), seconds)
+    return replace(
+        proof.result, verified=True, unproven=None, seconds=spent, first=first, order=order
+    )
 
 
 def _statement(run_job: RunJob, on: Device) -> tuple[Artifact, str, str]:

@@ -12,10 +12,10 @@ import contextlib
 import errno
 import heapq
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -27,11 +27,13 @@ import numpy as np
 from tilewright.base.concurrency import lock
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.base.output import check, replacing
 from tilewright.measure.contents import FINAL, OK
 from tilewright.measure.failures import Failure, histogram
 from tilewright.measure.index import contents_of
 from tilewright.measure.lines import Skipped, decoded
 from tilewright.measure.record import (
+    LOG,
     Candidate,
     DagLine,
     Key,
@@ -56,6 +58,23 @@ T = TypeVar("T")
 DAMAGE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
+@contextmanager
+def from_log(what: str) -> Iterator[None]:
+    """What the block makes of a computation that a log tells may fail in any way: then RecordError.
+
+    Attributes of operations do not count for a hash, so those of a line may be damaged.
+    """
+    try:
+        yield
+    except TilewrightError:
+        raise
+    except DAMAGE as error:
+        raise RecordError(
+            what, f"the log tells its computation wrongly ({type(error).__name__}: {error})",
+            "Leave that line out.",
+        ) from error  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Counts:
     """skipped: lines that were not read, by reason."""
@@ -72,7 +91,8 @@ class Database:
 
     It is a `schedule.task.ScheduleSource`: `lookup` gives the best schedule of a computation.
 
-    path:          the log; read now, created where it is missing; None: memory only
+    path:          the log; read now, created where it is missing; None: memory only; a file that
+                   is no log is refused with a RecordError
     fsync_seconds: lines older than this survive a power failure (killing a process loses none)
     on_error:      called with the first RecordError of a series of failing writes, which is
                    otherwise raised; the record is in memory, and written as soon as it can be
@@ -102,6 +122,7 @@ class Database:
         self._torn = False  # the file ends inside a line
         self._fsync_seconds, self._synced = fsync_seconds, time.monotonic()
         if self.path is not None:
+            check(self.path, LOG, f"log {self.path}", RecordError)
             self._file = self._open(self.path)
             if self.path.is_file():  # a pipe or a device is only written to
                 self._log = self._read(self.path)
@@ -357,24 +378,16 @@ class Database:
         return small
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to `path`, which is replaced only when all is written."""
-        path = Path(path)
+        """Write everything to `path`, which is replaced only when all is written.
+
+        Raises RecordError where it cannot be written, and where a file is there that is no log.
+        """
         known = ((name, self.dag(name)) for name in self._dags)
         dags = (DagLine(hash=name, dag=_raw(dag)) for name, dag in known if dag is not None)
         every: Iterable[Line] = chain(self._told_of_runs(), dags, self.records)
         lines = map(encode, every)
-        try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-            try:
-                with os.fdopen(handle, "wb") as f:
-                    f.writelines(lines)
-                os.chmod(temporary, 0o644)
-                os.replace(temporary, path)
-            except BaseException:
-                os.unlink(temporary)
-                raise
-        except OSError as error:
-            raise _unwritable(path, error) from None
+        with replacing(path, LOG, f"log {path}", RecordError) as made, open(made, "wb") as f:
+            f.writelines(lines)
 
     def flush(self) -> None:
         """Write what could not be written before, and wait for the disk.

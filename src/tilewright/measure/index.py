@@ -140,7 +140,7 @@ def _contents(header: _Header, rows: np.ndarray) -> Contents:
 def _save(place: Path, path: Path, file: int, contents: Contents) -> None:
     """Written beside and renamed; where it cannot be written, the next process reads all again."""
     status, skipped = os.fstat(file), contents.skipped
-    header = msgspec.msgpack.encode(
+    header = _encoded(
         _Header(
             path=os.path.realpath(path), file=(status.st_dev, status.st_ino), size=status.st_size,
             modified=status.st_mtime_ns, ends=_ends(file, contents.covered),
@@ -150,6 +150,8 @@ def _save(place: Path, path: Path, file: int, contents: Contents) -> None:
             rows=len(contents.rows),
         )
     )  # fmt: skip
+    if header is None:
+        return
     body = header + contents.rows.tobytes()
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,6 +165,14 @@ def _save(place: Path, path: Path, file: int, contents: Contents) -> None:
             os.unlink(temporary)
             raise
         _prune(place.parent)
+
+
+def _encoded(header: _Header) -> bytes | None:
+    """None where a line has an integer of more than 64 bits among the arguments of its task."""
+    try:
+        return msgspec.msgpack.encode(header)
+    except OverflowError:
+        return None
 
 
 def _prune(directory: Path) -> None:

@@ -100,6 +100,8 @@ class RunResult:
     """costs: seconds of one run, an entry per repeat; empty where `error` is set.
 
     unproven: kernels with threads in turns, which have to be tried before this one is `verified`
+    order: why they cannot be tried, where that is so; `verified` then says that the results are
+           right in the order in which the device ran them, and nothing is signed
     cause: of the error
     fatal: the worker process died, or the device was lost to it
     first: it was the first trial of its worker process, controls apart
@@ -118,6 +120,7 @@ class RunResult:
     first: bool = False
     same_as: int | None = None
     unproven: Source | None = None
+    order: str = ""
 
 
 def proving(run: RunJob, result: RunResult, built: Built) -> RunJob:

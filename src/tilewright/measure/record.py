@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module, metadata
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import msgspec
@@ -18,8 +21,9 @@ from msgspec import Meta
 
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
+from tilewright.base.output import FileKind
 from tilewright.base.text import printable
-from tilewright.measure.lines import LINE_BYTES, NOT_JSON, decoded, refusal, short
+from tilewright.measure.lines import LINE_BYTES, NOT_JSON, decoded, read_lines, refusal, short
 
 if TYPE_CHECKING:
     from tilewright.schedule.task import Task
@@ -84,6 +88,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     verified:       its results were compared with the reference
     final:          timed in turn with the other leaders; replaces earlier costs of the candidate
     same_as:        another trial of the run, whose program is the same: these are its figures
+    order:          why it was not tried with its threads one after the other, where that is so
     """
 
     costs: tuple[Cost, ...] = ()
@@ -95,6 +100,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     verified: bool = False
     final: bool = False
     same_as: Number | None = None
+    order: Name = ""
 
     @property
     def ok(self) -> bool:
@@ -309,14 +315,29 @@ def decode(line: bytes | str) -> Line:
 
 
 def read(line: bytes) -> tuple[Line | None, str]:
-    """(what the line holds, ""), or (None, why it is not a line of a log)."""
+    """(what the line holds, ""), or (None, why it is not a line of a log).
+
+    It is read by the decoder that loaders use, so both judge a line alike: of a key that comes
+    twice, say, the last one counts.
+    """
     reason = refusal(line)
     if reason is not None:
         return None, reason
     try:
-        return _decoder.decode(line), ""
+        found = _glance.decode(line)
+        return (_record(found) if isinstance(found, Glance) else found), ""
     except UNREADABLE as error:
         return None, why_not(line, error)
+
+
+def _record(found: Glance) -> Record:
+    """Raises `UNREADABLE` for a task that is none."""
+    return Record(
+        v=found.v, task=_task.decode(found.task), origin=found.origin,
+        decisions_json=found.decisions, steps_json=found.steps, result=found.result,
+        device=found.device, seed=found.seed, trial=found.trial, timestamp=found.timestamp,
+        versions=found.versions,
+    )  # fmt: skip
 
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # what a decoder raises
@@ -371,6 +392,23 @@ def _value(value: Any) -> Any:
         return None
 
 
+def _is_log(path: Path) -> bool:
+    """Whether the first lines are of a log, TVM's too, or it ends inside its very first one."""
+    with open(path, "rb") as file:
+        for at, line, end in islice(read_lines(file.fileno()), _LOOKS):
+            if line is None or refusal(line) is not None or at > _LOOKS_BYTES:
+                return False
+            if end < 0 and line.startswith(_BEGINS):
+                return True
+            with suppress(RecordError):
+                if written_by(decoded(line, "line")) is not None:
+                    return True
+    return False
+
+
+_LOOKS, _LOOKS_BYTES = 1000, 16 << 20
+_BEGINS = b'{"kind":'
+LOG = FileKind("a log", _is_log)
 OWN, AUTOTVM, ANSOR = "a log of Tilewright", "TVM's AutoTVM log", "TVM's auto-scheduler log"
 
 
@@ -402,7 +440,7 @@ def _plain(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 # The fields of a line as text: no object is made for what they hold.
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_task = msgspec.json.Decoder(TaskId)
 _glance: msgspec.json.Decoder[Glimpse] = msgspec.json.Decoder(Glimpse)
 
 

@@ -91,7 +91,7 @@ def _from_log(database: Database) -> Callable[[Job], RunResult]:
         r = record.result
         return RunResult(
             r.costs, r.raced, r.verified, r.error, r.message, r.run_s, record.device,
-            same_as=r.same_as,
+            same_as=r.same_as, order=r.order,
         )  # fmt: skip
 
     return result

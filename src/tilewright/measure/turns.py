@@ -26,35 +26,40 @@ _LEAST = 1e-3  # for each block
 _BLOCKS = 4  # for each core: so many begin one after the other,
 _APART, _STAGGER = 2e-5, 0.05  # so long apart at least, in so long altogether
 _SINGLY = 0.05  # a kernel that takes longer, times its threads, takes turns by warps
+REFUSED = "the device or its compiler refuses the kernel with threads that take turns"
 _LONGEST = 4.0  # to compile once more; a build has a deadline, and so has a trial
 
 
-def tried(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | None:
-    """`judged`, of what is compiled here; None where there is nothing to judge.
+def tried(
+    artifact: Artifact, device: Device, case: Case, seconds: float
+) -> TrialResult | str | None:
+    """`judged`, of what is compiled here; why it cannot be; None where there is nothing to judge.
 
     seconds: of one run of `artifact`
     """
     source = changed(artifact, device)
-    if source is None:
-        return None
+    if not isinstance(source, Source):
+        return source
     try:
         compiled = compile_source(source, device.target)
     except CompileError:  # an older device
-        return None
+        return REFUSED
     return judged(compiled, device, case, seconds)
 
 
-def changed(artifact: Artifact, device: Device) -> Source | None:
-    """The same kernels with turns; None where the device, or the kernels, cannot take any."""
+def changed(artifact: Artifact, device: Device) -> Source | str | None:
+    """The same kernels with turns, or why they cannot take any; None where none are needed, or the
+    device has no threads of that kind."""
     if device.limits.get("warp_size") != WARP:  # or not known: threads may have to go in step
         return None
-    if artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
-        return None
-    return in_turns(artifact.source)
+    source = in_turns(artifact.source)
+    if isinstance(source, Source) and artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
+        return f"it takes its compiler more than {_LONGEST:g} s"
+    return source
 
 
-def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | None:
-    """What two runs with turns, forwards and backwards, give; None where the device refuses them.
+def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | str:
+    """What two runs with turns, forwards and backwards, give; why they cannot be made.
 
     artifact: of `changed`; seconds: of one run of the kernels without turns
     """
@@ -71,7 +76,7 @@ def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> Tr
     cases = [replace(case, inputs=(*case.inputs, np.array(t, np.int32))) for t in turns]
     result = check(artifact, device, cases)
     if result.error == "run" and not result.fatal:  # too much shared memory by one word, say
-        return None
+        return REFUSED
     if result.error == "wrong":
         message = f"with its threads one after the other, {result.message}"
         return replace(result, message=f"{message}; a barrier is missing, or threads race")

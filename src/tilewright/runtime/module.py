@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import output
 from tilewright.base.artifact import Artifact, BufferSpec
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, absent
 from tilewright.base.extent import text_of
-from tilewright.runtime import arguments, artifact_file, extents
+from tilewright.runtime import arguments, artifact_file, extents, own_files
 from tilewright.runtime.calls import mixed_plan
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import Kernel, Launch, Plan
@@ -222,10 +223,11 @@ class Module:
 
         A name that ends in `.o` makes an object file of it, where the code is that of a CPU; one
         that ends in `.ll`, `.s`, `.asm`, `.cu` or `.cl` is the text, which nothing loads.
+        Raises DeviceError where it cannot be written, or a file of another kind is there.
         """
         kind = Path(path).suffix
         if kind in _TEXTS:
-            self._write(path, self.get_source(_TEXTS[kind]).encode())
+            own_files.write_source(path, self.get_source(_TEXTS[kind]), f"save({str(path)!r})")
         elif kind == ".o" and self.artifact.binary.startswith(artifact_file.OBJECT):
             self._write(path, artifact_file.behind_object(self.artifact))
         else:
@@ -236,13 +238,7 @@ class Module:
         self._write(path, artifact_file.to_bytes(self.artifact))
 
     def _write(self, path: str | Path, data: bytes) -> None:
-        try:
-            Path(path).write_bytes(data)
-        except OSError as error:
-            raise DeviceError(
-                f"save({str(path)!r})", f"it cannot be written ({error.strerror})",
-                "Name a file in a folder that exists and that you may write to.",
-            ) from None  # fmt: skip
+        output.write(path, data, own_files.LIBRARY, f"save({str(path)!r})", DeviceError)
 
     def _take(self, arrays: tuple[NDArray, ...]) -> _Ready:
         """A call on `arrays` that nobody else runs: the one that ended last, bound anew if it had

@@ -66,7 +66,7 @@ def first_candidates(
     Those filed under the task's own target go before those of other targets of its kind.
     """
     target = str(task.target)
-    usable = [r for r in records if r.task.target.split()[0] == task.target.kind]
+    usable = [r for r in records if r.task.target.strip().partition(" ")[0] == task.target.kind]
     chosen: dict[Candidate, None] = {}
     refused: Counter[str] = Counter()
     for record in sorted(usable, key=lambda r: (r.task.target != target, r.seconds))[:LOOKED_AT]:

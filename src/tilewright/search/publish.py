@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.base.errors import RecordError, TilewrightError
+from tilewright.base.names import plain_name
 from tilewright.knowledge.device_class import device_class
 from tilewright.knowledge.install import write_index
 from tilewright.knowledge.store import RECORDS, TREES
@@ -55,8 +56,11 @@ def publish(
 
     device: the class of device that all records are filed under, default: by the architecture that
             their target names, or that of this machine's device where they were measured on it
-    Raises RecordError for a log that cannot be read, and where no record can be filed.
+    Raises RecordError for a class that is no folder's name, a log that cannot be read, and where no
+    record can be filed.
     """
+    if device:
+        plain_name(device, f"publish(device={device!r})", RecordError)
     database, report, folder = readable(*logs), Report(), Path(folder)
     by_class: dict[str, Database] = {}
     for identity in database.tasks():

@@ -21,7 +21,7 @@ import numpy as np
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.cost.features import Matrix, Vector
 from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
-from tilewright.measure.database import Database, readable
+from tilewright.measure.database import Database, from_log, readable
 from tilewright.measure.record import Key, Record, TaskId
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, create, task_of_dag
@@ -116,16 +116,17 @@ def recall(database: Database, kind: str | None = None) -> History:
     for identity in database.tasks():
         mine = [r for r in database.query(identity) if r.task.key == identity.key]
         history.records.setdefault(identity.dag, []).extend(mine)
-        made = identity.target.split()[0]
+        made = identity.target.strip().partition(" ")[0]
         if kind is not None and made != kind:
             history.skipped[f"for {made}, not {kind}"] += len(mine)
             continue
         try:
-            task = _task(database, identity, mine)
+            with from_log(f"task {identity.name}"):
+                task = _task(database, identity, mine)
+                outcomes = list(_outcomes(task, database, mine, history.skipped))
         except TilewrightError as error:
             history.skipped[error.reason] += len(mine)
             continue
-        outcomes = list(_outcomes(task, database, mine, history.skipped))
         if outcomes:
             history.told.append(Past(task, identity.key, outcomes))
     return history

@@ -14,11 +14,11 @@ from typing import Any
 from tilewright import te
 from tilewright.base import doors
 from tilewright.base.dtype import DType, join
-from tilewright.base.errors import ExpressionError, TilewrightError
+from tilewright.base.errors import ExpressionError, ScheduleError, TilewrightError
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import may_hold, simplifier
 from tilewright.schedule.workload import plain
-from tilewright.te.tensor import Tensor, compute
+from tilewright.te.tensor import ComputeOp, Tensor, compute
 
 Indices = tuple[Expr, ...]
 Body = Callable[[Indices], Any]
@@ -56,6 +56,51 @@ def stage(
 def workload(name: str, *args: Any) -> list[Any]:
     """`[name, args...]` as plain JSON; a tensor becomes `["TENSOR", shape, dtype]`."""
     return [name, *map(plain, args)]
+
+
+def workload_of(op: ComputeOp, tensors: int, more: int = 0) -> list[Any]:
+    """The attribute `workload` of an operation: a name, `tensors` tensors, at least `more` values.
+
+    Raises ScheduleError where it has none, or another: somebody gave a stage the tag of an operator
+    of ours, or the line of a log that tells it is damaged.
+    """
+    found = op.attrs.get("workload")
+    fits = (
+        isinstance(found, (list, tuple))
+        and len(found) > tensors + more
+        and isinstance(found[0], str)
+        and all(map(_is_tensor, found[1 : tensors + 1]))
+    )
+    if not fits:
+        raise ScheduleError(
+            f"template for {op.name}", f"its tag is {op.tag!r}, and its workload is not",
+            "It compiles with its default schedule; topi's operators have both.",
+        )  # fmt: skip
+    assert isinstance(found, (list, tuple))
+    return [*found]
+
+
+def _is_tensor(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 3
+        and isinstance(value[1], (list, tuple))
+        and all(isinstance(n, int) for n in value[1])
+    )
+
+
+def groups_of(op: ComputeOp, channels: int) -> int:
+    """How many groups a grouped convolution has, which divide its channels.
+
+    Raises ScheduleError, as `workload_of`, where that cannot be.
+    """
+    groups = workload_of(op, 2, 2)[-2]
+    if not isinstance(groups, int) or groups < 1 or channels % groups:
+        raise ScheduleError(
+            f"template for {op.name}", f"its workload has {groups!r} groups of {channels} channels",
+            "It compiles with its default schedule.",
+        )  # fmt: skip
+    return groups
 
 
 def call_text(name: str, /, **arguments: Any) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from tilewright.base import output
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.base.terminal import say
@@ -20,10 +20,15 @@ from tilewright.relay.compile.build import build
 from tilewright.relay.compile.wanted import in_layout
 from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.network.library import Library
+from tilewright.runtime.own_files import write_source
 from tilewright.targets.target import Target
 from tilewright.transform import PassContext
 from tilewright.tvmc.model import TVMCModel, TVMCPackage
 from tilewright.tvmc.target import chosen_target
+
+_RELAY = output.FileKind(
+    "the text of a network", output.beginning(b"#[version", b"def @", b"type ")
+)
 
 
 @door(ModelError)
@@ -88,13 +93,11 @@ def compile_model(
 
 def _dump(mod: IRModule, library: Library, path: str, end: str) -> None:
     text = str(mod) if end == "relay" else library.get_source(end)
-    try:
-        Path(f"{path}.{end}").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ModelError(
-            f"dump_code={end!r}", f"{path}.{end} cannot be written ({error.strerror})",
-            "Name another package_path.",
-        ) from None  # fmt: skip
+    file, place = f"{path}.{end}", f"dump_code={end!r}"
+    if end == "relay":
+        output.write(file, text.encode(), _RELAY, place, ModelError)
+    else:
+        write_source(file, text, place, ModelError)
 
 
 def _config(given: Sequence[str]) -> dict[str, Any]:

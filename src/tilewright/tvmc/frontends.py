@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
+from tilewright.base.extras import install
 from tilewright.relay.exchange.onnx.importer import from_onnx
 from tilewright.relay.exchange.torch.export import from_exported_program, from_pytorch
 from tilewright.relay.graph.expr import IRModule
@@ -169,5 +170,5 @@ def _require(package: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise TVMCImportError(
-            "tvmc.load", f"the package {package} is not installed", f"pip install {package}"
+            "tvmc.load", f"the package {package} is not installed", f"Try {install(package)}."
         ) from None

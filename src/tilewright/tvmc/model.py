@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
+from tilewright.base import output
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.export import to_onnx
@@ -25,10 +26,12 @@ from tilewright.runtime.load import load_module
 from tilewright.runtime.network.archives import write_arrays
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.param_dict import save_param_dict
+from tilewright.runtime.own_files import LIBRARY
 from tilewright.runtime.timing import BenchmarkResult
 
 _GRAPH, _RECORDS, _PACKAGE = "model.onnx", "tuning_records", "model_package.tar"
 FORMATS = ("so", "tar")
+_SAVED = output.FileKind("a saved model", output.beginning(_GRAPH.encode()))
 
 
 class TVMCModel:
@@ -58,22 +61,21 @@ class TVMCModel:
     def save(self, model_path: str | os.PathLike[str]) -> None:
         """Write the network, as ONNX, with what `tune` and `compile` left at their default places.
 
-        Raises ModelError for an operator that ONNX has no word for, and an unwritable file.
+        Raises ModelError for an operator that ONNX has no word for, an unwritable file, and where
+        a file of another kind is there.
         """
         graph = to_onnx(self.mod, self.params).SerializeToString()
-        try:
-            with tarfile.open(model_path, "w") as tar:
-                member = tarfile.TarInfo(_GRAPH)
-                member.size = len(graph)
-                tar.addfile(member, io.BytesIO(graph))
-                for name in (_RECORDS, _PACKAGE):
-                    if self._at(name).exists():
-                        tar.add(self._at(name), name)
-        except OSError as error:
-            raise ModelError(
-                f"save({os.fspath(model_path)!r})", f"it cannot be written ({error.strerror})",
-                "Name another file.",
-            ) from None  # fmt: skip
+        place = f"save({os.fspath(model_path)!r})"
+        with (
+            output.replacing(model_path, _SAVED, place, ModelError) as made,
+            tarfile.open(made, "w") as tar,
+        ):
+            member = tarfile.TarInfo(_GRAPH)
+            member.size = len(graph)
+            tar.addfile(member, io.BytesIO(graph))
+            for name in (_RECORDS, _PACKAGE):
+                if self._at(name).exists():
+                    tar.add(self._at(name), name)
 
     @door(ModelError)
     def load(self, model_path: str | os.PathLike[str]) -> None:
@@ -122,15 +124,12 @@ class TVMCModel:
                 f"cross_options={cross_options!r}", "a compiler is called as it is named",
                 "Name a script as cross= that calls it with them.",
             )  # fmt: skip
+        place = f"package_path={os.fspath(path)!r}"
         made = Path(self._folder.name, f"made.{kind}")
+        output.check(path, LIBRARY, place, ModelError)
         executor_factory.export_library(made, cc=cross)
-        try:
-            shutil.move(made, path)
-        except OSError as error:
-            raise ModelError(
-                f"package_path={os.fspath(path)!r}", f"it cannot be written ({error.strerror})",
-                "Name another file.",
-            ) from None  # fmt: skip
+        with output.replacing(path, LIBRARY, place, ModelError) as new:
+            shutil.move(made, new)
         return str(path)
 
     @door(ModelError)

@@ -42,6 +42,7 @@ _MOMENT = 0.1  # unless it took less than so many seconds, which a busy machine 
 _NAME_LENGTH = 48
 _REASON_LENGTH = 400
 
+NOT_MADE = "proof of order not made: "
 VERIFIED, BEFORE, UNVERIFIED = "verified here", "verified here before", "not verified"
 
 
@@ -209,6 +210,8 @@ class _Attempt:
             self._refuse(f"it takes {told}")
         else:
             self.check, self.seconds = VERIFIED, took
+            if result.order:
+                self.check = f"{VERIFIED}; {NOT_MADE}{result.order}"
 
     def shipped(self) -> Shipped:
         assert self.artifact is not None and self.choice is not None
@@ -216,7 +219,7 @@ class _Attempt:
         report = KernelReport(
             name=self.artifact.source.entry_name, label=_show(group), count=len(group.calls),
             source=self.choice.source, flop=group.dag.flop_ct, seconds=self.seconds,
-            verified=self.check in (VERIFIED, BEFORE), check=self.check,
+            verified=self.check != UNVERIFIED, check=self.check,
             note="; ".join(self.failures), group=group.instead_of or group.key,
         )  # fmt: skip
         return Shipped(self.artifact, report)

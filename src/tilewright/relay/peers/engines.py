@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import TilewrightError
+from tilewright.base.extras import install
 from tilewright.relay.exchange.onnx.export import to_onnx
 from tilewright.relay.graph.evaluate import evaluate
 from tilewright.relay.graph.expr import Array, Function, IRModule
@@ -102,7 +103,7 @@ def torch_benchmark(
     try:
         import torch
     except ImportError:
-        return PeerTime("PyTorch", None, 'not installed: pip install "tilewright[torch]"')
+        return PeerTime("PyTorch", None, f"not installed: {install('torch')}")
     chosen = Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     if chosen.kind == "cuda" and not torch.cuda.is_available():
@@ -148,8 +149,7 @@ def _session(mod: IRModule, params: Mapping[str, Any] | None, provider: str, thr
         import onnx  # noqa: F401 - the graph is exported with it
         import onnxruntime
     except ImportError as error:
-        hint = 'pip install "tilewright[onnx]"'
-        raise _Missing(f"{error.name} is not installed: {hint}") from None
+        raise _Missing(f"{error.name} is not installed: {install('onnx')}") from None
     if provider not in onnxruntime.get_available_providers():
         raise _Missing(f"this onnxruntime has no {provider}")
     options = onnxruntime.SessionOptions()

@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import DeviceError, TargetError
+from tilewright.base.extras import install
 from tilewright.runtime.drivers import (
     ZONE_BYTES,
     Fenced,
@@ -89,7 +90,7 @@ def _load() -> Any:
     except ImportError as error:
         raise TargetError(
             "cuda(0)", f"cuda-bindings is not installed ({error})",
-            "Try pip install 'tilewright[cuda13]' ('tilewright[cuda12]' for drivers before 580).",
+            f"Try {install('cuda13')}; for drivers before 580 {install('cuda12')}.",
         ) from None  # fmt: skip
     try:
         (status,) = driver.cuInit(0)

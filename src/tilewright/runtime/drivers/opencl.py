@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import importing, once
 from tilewright.base.errors import CompileError, DeviceError, TargetError
+from tilewright.base.extras import install
 from tilewright.runtime.drivers import (
     ZONE_BYTES,
     Fenced,
@@ -54,7 +55,7 @@ def _load() -> Any:
     except ImportError as error:
         raise TargetError(
             "opencl(0)", f"pyopencl is not installed ({error})",
-            "Try pip install 'tilewright[opencl]'.",
+            f"Try {install('opencl')}.",
         ) from None  # fmt: skip
     _fork.watch()
     return pyopencl
@@ -68,8 +69,8 @@ def devices() -> list[Any]:
     except cl.Error as error:
         raise TargetError(
             "opencl(0)", f"no OpenCL platform is registered ({error})",
-            "Install your GPU's OpenCL driver, or pip install intel-opencl-rt intel-cmplr-lib-rt "
-            "for a CPU device; OCL_ICD_VENDORS names the folder of .icd files.",
+            f"Install your GPU's OpenCL driver, or, for a CPU device, {install('opencl-cpu')}; "
+            "OCL_ICD_VENDORS names the folder of .icd files.",
         ) from None  # fmt: skip
     found = []
     for kind in (cl.device_type.GPU, cl.device_type.CPU):

@@ -7,11 +7,14 @@ Read next: `library.py`.
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.base import output
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.runtime.network.plan import Array, TensorSpec
@@ -65,11 +68,20 @@ def read_arrays(path: str | os.PathLike[str], place: str) -> dict[str, Array]:
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any], place: str) -> None:
-    """Write an archive as numpy.savez does, under the name that was given.  Raises ModelError."""
+    """Write an archive as numpy.savez does, under the name that was given.
+
+    Raises ModelError where it cannot be written, or a file of another kind is there.
+    """
+    with output.replacing(path, _ARRAYS, place, ModelError) as made, open(made, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def _has_arrays(path: Path) -> bool:
     try:
-        with open(path, "wb") as file:
-            np.savez(file, **arrays)
-    except OSError as error:
-        raise ModelError(
-            place, f"it cannot be written ({error.strerror})", "Name another file."
-        ) from None
+        with zipfile.ZipFile(path) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+_ARRAYS = output.FileKind("a file of numpy.savez", _has_arrays)

@@ -151,7 +151,8 @@ class Library:
             what to link for
         cc: a C compiler for the target, whose linker makes the shared object; default: `cc` for
             this machine; where there is none, and for others, that of the extra `cross`
-        Raises ModelError where the file cannot be written, and without a linker for `.so`.
+        Raises ModelError where the file cannot be written, where one of another kind is there, and
+        without a linker for `.so`.
         """
         library_file.write(self.contents(), file_name, cc)
 

@@ -24,17 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base import plain
+from tilewright.base import output, plain
 from tilewright.base.artifact import Artifact
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.runtime import artifact_file
 from tilewright.runtime.network.plan import Array, Plan
 from tilewright.runtime.network.report import BuildReport
+from tilewright.runtime.own_files import HEADER, LIBRARY
 from tilewright.targets.kind import kind, resolve
 
 _FORMAT = "tilewright network 3"
-_HEADER, _DIGESTS = "network.json", "sha256"
+_DIGESTS = "sha256"
 _USTAR_AT = 257  # of its magic in the first block of a tar
 _Read = Callable[[str], bytes]
 
@@ -65,17 +66,18 @@ class _Header:
 
 
 def write(contents: Contents, path: str | os.PathLike[str], cc: str | None = None) -> None:
-    """The end of the name says what kind of file: `.so`, `.tar`, else a zip.  Raises ModelError."""
+    """The end of the name says what kind of file: `.so`, `.tar`, else a zip.
+
+    Raises ModelError, also where a file of another kind is there.
+    """
     name = os.fspath(path)
-    made = name
-    if Path(name).is_file() or not os.path.lexists(name):  # not a device or a pipe
-        made = f"{name}.{os.getpid()}.new"  # what is loaded stays whole, no file is half written
-    try:
+    place = f"export_library({name!r})"
+    with output.replacing(path, LIBRARY, place, ModelError) as made:  # what is loaded stays whole
         if name.endswith(".so"):
             _write_shared(contents, made, cc)
         elif contents.shared is not None:
             raise ModelError(
-                f"export_library({name!r})", "the code of this library is in a shared object",
+                place, "the code of this library is in a shared object",
                 "Name a file that ends in .so, or export it where it is built.",
             )  # fmt: skip
         elif name.endswith(".tar"):
@@ -84,16 +86,6 @@ def write(contents: Contents, path: str | os.PathLike[str], cc: str | None = Non
             with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
                 for member, data in _members(contents):
                     archive.writestr(member, data)
-        if made != name:
-            os.replace(made, name)
-    except OSError as error:
-        raise ModelError(
-            f"export_library({name!r})", f"it cannot be written ({error.strerror or error})",
-            "Name a file in a directory that exists and that you may write to.",
-        ) from None  # fmt: skip
-    finally:
-        if made != name:
-            Path(made).unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str]) -> Contents:
@@ -127,7 +119,7 @@ def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes
         _FORMAT, contents.plans, contents.report, len(contents.kernels), len(types), types,
         len(code), digest,
     )  # fmt: skip
-    yield _HEADER, json.dumps(asdict(header), separators=(",", ":")).encode()
+    yield HEADER, json.dumps(asdict(header), separators=(",", ":")).encode()
     for k, artifact in enumerate(contents.kernels):
         yield f"kernel{k}", artifact_file.to_bytes(artifact)
     for k, value in enumerate(contents.constants):
@@ -137,7 +129,7 @@ def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes
 
 
 def _read(member: _Read, path: str | os.PathLike[str], place: str) -> Contents:
-    found = json.loads(member(_HEADER))
+    found = json.loads(member(HEADER))
     if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
         said = found.get("format") if isinstance(found, Mapping) else None
         raise ModelError(

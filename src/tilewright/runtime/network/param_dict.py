@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import output
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
@@ -24,6 +25,7 @@ _LIST_MAGIC, _ARRAY_MAGIC = 0xF7E58D4F05049CB7, 0xDD5E40F096B4A13F
 _CPU = (1, 0)  # the device that arrays are written for
 _ONE_BIT = (1, 1)  # TVM's code of a bool; DLPack has one of its own by now
 _MOST_AXES = 32
+_PARAMS = output.FileKind("a file of parameters", output.beginning(struct.pack("<Q", _LIST_MAGIC)))
 _WAY_OUT = "Give what runtime.save_param_dict, or that of TVM, has written."
 
 
@@ -73,13 +75,12 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Array]:
 
 @door(DeviceError)
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write `save_param_dict(params)` to a file."""
-    data = save_param_dict(params)
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise _unusable("save_param_dict_to_file", path, error) from None
+    """Write `save_param_dict(params)` to a file.
+
+    Raises DeviceError where it cannot be written, or a file of another kind is there.
+    """
+    place = f"save_param_dict_to_file({os.fspath(path)!r})"
+    output.write(path, save_param_dict(params), _PARAMS, place, DeviceError)
 
 
 @door(DeviceError)

@@ -22,7 +22,8 @@ class KernelReport:
     source:   "record", "knowledge", "re-instantiated", "predicted" or "default"
     seconds:  of one call, as timed when it was verified, else as recorded; None: not known
     verified: its results were compared with the reference, by this installation on this device
-    check:    "verified here", "verified here before" or "not verified"
+    check:    "verified here", "verified here before" or "not verified"; behind the first, where so
+              it is, why its threads could not be tried one after the other
     note:     what was refused on the way, and why
     group:    key of what it computes, as the network states it
     """

@@ -18,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.errors import ModelError
+from tilewright.base.output import FileKind, beginning, write
 from tilewright.cost.features import FEATURES, Matrix, Vector
 from tilewright.knowledge.trees import Trees
 from tilewright.search.propose.losses import Loss, relevance
 from tilewright.search.propose.prior import booster_of
+
+_MODEL = FileKind("a cost model", beginning(b'{"learner"'))
 
 MIN_ROWS = 16  # below this the machine model alone is better
 FAILED = 2.0  # a failure counts this many times slower than the slowest success of its task
@@ -154,14 +157,19 @@ class CostModel:
             self._rows -= sum(map(len, self._tasks.pop(key).measured))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trees; rows are not kept.  Raises ModelError where there are none yet."""
+        """Write the trees; rows are not kept.
+
+        Raises ModelError where there are none yet, where the file cannot be written, and where one
+        of another kind is there.
+        """
         if self._booster is None:
             raise ModelError(
                 f"cost model {os.fspath(path)!r}", f"there is nothing to save: it has {self._rows} "
                 f"rows, and learns from {MIN_ROWS} on", "Measure some candidates first.",
             )  # fmt: skip
         self._booster.set_attr(loss=self.options.loss)
-        Path(path).write_bytes(self._booster.save_raw("json"))
+        data = bytes(self._booster.save_raw("json"))
+        write(path, data, _MODEL, f"cost model {os.fspath(path)!r}", ModelError)
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Use the trees that `save` wrote until the next fit.  Raises ModelError."""

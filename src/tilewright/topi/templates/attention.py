@@ -20,6 +20,7 @@ from tilewright.schedule.space.decision import ceil_div, maximum, minimum
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.vectors import inlined_body, lanes_inside, lanes_of
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.untuned import fastest
 
 PRODUCT, SUM = "batch_matmul", "comm_reduce"
@@ -151,7 +152,7 @@ def _dot(at: Anchored, stage: Stage) -> Stage | None:
     assert isinstance(op, ComputeOp)
     (k,) = op.reduce_axis
     lanes = lanes_of(op, k.size, at.target)
-    if not op.attrs["workload"][4] or lanes < 2:
+    if not workload_of(op, 2, 2)[4] or lanes < 2:
         return None
     _, lane = stage.split(k, factor=lanes)
     return at.schedule[at.schedule.rfactor(stage.tensor, lane, len(op.axis))]

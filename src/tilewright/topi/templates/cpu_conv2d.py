@@ -17,6 +17,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
+from tilewright.topi.stage import groups_of
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,
     Operands,
@@ -82,13 +83,12 @@ def conv_of(at: Anchored) -> Conv:
     """Read the convolution off its workload: name, data, kernel, ..., groups if more than one."""
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
-    name, _, _, *rest = op.attrs["workload"]
-    groups = int(rest[-2]) if name.startswith("group") else 1
-    layout = name.rpartition("_")[2]
+    layout = op.tag.rpartition("_")[2]
     first = layout.index("c") == 1
     ndim, image = len(op.shape), layout.replace("n", "").replace("c", "")
     last = ndim - 1 if first else ndim - 2
     channel, row = (1 if first else ndim - 1), (last - 1 if len(image) > 1 else None)
+    groups = groups_of(op, op.shape[channel]) if op.tag.startswith("group") else 1
     extents = [ax.size for ax in op.reduce_axis]
     reduced = extents if first else [extents[-1], *extents[:-1]]
     letters = f"OI{image.upper()}" if first else f"{image.upper()}IO"

@@ -16,6 +16,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.vectors import MIN_PARALLEL_WORK
 from tilewright.te.tensor import ComputeOp, PlaceholderOp
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,
     Operands,
@@ -53,9 +54,8 @@ def product_of(at: Anchored) -> Product:
     """Read the matrix product off its workload."""
     op = at.anchor.op
     assert isinstance(op, ComputeOp)
-    name, _, _, *flags = op.attrs["workload"]
     inner = op.reduce_axis[0].size
-    transposed = True if name == "dense" else bool(flags[1])
+    transposed = op.tag == "dense" or bool(workload_of(op, 2, 2)[4])
     batch = op.shape[0] if len(op.shape) == 3 else 1
     return Product(batch, op.shape[-2], op.shape[-1], inner, transposed)
 

@@ -34,7 +34,7 @@ PLACES = {"nchw": {"f": 1, "y": 2, "x": 3}, "nhwc": {"f": 3, "y": 1, "x": 2}}
 def _places(at: Anchored) -> dict[str, int]:
     """Output dimension of channels (f), rows (y) and columns (x)."""
     assert isinstance(at.anchor.op, ComputeOp)
-    return PLACES[at.anchor.op.attrs["workload"][0].rpartition("_")[2]]
+    return PLACES[at.anchor.op.tag.rpartition("_")[2]]
 
 
 def _lanes(at: Anchored) -> int:

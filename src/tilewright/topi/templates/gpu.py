@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
-from tilewright.base.errors import LegalityError
+from tilewright.base.errors import LegalityError, ScheduleError
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -78,12 +78,20 @@ class Operands:
 
 
 def operands(op: ComputeOp, roles: Roles) -> Operands:
-    """Tell the factors of a product apart: only the data's index follows the columns."""
+    """Tell the factors of a product apart: only the data's index follows the columns.
+
+    Raises ScheduleError where that is not so: the tag is of an operator, what it computes is not.
+    """
     column, channel = op.axis[roles.columns].var, op.axis[roles.channel].var
     reads = [n for n in E.walk(op.body) if n.op == "read"]
-    data = next(n for n in reads if column in E.free_variables(*n.args))
-    weight = next(n for n in reads if column not in E.free_variables(*n.args))
-    follows = [channel in E.free_variables(i) for i in weight.args]
+    data = next((n for n in reads if column in E.free_variables(*n.args)), None)
+    weight = next((n for n in reads if column not in E.free_variables(*n.args)), None)
+    follows = [] if weight is None else [channel in E.free_variables(i) for i in weight.args]
+    if data is None or weight is None or True not in follows:
+        raise ScheduleError(
+            f"template for {op.name}", f"its tag is {op.tag!r}, and it is no product of that kind",
+            "It compiles with its default schedule.",
+        )  # fmt: skip
     along = column in E.free_variables(data.args[-1])
     return Operands(data.attr, weight.attr, follows.index(True), along)
 

@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.te.tensor import ComputeOp
+from tilewright.topi.stage import groups_of
 from tilewright.topi.templates.gpu import (
     KINDS,
     Roles,
@@ -37,8 +38,7 @@ def group_size(op: ComputeOp, channel: int) -> int:
     """Output channels per group of a grouped convolution, 0 where all share their inputs."""
     if not op.tag.startswith("group"):
         return 0
-    *_, groups, _ = op.attrs["workload"]
-    return op.shape[channel] // int(groups)
+    return op.shape[channel] // groups_of(op, op.shape[channel])
 
 
 def schedule_conv2d(cfg: Any, a: Anchored) -> None:

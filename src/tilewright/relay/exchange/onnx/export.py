@@ -17,6 +17,7 @@ from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx import export_elementwise as elementwise
 from tilewright.relay.exchange.onnx import export_indexing as indexing
 from tilewright.relay.exchange.onnx import export_window as window
+from tilewright.relay.exchange.onnx.load import INSTALL
 from tilewright.relay.exchange.onnx.writer import Exporter
 from tilewright.relay.exchange.onnx.writer import Writer as _Writer
 from tilewright.relay.graph.expr import (
@@ -47,9 +48,7 @@ def to_onnx(
     try:
         from onnx import checker, helper, numpy_helper
     except ImportError:
-        raise ModelError(
-            "to_onnx", "the package onnx is not installed", "pip install onnx"
-        ) from None
+        raise ModelError("to_onnx", "the package onnx is not installed", INSTALL) from None
     if not name:
         raise ModelError("to_onnx(name='')", "a graph needs a name", 'Use name="main".')
     function = mod["main"] if isinstance(mod, IRModule) else mod

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import ModelError
+from tilewright.base.extras import install
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx.external import read_external
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-INSTALL = 'Install it with: pip install "tilewright[onnx]" (or pip install onnx).'
+INSTALL = f"Try {install('onnx')}."
 NEWER = "Convert the model, or install a newer onnx."
 
 

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.base.extras import install
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.torch.importer import import_program
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
@@ -27,7 +28,7 @@ from tilewright.relay.passes.extents import opened
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-INSTALL = 'Install it with: pip install "tilewright[torch]" (or pip install torch).'
+INSTALL = f"Try {install('torch')}."
 
 # Kept whole: what they decompose into hides what they are.
 _KEPT = (

@@ -15,6 +15,7 @@ from tilewright.schedule.default import schedule_roots
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import IterVar, Tensor
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.by_name import workloads
 from tilewright.topi.templates.by_name.naming import CPU, by_name
 from tilewright.topi.templates.by_name.spatial import (
@@ -146,7 +147,7 @@ def schedule_depthwise_packed(cfg: Any, a: Anchored) -> None:
                      of tiles, a block of channels
     """
     s, op = a.schedule, op_of(a.schedule, a.anchor)
-    _, (_, data, _), *_ = op.attrs["workload"]
+    _, (_, data, _), *_ = workload_of(op, 1)
     define(cfg, (op.shape[0], data[1], *op.shape[2:]), "depthwise", 2)
     for name, count in PLACES.items():
         cfg.define_knob(name, list(range(count)))

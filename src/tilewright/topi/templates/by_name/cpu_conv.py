@@ -15,6 +15,7 @@ from tilewright.schedule.space.decision import Size
 from tilewright.schedule.space.trace import Refused
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp
+from tilewright.topi.stage import groups_of, workload_of
 from tilewright.topi.templates.by_name import workloads
 from tilewright.topi.templates.by_name.naming import CPU, by_name
 from tilewright.topi.templates.by_name.tiles import pack
@@ -41,7 +42,7 @@ class Sizes:
 
 
 def sizes_of(op: ComputeOp) -> Sizes:
-    name, (_, data, _), (_, weight, _), *_ = op.attrs["workload"]
+    name, (_, data, _), (_, weight, _), *_ = workload_of(op, 2)
     if name.endswith("NCHWc"):
         blocks = (data[4], weight[5])
         return Sizes(data[1] * data[4], op.shape[1] * op.shape[4], 2, 3, 4, blocks)
@@ -77,8 +78,8 @@ def schedule_conv2d(cfg: Any, a: Anchored) -> None:
 def schedule_groups(cfg: Any, a: Anchored) -> None:
     """Blocks of channels are those of one group."""
     op = op_of(a.schedule, a.anchor)
-    *_, groups, _ = op.attrs["workload"]
     sizes = sizes_of(op)
+    groups = groups_of(op, sizes.channels_out)
     define(cfg, sizes, op.shape[sizes.column], "factors")
     cfg.define_knob("unroll_kw", [True, False])
     for name, whole in (("tile_ic", sizes.channels_in), ("tile_oc", sizes.channels_out)):

@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.stage import groups_of, workload_of
 from tilewright.topi.templates.by_name import workloads
 from tilewright.topi.templates.by_name.naming import GPU, by_name
 from tilewright.topi.templates.by_name.tiles import (
@@ -87,7 +88,7 @@ TRANSPOSED = Form(
 def schedule(cfg: Any, a: Anchored, form: Form) -> None:
     s, op = a.schedule, op_of(a.schedule, a.anchor)
     last = inline_around(a, last_of(a, op))
-    groups = groups_of(op) if "tile_g" in form.tiles else 1
+    groups = groups_of(op, op.shape[1]) if "tile_g" in form.tiles else 1
     define(cfg, form, s[last].op.shape, op, groups)
     tensors = factors(a)
     local = accumulator(s, a.anchor, last)
@@ -100,11 +101,6 @@ def schedule(cfg: Any, a: Anchored, form: Form) -> None:
     s[local].reorder(*outer, *inner, *s[local].op.axis)
     through_shared(s, tensors, local, s[local], outer[-1], tiles.counts, in_turn=form.in_turn)
     unroll(cfg, s[last])
-
-
-def groups_of(op: ComputeOp) -> int:
-    *_, groups, _ = op.attrs["workload"]
-    return int(groups)
 
 
 def define(cfg: Any, form: Form, shape: tuple[int, ...], op: ComputeOp, groups: int) -> None:
@@ -126,7 +122,7 @@ def window_of(op: ComputeOp) -> list[int]:
     """Lengths of the reduction; each phase of a transposed convolution has a part of the window."""
     if "transpose" not in op.tag:
         return [ax.size for ax in op.reduce_axis]
-    _, _, (_, kernel, _), *_ = op.attrs["workload"]
+    _, _, (_, kernel, _), *_ = workload_of(op, 2)
     return [op.reduce_axis[0].size, *kernel[2:]]
 
 

@@ -16,6 +16,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
+from tilewright.topi.stage import workload_of
 
 LEVELS = {2: "bv", 3: "bti", 4: "bvti"}  # blocks, virtual threads, threads, inner; by their number
 Knobs = Sequence[Sequence[str]]  # those that share a block or thread index, x last
@@ -52,7 +53,7 @@ def last_of(a: Anchored, op: ComputeOp) -> Tensor:
     if "transpose" not in op.tag:
         return a.output
     last = a.schedule.dag.outputs[0]
-    rank = len(op.attrs["workload"][1][1])
+    rank = len(workload_of(op, 1)[1][1])
     if len(last.shape) != rank or last.shape[:2] != op.shape[:2]:
         raise ScheduleError(
             f"template for {a.anchor.name}", "what follows it has another shape",

@@ -1,0 +1,30 @@
+"""What an optional part of the package needs, and how a user gets it.
+
+In: the name of an extra of `pyproject.toml`.  Out: a command for pip.  It names the dependencies
+themselves: no index has this package, and whoever took its name there could hand out anything.
+"""
+
+from __future__ import annotations
+
+import re
+
+# As pyproject.toml has them; tests/base/test_extras.py compares.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "onnx": ("onnx>=1.17", "onnxruntime>=1.20"),
+    "torch": ("torch>=2.6",),
+    "cross": ("ziglang>=0.13",),
+    "opencl": ("pyopencl>=2025.1",),
+    "opencl-cpu": ("pyopencl>=2025.1", "intel-opencl-rt>=2025.0", "intel-cmplr-lib-rt>=2025.0"),
+    "cuda13": ("cuda-bindings>=13.0", "nvidia-cuda-nvrtc>=13.0"),
+    "cuda12": ("cuda-bindings>=12.8,<13", "nvidia-cuda-nvrtc-cu12>=12.8"),
+    "farm": ("distributed>=2025.1", "cryptography>=42"),
+}
+
+
+def install(extra: str) -> str:
+    """The command that installs what an extra needs: `pip install onnx onnxruntime`.
+
+    A version is named only where the newest would not do.
+    """
+    needed = (f"'{r}'" if "<" in r else re.split("[<>=]", r)[0] for r in EXTRAS[extra])
+    return f"pip install {' '.join(needed)}"
