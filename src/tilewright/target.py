@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import TargetError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import TargetError
 from tilewright.targets.tags import list_tags
 from tilewright.targets.target import Limits, Target, arm_cpu, create, cuda, intel_graphics, mali
 
@@ -130,6 +130,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "codegen":  # in a room that this file does not load (`base/elsewhere.py`)
-        return import_module("tilewright.target.codegen")
-    raise absent("target", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

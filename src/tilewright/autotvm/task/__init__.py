@@ -17,6 +17,7 @@ from tilewright.autotvm.dispatch import (
 )
 from tilewright.autotvm.task import space as space
 from tilewright.autotvm.task import task as task
+from tilewright.autotvm.task.templates import create, register, template
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
     args_to_workload,
@@ -27,10 +28,11 @@ from tilewright.autotvm.topi_integration import (
     serialize_args,
 )
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import SpaceError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.schedule.task import Task, create
-from tilewright.schedule.template import get_config, template
+from tilewright.schedule.task import Task
+from tilewright.schedule.template import get_config
 from tilewright.targets.target import TargetLike
 
 __all__ = [
@@ -38,7 +40,8 @@ __all__ = [
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
     "TaskExtractEnv", "args_to_workload", "clear_fallback_cache", "create", "deserialize_args",
     "dispatcher", "extract_from_multiple_program", "extract_from_program", "get_config",
-    "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+    "get_workload", "register", "register_topi_compute", "register_topi_schedule", "serialize_args",
+    "template",
 ]  # fmt: skip
 
 
@@ -89,10 +92,17 @@ def extract_from_multiple_program(
 
 open_doors(
     globals(),
-    ("clear_fallback_cache", "create", "extract_from_multiple_program", "extract_from_program"),
+    (
+        "clear_fallback_cache",
+        "create",
+        "extract_from_multiple_program",
+        "extract_from_program",
+        "register",
+        "template",
+    ),
     SpaceError,
 )
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.task", name, {})
+    return find(__name__, name, {})
