@@ -54,6 +54,7 @@ def extract_from_program(
 ) -> list[Task]:
     """The distinct anchors (convolutions, dense, ...) of a network as tasks; `ops` keeps only some.
 
+    A convolution that Winograd's algorithm fits is one task, whose tuner tries both.
     mod: an IRModule or a Function; target_host is accepted and not needed.
     """
     from tilewright.relay.compile.extract import extract_from_program as extract
@@ -86,7 +87,8 @@ def extract_from_multiple_program(
         for made in extract_from_program(mod, own, target, target_host, wanted):
             known = found.setdefault(made.key, made)
             if known is not made:
-                known.weight += made.weight
+                for each in (known, *known.others):
+                    each.weight += made.weight
     return list(found.values())
 
 
