@@ -34,6 +34,7 @@ _BENCHMARK_SECONDS = 600.0
 
 def _kept(owner: object, session: RemoteSession, held: int) -> None:
     """Let the other side drop what it holds when nothing here refers to `owner` any more."""
+    session.holds.add(held)
     weakref.finalize(owner, _drop, session, held).atexit = False
 
 
@@ -43,6 +44,7 @@ def _drop(session: RemoteSession, held: int) -> None:
     def drop() -> None:
         with suppress(TilewrightError):  # it is gone with the session
             session.call("drop", held=held)
+        session.holds.discard(held)
 
     threading.Thread(target=drop, daemon=True).start()
 
