@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from functools import reduce
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +122,48 @@ def test_options_of_builds_are_a_pass_context() -> None:
         tilewright.build_config(add_lower_pass=[(1, print)])
     with pytest.raises(ModelError, match="is built for one device"):
         tilewright.relay.build_config(fallback_device=tilewright.cpu())
+
+
+def test_targets_and_sessions_have_their_old_spellings() -> None:
+    arm = tilewright.target.create("llvm -target=aarch64-linux-gnu -mcpu=cortex-a53")
+    assert arm.triple == "aarch64-linux-gnu" and arm.mcpu == "cortex-a53"
+    assert tilewright.rpc.LocalSession().context("llvm", 0) == tilewright.cpu()
+
+
+def test_operators_to_extract_may_be_functions() -> None:
+    from tilewright import autotvm, relay
+
+    mod, params = relay.testing.mlp.get_workload(1)
+    keys = [
+        [t.key for t in autotvm.task.extract_from_program(mod["main"], params, "llvm", ops=ops)]
+        for ops in ((relay.op.nn.dense,), relay.nn.dense, "nn.dense", [relay.op.get("nn.dense")])
+    ]
+    assert len(keys[0]) == 3 and all(k == keys[0] for k in keys)
+
+
+def _commands() -> list[str]:
+    """Modules that `python -m` runs, by all their names."""
+    root = Path(tilewright.__file__).parent
+    found = {
+        ".".join(["tilewright", *file.relative_to(root).with_suffix("").parts])
+        for file in root.rglob("*.py")
+        if '\nif __name__ == "__main__":' in file.read_text()
+    }
+    known = {name: real for name, real in ALSO.items() if real in found}
+    packages = {name for name, real in ALSO.items() if f"{real}.__main__" in {*found, *known}}
+    return sorted(name.removesuffix(".__main__") for name in {*found, *known, *packages})
+
+
+def test_the_commands_are_those_that_are_known() -> None:
+    assert {"tilewright", "tilewright.tvmc", "tilewright.driver.tvmc"} <= {*_commands()}
+    assert len(_commands()) >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _commands())
+def test_a_module_is_a_command_by_each_of_its_names(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", name, "--help"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "usage: " in done.stdout.lower()

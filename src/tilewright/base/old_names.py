@@ -53,7 +53,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "register_extension": "Any object goes through nd.from_dlpack that has __dlpack__.",
         "register_intrin_rule": "Functions of numbers are a fixed set; te has exp, log, erf, ...",
         "sdaccel": "FPGAs are no target; the targets are llvm, cuda and opencl.",
-        "support": "`tilewright doctor` shows what is installed.",
+        "support": "Run `tilewright doctor`: it shows what is installed.",
         "vpi": "Verilog is no target; the targets are llvm, cuda and opencl.",
         "opengl": "OpenGL is not a target; try opencl().",
         "ext_dev": "Accelerators of others are no target; they are llvm, cuda and opencl.",
@@ -71,7 +71,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "tilewright.contrib": {
         "coreml_runtime": "Core ML is not called; relay.frontend.from_onnx imports networks.",
         "dlpack": "nd.from_dlpack(tensor) gives an argument for a function, without a copy.",
-        "peak": "`tilewright doctor` shows the device; benchmarks/ has kernels that measure it.",
+        "peak": "Run `tilewright doctor`: it shows the device.",
         "rocblas": _LIBRARIES,
         "verilog": "Verilog is no target; the targets are llvm, cuda and opencl.",
         "xcode": "Metal is not a target; the targets are llvm, cuda and opencl.",

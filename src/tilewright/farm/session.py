@@ -117,6 +117,8 @@ class RemoteSession:
         """Asks the other side when it is used, not before."""
         return RemoteDevice(device(kind, index).kind, index, self)
 
+    context = device  # its name before TVM 0.8
+
     # -- files -------------------------------------------------------------------------------------
     def upload(self, data: str | os.PathLike[str] | bytes, target: str | None = None) -> None:
         """Send a file, or bytes under the name `target`; default: the file's own name."""

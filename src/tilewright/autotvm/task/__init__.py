@@ -50,15 +50,20 @@ def extract_from_program(
     params: Mapping[str, Any] | None = None,
     target: TargetLike | None = None,
     target_host: Any = None,
-    ops: str | Iterable[Any] | None = None,
+    ops: Any = None,
 ) -> list[Task]:
     """The distinct anchors (convolutions, dense, ...) of a network as tasks; `ops` keeps only some.
 
     A convolution that Winograd's algorithm fits is one task, whose tuner tries both.
     mod: an IRModule or a Function; target_host is accepted and not needed.
+    ops: rows of the table, names, or functions: `relay.op.get("nn.conv2d")`, `relay.nn.conv2d`
     """
     from tilewright.relay.compile.extract import extract_from_program as extract
 
+    if ops is not None:
+        ops = [ops] if isinstance(ops, str) or not isinstance(ops, Iterable) else ops
+        ops = [getattr(op, "door_name", op) if callable(op) else op for op in ops]
+        ops = [op.removeprefix("relay.") if isinstance(op, str) else op for op in ops]
     return extract(mod, params=params, target=target, ops=ops)
 
 
