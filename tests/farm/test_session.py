@@ -59,6 +59,8 @@ def test_a_network_runs_there(remote: RemoteSession, network: tuple[Path, np.nda
     assert module.get_input_index("x") == 0 and module.get_input_index("y") == -1
     timed = module.benchmark(device, repeat=3, number=2)
     assert len(timed.results) == 3 and timed.min > 0
+    below = module.module.time_evaluator("run", device, number=2, repeat=3)()
+    assert len(below.results) == 3 and below.min > 0
     remote.remove("net.tar")
     assert remote.listdir() == []
 
