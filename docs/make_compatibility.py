@@ -31,13 +31,14 @@ from compatibility_rows import (
     not_yet,
     works,
 )
-from compatibility_tensors import SCHEDULES, TENSORS
+from compatibility_tensors import OLD, SCHEDULES, TENSORS
 from compatibility_text import HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
 
 PAGE = Path(__file__).with_name("compatibility.md")
 
 SECTIONS: dict[str, list[Row]] = {
     "Tensor expressions": TENSORS,
+    "Names of TVM 0.6 and 0.7": OLD,
     "Schedules": SCHEDULES,
     "Operators by target": [
         different(
@@ -128,7 +129,6 @@ SECTIONS: dict[str, list[Row]] = {
             "contrib.cc.create_shared",
             "by the system's compiler; of one module that was saved as .o, load_module takes it",
         ),
-        *not_yet("contrib.", "graph_runtime"),
     ],
     **SPACES,
     **TUNERS,

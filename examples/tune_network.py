@@ -95,7 +95,7 @@ mod, params = relay.testing.resnet.get_workload(
 tasks = autotvm.task.extract_from_program(
     mod["main"], target=target, params=params, ops=(relay.op.get("nn.conv2d"),)
 )
-print(f"{len(tasks)} tasks: distinct convolutions, each in every implementation")
+print(f"{len(tasks)} tasks: distinct convolutions")
 
 print("Tuning...")
 tune_tasks(tasks[: options.tasks], **tuning_option)

@@ -12,8 +12,7 @@ Read next: docs/design.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.elsewhere import explain_imports
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import explain_imports, find
 from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
@@ -75,17 +74,12 @@ _MODULES = (
 
 # Names of TVM whose time has not come, or never will: what to use instead.
 _ELSEWHERE = {
-    "compute": "Use te.compute.",
-    "create_schedule": "Use te.create_schedule.",
     "meta_schedule": "Use autotvm.",
     "metal": "Metal is not a target; the targets are llvm, cuda and opencl.",
     "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
-    "placeholder": "Use te.placeholder.",
-    "reduce_axis": "Use te.reduce_axis.",
     "rocm": "ROCm is not a target; try opencl().",
     "relax": "Networks are relay's: relay.frontend imports them.",
     "script": "TVMScript is not read; declare with te.compute, schedule with te.create_schedule.",
-    "thread_axis": "Use te.thread_axis.",
     "vulkan": "Vulkan is not a target; try opencl().",
 }
 
@@ -96,4 +90,4 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(module), other or name)
     if name in _MODULES:
         return import_module(f"tilewright.{name}")
-    raise absent("tilewright", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -1,13 +1,22 @@
 """Targets under the names TVM users know: `target.Target("cuda")`, `create("llvm")`, `cuda()`."""
 
 import functools
+import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import TargetError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import TargetError
 from tilewright.targets.tags import list_tags
-from tilewright.targets.target import Limits, Target, arm_cpu, create, cuda, intel_graphics, mali
+from tilewright.targets.target import (
+    Limits,
+    Target,
+    TargetLike,
+    arm_cpu,
+    cuda,
+    intel_graphics,
+    mali,
+)
 
 __all__ = [
     "GenericFunc", "Limits", "Target", "arm_cpu", "bifrost", "create", "cuda", "generic_func",
@@ -16,6 +25,16 @@ __all__ = [
 ]  # fmt: skip
 
 bifrost = mali
+
+
+def create(text: TargetLike) -> Target:
+    """Give `Target(text)`; `-target=` of TVM 0.6 is `-mtriple=` here.
+
+    Raises TargetError for what is no target.
+    """
+    if isinstance(text, str):
+        text = re.sub(r"(?<!\S)-target=", "-mtriple=", text)
+    return Target(text)
 
 
 class GenericFunc:
@@ -130,6 +149,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "codegen":  # in a room that this file does not load (`base/elsewhere.py`)
-        return import_module("tilewright.target.codegen")
-    raise absent("target", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from importlib import import_module
 
 from tilewright.base.doors import door
-from tilewright.base.errors import ExpressionError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as _E
 from tilewright.ir.expr import Expr as PrimExpr
 from tilewright.ir.stmt import Program
@@ -336,4 +337,4 @@ __all__ = [
 def __getattr__(name: str) -> typing.Any:
     if name == "Any":  # of shapes of networks, which this file does not load
         return import_module("tilewright.relay").Any
-    raise absent("tir", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

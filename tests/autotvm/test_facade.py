@@ -170,9 +170,7 @@ def test_a_missing_log_is_told() -> None:
         autotvm.apply_history_best("no-such-file")
 
 
-def test_a_template_needs_a_name_and_must_exist() -> None:
-    with pytest.raises(SpaceError, match=r'Write @autotvm.template\("conv2d"\)'):
-        autotvm.template(lambda n: None)  # type: ignore[arg-type]
+def test_a_template_must_exist() -> None:
     with pytest.raises(SpaceError, match=rf"no template of that name. Registered: .*{NAME}"):
         autotvm.task.create("tests/none", args=(1,), target="llvm")
 

@@ -117,7 +117,8 @@ _SHARED: dict[str, Any] = {
     "filename": "log.json", "groups": 1, "index": 0, "layout": "NCHW", "log_file": "log.json",
     "mod": network, "name": "drills.doors", "output_size": 1, "padding": 1, "params": None,
     "pool_type": "max", "prefix": "", "reps": 2, "runner": "local", "shape": (2, 3), "stride": 1,
-    "strides": 1, "target": "llvm", "task": task, "tasks": lambda: [search_task()],
+    "strides": 1, "target": "llvm", "task": task, "task_name": "drills.doors",
+    "tasks": lambda: [search_task()],
     "tensors": matmul, "total": 10, "value": 1.0,
 }  # fmt: skip
 # The same for operators of `topi` and `relay`.

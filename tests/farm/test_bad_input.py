@@ -36,12 +36,14 @@ def empty(tmp_path: Path) -> Iterator[Farm]:
 
 
 def test_no_device_gets_free(shared_farm: Farm, monkeypatch: pytest.MonkeyPatch):
-    """Somebody has the only one."""
+    """A session of this very process has the only one, and something on it."""
     monkeypatch.setattr(farm_runner, "BUSY_SECONDS", 1.0)
     place = "127.0.0.1", shared_farm.port
-    with request_remote("titanx", *place), FarmRunner("titanx", *place) as runner:
+    told = "no device got free within 1 s: held by this process itself, .* Close that session"
+    with request_remote("titanx", *place) as session, FarmRunner("titanx", *place) as runner:
+        session.upload(b"x", target="a file")
         began = time.monotonic()
-        with pytest.raises(DeviceError, match="no device got free within 1 s.*priority="):
+        with pytest.raises(DeviceError, match=told):
             runner.describe(Target("llvm"))
         assert time.monotonic() - began < 20
 

@@ -164,7 +164,8 @@ def test_a_tuner_that_is_killed_loses_its_device_at_once(tmp_path: Path):
         )  # fmt: skip
         try:
             assert tuner.stdout is not None and tuner.stdout.readline() == b"has it\n"
-            with pytest.raises(DeviceError, match="are in use after 1 s"):
+            told = f"are in use after 1 s, held by [^ ]*{tuner.pid} at .* Wait, give a priority"
+            with pytest.raises(DeviceError, match=told):
                 request_remote("k", "127.0.0.1", made.port, timeout=1)
         finally:
             tuner.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import numpy as np
 import pytest
 
 import tilewright
-from farm.processes import Farm
+from farm.processes import Farm, farm
 from tilewright import cpu, nd, relay, rpc, te
 from tilewright.auto_scheduler import HardwareParams
 from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
 from tilewright.contrib import graph_executor
+from tilewright.farm.runner import FarmRunner
 from tilewright.farm.session import RemoteSession
+from tilewright.targets.target import Target
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,8 @@ def test_a_network_runs_there(remote: RemoteSession, network: tuple[Path, np.nda
     assert module.get_input_index("x") == 0 and module.get_input_index("y") == -1
     timed = module.benchmark(device, repeat=3, number=2)
     assert len(timed.results) == 3 and timed.min > 0
+    below = module.module.time_evaluator("run", device, number=2, repeat=3)()
+    assert len(below.results) == 3 and below.min > 0
     remote.remove("net.tar")
     assert remote.listdir() == []
 
@@ -223,8 +228,63 @@ def test_code_is_not_sent_by_loading_it_there(remote: RemoteSession):
 def test_while_a_session_lasts_nobody_else_gets_the_device(
     remote: RemoteSession, shared_farm: Farm
 ):
-    with pytest.raises(DeviceError, match="all 1 devices of the key are in use after 1 s"):
+    kept = nd.array(np.ones(3, "float32"), remote.cpu())
+    told = "all 1 devices of the key are in use after 1 s, held by this process itself, .* Close"
+    with pytest.raises(DeviceError, match=told):
         request_remote("titanx", "127.0.0.1", shared_farm.port, timeout=1)
+    assert kept.numpy().sum() == 3
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Farm]:
+    """A farm of one device."""
+    with farm(tmp_path, ["k"]) as made:
+        yield made
+
+
+def test_a_session_with_nothing_there_gives_way_and_comes_back(alone: Farm):
+    """To the tuner of its own process, and to another session of it."""
+    place = "127.0.0.1", alone.port
+    first = request_remote("k", *place)
+    device = first.cpu()
+    assert device.exist
+    with FarmRunner("k", *place) as runner:
+        assert runner.describe(Target("llvm")).kind == "llvm"
+        assert first.listdir() == []  # and has the device again
+        assert runner.describe(Target("llvm")).kind == "llvm"
+    there = nd.array(np.ones(3, "float32"), device)
+    with pytest.raises(DeviceError, match="held by this process itself"):
+        request_remote("k", *place, timeout=2)
+    assert there.numpy().sum() == 3
+    del there
+    with request_remote("k", *place, timeout=60) as second:
+        second.upload(b"x", target="a file")
+        assert second.listdir() == ["a file"]
+    assert first.listdir() == []
+    first.close()
+    with pytest.raises(DeviceError, match="device is lost"):
+        first.listdir()
+
+
+def test_a_session_ends_with_the_last_that_refers_to_it(alone: Farm):
+    """`del` does, without Python's search for what refers to itself in circles."""
+    place = "127.0.0.1", alone.port
+    gc.disable()
+    try:
+        session = request_remote("k", *place)
+        device = session.cpu()
+        there = nd.array(np.ones(3, "float32"), device).copyto(device)
+        assert there.numpy().sum() == 3 and device.exist and str(device.name)
+        ended = weakref.ref(session)
+        del session, device, there
+        end = time.monotonic() + 30
+        while ended() is not None:  # until the other side has dropped the arrays
+            assert time.monotonic() < end, gc.get_referrers(ended())
+            time.sleep(0.02)
+    finally:
+        gc.enable()
+    with request_remote("k", *place, timeout=60) as other:
+        assert other.listdir() == []
 
 
 def test_the_device_is_free_after_the_session(shared_farm: Farm):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
@@ -202,6 +204,37 @@ def test_benchmark(module):
     np.testing.assert_array_equal(module.get_input(0).numpy(), image(3))
     slow = module.benchmark(cpu(), repeat=1, number=1, min_repeat_ms=5, end_to_end=True)
     assert len(slow.results) == 1
+
+
+def test_below_a_module_are_functions_by_name_and_their_time(module, library):
+    """As TVM's tutorials time a network, of the module and of what it runs."""
+    opened = library["default"](cpu())
+    for below in (module.module, opened):
+        timed = below.time_evaluator("run", cpu(), number=2, repeat=3)()
+        assert len(timed.results) == 3 and timed.min > 0
+        assert below.library is library and below.device == cpu()
+        with pytest.raises(DeviceError, match="only run can be timed"):
+            below.time_evaluator("get_output", cpu())()
+        with pytest.raises(DeviceError, match="there is no such function"):
+            below["nothing"]
+    data = image()
+    module.module["set_input"]("data", data)
+    np.testing.assert_array_equal(module.get_input("data").numpy(), data)
+    assert module.module.get_function("get_num_outputs")() == 1
+    assert GraphModule(module.module).loaded is module.loaded
+
+
+def test_what_a_library_gave_ends_with_the_last_that_refers_to_it(library):
+    """With its memory on the device, which Python's search for circles does not know of."""
+    gc.disable()
+    try:
+        opened = library["default"](cpu())
+        opened["run"]()
+        ended = weakref.ref(opened)
+        del opened
+        assert ended() is None
+    finally:
+        gc.enable()
 
 
 def test_profile_has_a_row_per_launch(module, library):

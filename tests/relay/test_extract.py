@@ -28,12 +28,12 @@ def resnet_18():
 def test_resnet_18_has_twelve_convolution_tasks(resnet_18):
     mod, params = resnet_18
     conv2d = relay.op.get("nn.conv2d")
-    every = extract_from_program(mod["main"], params=params, target="llvm", ops=(conv2d,))
-    tasks = [t for t in every if not t.instead_of]
-    others = [(t.name, t.args[1][1][0], t.weight) for t in every if t.instead_of]
+    tasks = extract_from_program(mod["main"], params=params, target="llvm", ops=(conv2d,))
+    others = [(o.name, o.args[1][1][0], o.weight) for t in tasks for o in t.others]
     name = "conv2d_nchw_winograd_without_weight_transform"
     weights = [4, 3, 3, 3]  # of the 3 x 3 kernels that are moved by one, by their sizes
     assert others == [(name, alpha, n) for n in weights for alpha in (4, 6)]
+    assert all(o.instead_of == t.key for t in tasks for o in t.others)
     assert len(tasks) == len({t.key for t in tasks}) == 12
     assert {t.name for t in tasks} == {"conv2d_nchw"}
     assert sum(t.weight for t in tasks) == 21  # 17, and a projection per stage
@@ -46,14 +46,14 @@ def test_resnet_18_has_twelve_convolution_tasks(resnet_18):
     assert flagship.weight == 3 and flagship.flop == pytest.approx(2 * 512 * 512 * 9 * 49, rel=0.01)
     assert all(t.sketches for t in tasks)
     again = autotvm.task.extract_from_program(mod, params, "llvm", ops=[conv2d])
-    assert [t.key for t in again] == [t.key for t in every]
+    assert [t.key for t in again] == [t.key for t in tasks]
 
 
 def test_all_contractions_are_found_when_no_operator_is_named():
     mod, params = residual()
     with Target("llvm"):
         tasks = extract_from_program(mod, params)
-    assert {t.name for t in tasks if not t.instead_of} == {"conv2d_nchw", "dense"}
+    assert {t.name for t in tasks} == {"conv2d_nchw", "dense"}
     assert [t.key for t in extract_from_program(mod, params, "llvm", ops=["nn.dense"])] == [
         t.key for t in tasks if t.name == "dense"
     ]

@@ -416,7 +416,6 @@ def test_backends_that_there_are_not():
     [
         (relay.prelude, "lists", "no attribute"), (relay.parser, "SpanCheck", "not kept"),
         (relay.backend, "graph_executor_codegen", "relay.build"),
-        (relay.analysis, "alpha_equal", "structural"),
         (relay.vm, "VMExecutor", "create_executor"), (relay.ty, "TypeRelation", "type rules"),
         (relay.testing, "to_python", "numpy"), (relay.expr, "Match", "relay.Match"),
         (relay.build_module, "GraphExecutor", "create_executor"),

@@ -6,7 +6,7 @@ In: nothing.  Out: `base`, and functions by names.  There is no other language b
 from typing import Any
 
 from tilewright._ffi import base
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import find
 from tilewright.base.functions import get_global_func, register_func
 
 __all__ = ["base", "get_global_func", "register_func"]
@@ -18,4 +18,4 @@ _ELSEWHERE = dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("_ffi", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

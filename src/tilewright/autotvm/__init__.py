@@ -23,18 +23,19 @@ from tilewright.autotvm.dispatch import (
 )
 from tilewright.autotvm.measure import MeasureErrorNo, RPCRunner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
-from tilewright.autotvm.task import create
+from tilewright.autotvm.task import create, template
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
     register_topi_compute,
     register_topi_schedule,
 )
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import SpaceError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import SpaceError
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.schedule.template import get_config, template
+from tilewright.schedule.template import get_config
 
 __all__ = [
     "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest",
@@ -87,4 +88,4 @@ def _is_local(value: Any) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

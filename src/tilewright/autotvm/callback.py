@@ -65,7 +65,7 @@ class Monitor:
     ) -> None:
         for given, result in zip(inputs, results, strict=True):
             seconds = sum(result.costs) / len(result.costs) if result.error_no == 0 else None
-            self.scores.append(0.0 if seconds is None else given.task.flop / seconds)
+            self.scores.append(0.0 if seconds is None else _work(tuner, given) / seconds)
             self.timestamps.append(result.timestamp)
 
     def trial_scores(self) -> npt.NDArray[np.float64]:
@@ -134,6 +134,11 @@ class _OpenFile:
             )  # fmt: skip
 
 
+def _work(tuner: Any, given: MeasureInput) -> float:
+    """The operations of what is tuned, whatever another implementation of it computes."""
+    return float(getattr(tuner, "task", given.task).flop)
+
+
 def _warn(error: RecordError) -> None:
     warnings.warn(str(error), RuntimeWarning, stacklevel=2)
 
@@ -155,7 +160,7 @@ class _ProgressBar:
         self.current, self.best = 0.0, tuner.best_flops
         for given, result in zip(inputs, results, strict=True):
             if result.error_no == 0:
-                self.current = given.task.flop / (sum(result.costs) / len(result.costs))
+                self.current = _work(tuner, given) * len(result.costs) / sum(result.costs)
         self._write(" Done.\n" if before < self.total <= self.done else "")
 
     def finish(self) -> None:

@@ -143,12 +143,9 @@ def told(task: Task, data_set: Iterable[Any]) -> tuple[list[Outcome], History]:
             if item.task.dag != task.key or item.task.target != str(task.target):
                 database.append(item, None if source is None else source.dag(item.task.dag))
                 continue
-            try:
-                candidate: Candidate | None = member(task, item) or replays.candidate(item)
-            except TilewrightError:  # damaged, or of a computation with other names
-                continue
-            if candidate is not None:
-                own[candidate] = Outcome(candidate, item.seconds, item.result.costs)
+            outcome = _of_record(task, replays, item)
+            if outcome is not None:
+                own[outcome.candidate] = outcome
             continue
         given, result = _pair(item)
         candidate = candidate_by_values(given.task, given.config)
@@ -169,6 +166,32 @@ def told(task: Task, data_set: Iterable[Any]) -> tuple[list[Outcome], History]:
     history.told += pairs.values()
     history.skipped += skipped
     return list(own.values()), history
+
+
+def told_of(task: Task, data_set: Iterable[Any]) -> list[Outcome]:
+    """What a history tells of `task` alone; data_set: as for `told`."""
+    source = data_set if isinstance(data_set, Database) else getattr(data_set, "database", None)
+    replays, found = Replays(task, Database() if source is None else source), []
+    for item in data_set:
+        if isinstance(item, Record):
+            if item.task.dag == task.key and item.task.target == str(task.target):
+                found.append(_of_record(task, replays, item))
+            continue
+        given, result = _pair(item)
+        if given.task.key == task.key and str(given.target) == str(task.target):
+            candidate = candidate_by_values(task, given.config)
+            found.append(None if candidate is None else outcome_of(candidate, result))
+    return list({o.candidate: o for o in found if o is not None}.values())
+
+
+def _of_record(task: Task, replays: Replays, record: Record) -> Outcome | None:
+    try:
+        candidate = member(task, record) or replays.candidate(record)
+    except TilewrightError:  # damaged, or of a computation with other names
+        return None
+    if candidate is None:
+        return None
+    return Outcome(candidate, record.seconds, record.result.costs)
 
 
 def _pair(item: Any) -> tuple[MeasureInput, MeasureResult]:

@@ -19,6 +19,7 @@ from tilewright.autotvm.results import (
     measure_result,
     outcome_of,
     told,
+    told_of,
 )
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database
@@ -62,6 +63,8 @@ def format_si(value: float, prefix: str) -> float:
 class Tuner:
     """Searches the space of `task`.  Subclasses choose how candidates are proposed.
 
+    Where the task has `others`, trials go to the implementation that is predicted to gain most, and
+    operations per second are those of the task for each.
     best_config, best_flops: the fastest verified configuration, and its operations per second
     best_iter: trial that found it; ttl: trials of the last `tune`
     best_measure_pair: its (MeasureInput, MeasureResult)
@@ -92,15 +95,21 @@ class Tuner:
         self.n_trial = 0
         self.early_stopping: int | None = None
         self.model = self.make_model()
-        self.proposer = self.make_proposer()
+        self.proposer = self.make_proposer(self.task)
+        self._others = [(task, self.make_proposer(task)) for task in self.tried]
 
     def make_model(self) -> CostModel:
         """The model of our own features; tuners that rank otherwise leave it alone."""
         return CostModel(ModelOptions(seed=self.seed))
 
-    def make_proposer(self) -> Proposer:
-        """The proposer this tuner stands for."""
-        return ModelProposer(self.task, self.seed, self.model)
+    def make_proposer(self, task: Task) -> Proposer:
+        """The proposer this tuner stands for, of its task or another implementation of it."""
+        return ModelProposer(task, self.seed, self.model)
+
+    @property
+    def tried(self) -> list[Task]:
+        """The other implementations that `tune` tries."""
+        return [task for task in self.task.others if task.sketches]
 
     @property
     def space(self) -> ConfigSpace:
@@ -145,9 +154,15 @@ class Tuner:
         what cannot be rebuilt, are skipped and counted in one warning.
         min_seed_records: with fewer records of other tasks, the model does not start from them
         """
+        # Other implementations go through it again, which what is read from a file allows once.
+        again = getattr(data_set, "database", None)
+        if again is None:
+            data_set = again = data_set if isinstance(data_set, Database) else list(data_set)
         own, past = told(self.task, data_set)
         self.records_told = len(own) + past.rows
         self.proposer.update(own)
+        for task, proposer in self._others:
+            proposer.update(told_of(task, again))
         enough = past.rows >= max(min_seed_records, 1)
         if enough and isinstance(self.proposer, ModelProposer):
             teach(self.model, past)
@@ -195,17 +210,24 @@ class Tuner:
         self._failures.clear()
         builder, runner = measure_option["builder"], measure_option["runner"]
         own = isinstance(runner, Runner)
+        tasks, proposers = [self.task], [self.proposer]
+        if not own:  # which is told of one task
+            tasks += (task for task, _ in self._others)
+            proposers += (proposer for _, proposer in self._others)
+        self._tasks = tasks
         options = Options(
-            trials=n_trial, early_stopping=early_stopping, tuner=self.name, seed=self.seed,
-            plan=self.plan, leaders=0, negligible=0, fruitless=0, unverified=own,
+            trials=n_trial, tuner=self.name, seed=self.seed, plan=self.plan, leaders=0,
+            early_stopping=None if len(tasks) > 1 else early_stopping,
+            patience=early_stopping if len(tasks) > 1 else None,
+            negligible=0, fruitless=0, unverified=own,
         )  # fmt: skip
         if own:
             runner.set_task(self.task)
         try:
             with Pipeline(builder, runner, Database()) as pipeline:
                 report = tune(
-                    [self.task], pipeline, options=options, on_event=self._on_event,
-                    proposers=[self.proposer], model=self.model, verify=not own,
+                    tasks, pipeline, options=options, on_event=self._on_event,
+                    proposers=proposers, model=self.model, verify=not own,
                 )  # fmt: skip
         finally:
             self.model.close()
@@ -236,13 +258,14 @@ class Tuner:
             logger.warning("%s", event.message)
         if event.kind != "trial" or event.record is None:
             return
-        record = event.record
-        found = candidate_of(self.task, record.origin, record.decisions)
+        record, task = event.record, self._tasks[event.task]
+        found = candidate_of(task, record.origin, record.decisions)
         assert found is not None
         config = found.sketch.space.get(found.index)
-        given, result = MeasureInput(self.task.target, self.task, config), measure_result(record)
+        given, result = MeasureInput(task.target, task, config), measure_result(record)
         flops = self.task.flop / record.seconds if record.result.ok else 0.0
-        self.note(outcome_of(found, result))
+        if task is self.task:
+            self.note(outcome_of(found, result))
         self.ttl += 1
         self._count_error(record)
         if event.improved and record.seconds < self._best_seconds:
@@ -299,6 +322,11 @@ class IndexTuner(Tuner):
         super().__init__(task, seed=seed)
 
     @property
+    def tried(self) -> list[Task]:
+        """None where there is a range: it is one of the task's own indices."""
+        return [] if self.range_idx is not None else super().tried
+
+    @property
     def counter(self) -> int:
         return len(self.visited)
 
@@ -308,8 +336,8 @@ class RandomTuner(IndexTuner):
 
     name = "random"
 
-    def make_proposer(self) -> Proposer:
-        return RandomProposer(self.task, self.seed, self.range_idx)
+    def make_proposer(self, task: Task) -> Proposer:
+        return RandomProposer(task, self.seed, self.range_idx)
 
 
 class GridSearchTuner(IndexTuner):
@@ -317,8 +345,8 @@ class GridSearchTuner(IndexTuner):
 
     name = "gridsearch"
 
-    def make_proposer(self) -> Proposer:
-        return GridProposer(self.task, self.seed, self.range_idx)
+    def make_proposer(self, task: Task) -> Proposer:
+        return GridProposer(task, self.seed, self.range_idx)
 
 
 class GATuner(Tuner):
@@ -347,11 +375,13 @@ class GATuner(Tuner):
         self._most, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
         super().__init__(task, seed=seed)
 
-    def make_proposer(self) -> GeneticProposer:
-        self._genetic = GeneticProposer(
-            self.task, self.seed, self._most, self.elite_num, self.mutation_prob
-        )
-        return self._genetic
+    def make_proposer(self, task: Task) -> GeneticProposer:
+        return GeneticProposer(task, self.seed, self._most, self.elite_num, self.mutation_prob)
+
+    @property
+    def _genetic(self) -> GeneticProposer:
+        assert isinstance(self.proposer, GeneticProposer)
+        return self.proposer
 
     @property
     def pop_size(self) -> int:
@@ -398,9 +428,14 @@ class DropletTuner(Tuner):
         super().reset()
         self.batch = max(self.total_execution, 16)
 
-    def make_proposer(self) -> DropletProposer:
-        self._droplet = DropletProposer(self.task, self.seed, self.start_position, self.pvalue)
-        return self._droplet
+    def make_proposer(self, task: Task) -> DropletProposer:
+        start = self.start_position if task is self.task else None
+        return DropletProposer(task, self.seed, start, self.pvalue)
+
+    @property
+    def _droplet(self) -> DropletProposer:
+        assert isinstance(self.proposer, DropletProposer)
+        return self.proposer
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
         self.batch = batch_size

@@ -108,16 +108,17 @@ class XGBTuner(Tuner):
         loss, threads = self._learning.loss, self.num_threads or 1
         return CostModel(ModelOptions(seed=self.seed, loss=loss, threads=threads))
 
-    def make_proposer(self) -> Proposer:
+    def make_proposer(self, task: Task) -> Proposer:
         ratio = self.diversity_filter_ratio
         if self._learning.features is None:
             plan = Plan(wide=16 * max(1, round(ratio or 1)))
-            return ModelProposer(self.task, self.seed, self.model, plan)
+            return ModelProposer(task, self.seed, self.model, plan)
         planning = Planning(
             self._learning.features, self._learning.loss, self.plan_size or PLAN_SIZE, ratio,
-            self._optimizer, self.num_threads or 1, self.log_interval,
+            self._optimizer if task is self.task else None,  # which looks at one task's indices
+            self.num_threads or 1, self.log_interval,
         )  # fmt: skip
-        return PlanProposer(self.task, self.seed, planning)
+        return PlanProposer(task, self.seed, planning)
 
 
 class TunerModel:

@@ -18,6 +18,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ import numpy as np
 from tilewright.base.errors import TilewrightError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OLD_NAMES = "tilewright.base.old_names"  # of arguments; loaded by a call that has one
 
 # What users call a kind, and how they get one.
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -143,10 +145,11 @@ def door(
         known = name or function.__qualname__.removesuffix(".__init__")
 
         @functools.cache
-        def kinds() -> tuple[list[tuple[str, Any]], dict[str, Any], Any]:
-            """(of positional parameters, of those by name, of *args); read at the first call."""
+        def kinds() -> tuple[list[tuple[str, Any]], dict[str, Any], Any, bool]:
+            """(of positional parameters, of those by name, of *args, whether there are no others by
+            name); read at the first call."""
             hints = typing.get_type_hints(function, None, _Names(function))
-            listed, named, rest = [], {}, Any
+            listed, named, rest, closed = [], {}, Any, True
             for p in inspect.signature(function).parameters.values():
                 kind = hints.get(p.name, Any)
                 if p.name.endswith("dtype"):  # which `DType` checks
@@ -155,11 +158,13 @@ def door(
                     kind = kind | None if kind is not Any else Any
                 if p.kind is p.VAR_POSITIONAL:
                     rest = kind
-                elif p.kind is not p.VAR_KEYWORD:
+                elif p.kind is p.VAR_KEYWORD:
+                    closed = False
+                else:
                     named[p.name] = kind
                     if p.kind is not p.KEYWORD_ONLY:
                         listed.append((p.name, kind))
-            return listed, named, rest
+            return listed, named, rest, closed
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -173,7 +178,10 @@ def door(
                 return wait.instead(checked, args, kwargs)
 
         def _checked(*args: Any, **kwargs: Any) -> Any:
-            listed, named, rest = kinds()
+            listed, named, rest, closed = kinds()
+            if closed and not kwargs.keys() <= named.keys():
+                before = [what for what, _ in listed[: len(args)]]
+                kwargs = import_module(_OLD_NAMES).modern(kwargs, named, before)
             over = [(f"argument {k + 1}", rest) for k in range(len(listed), len(args))]
             given = [
                 _held(value, kind, what, known, error)

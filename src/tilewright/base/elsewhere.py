@@ -1,26 +1,35 @@
-"""Imports of TVM's names: those that are not here say what to use instead, or are found elsewhere.
+"""TVM's names, imported or asked for: those that are not here say what to use instead, or are found
+elsewhere.
 
 `from tilewright import micro` and `import tilewright.micro` ask for a module; Python's own words
 for one that is missing name nothing else.  In: the `_ELSEWHERE` table of the package that lacks it,
-from which `errors.absent` makes the text for attributes; `ALSO`.  Out: an ImportError with that
-text; the module that has another name here.
+from which `errors.absent` makes the text for attributes; `ALSO`; the table of `old_names`.  Out: an
+ImportError or AttributeError with that text; what has another name here.
+Read next: `old_names.py`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
+from typing import Any
+
+from tilewright.base.errors import absent
 
 ROOT = "tilewright"
 
-# Packages and files that stand in another room than TVM has them in.
+# Packages and files that stand in another room than TVM has them in, or had another name before.
 ALSO = {
+    "tilewright._ffi.function": "tilewright._ffi",
+    "tilewright.api": "tilewright",
     "tilewright.auto_scheduler.cost_model.cost_model": "tilewright.auto_scheduler.cost_model",
     "tilewright.auto_scheduler.cost_model.xgb_model": "tilewright.auto_scheduler.cost_model",
+    "tilewright.autotvm.measure.measure_methods": "tilewright.autotvm.measure",
     "tilewright.autotvm.tuner.callback": "tilewright.autotvm.callback",
     "tilewright.autotvm.tuner.ga_tuner": "tilewright.autotvm.tuners",
     "tilewright.autotvm.tuner.index_based_tuner": "tilewright.autotvm.tuners",
@@ -29,18 +38,37 @@ ALSO = {
     "tilewright.autotvm.tuner.xgboost_tuner": "tilewright.autotvm.xgb_tuner",
     "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
     "tilewright.autotvm.task.topi_integration": "tilewright.autotvm.topi_integration",
+    "tilewright.autotvm.util": "tilewright.autotvm.utils",
+    "tilewright.contrib.debugger.debug_runtime": "tilewright.contrib.debugger.debug_executor",
+    "tilewright.contrib.graph_runtime": "tilewright.contrib.graph_executor",
+    "tilewright.contrib.rpc": "tilewright.rpc",
+    "tilewright.contrib.util": "tilewright.contrib.utils",
     "tilewright.driver.build_module": "tilewright.driver.build",
     "tilewright.driver.tvmc": "tilewright.tvmc",
+    "tilewright.tvmc.__main__": "tilewright.__main__",
+    "tilewright.expr": "tilewright.tir",
+    "tilewright.hybrid": "tilewright.te.hybrid",
+    "tilewright.intrin": "tilewright.te",
+    "tilewright.ir_builder": "tilewright.te.ir_builder",
     "tilewright.ir.instrument": "tilewright.instrument",
     "tilewright.ir.module": "tilewright.relay.graph.expr",
     "tilewright.ir.transform": "tilewright.transform",
+    "tilewright.ndarray": "tilewright.nd",
     "tilewright.relay.backend.vm": "tilewright.relay.vm",
     "tilewright.relay.op.op": "tilewright.relay.op",
+    "tilewright.relay.param_dict": "tilewright.runtime.network.param_dict",
+    "tilewright.relay.pass_manager": "tilewright.transform",
+    "tilewright.relay.testing.config": "tilewright.relay.testing",
+    "tilewright.relay.vmobj": "tilewright.relay.vm",
+    "tilewright.stmt": "tilewright.tir",
+    "tilewright.tag": "tilewright.te",
+    "tilewright.tensor": "tilewright.te.tensor",
     "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
     "tilewright.topi.cuda.conv2d": "tilewright.topi.cuda",
     "tilewright.topi.cuda.depthwise_conv2d": "tilewright.topi.cuda",
     "tilewright.topi.generic.conv2d": "tilewright.topi.generic",
     "tilewright.topi.nn.util": "tilewright.topi.nn.utils",
+    "tilewright.topi.util": "tilewright.topi.utils",
     "tilewright.topi.x86.conv2d": "tilewright.topi.x86",
     "tilewright.topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
     "tilewright.topi.x86.conv2d_avx_common": "tilewright.topi.cpu_fallback",
@@ -49,10 +77,34 @@ ALSO = {
     "tilewright.tir.ir_builder": "tilewright.te.ir_builder",
     "tilewright.tir.stmt_functor": "tilewright.te.stmt_functor",
 }
+# Modules of TVM of which nothing is left but names, which are in the table.
+PLACES = {"tilewright.build_module", "tilewright.module", "tilewright.relay.module"}
 
 
-class _Same(Loader):
-    """Gives the module `name`, which stays what it is."""
+def find(owner: str, name: str, elsewhere: Mapping[str, str]) -> Any:
+    """What `OWNER.NAME` of TVM is now, for a module's `__getattr__`.
+
+    owner: full name of the module; elsewhere: its own sentences
+    Raises AttributeError with what to use instead, or Python's usual words.
+    """
+    known = f"{owner}.{name}"
+    if known in ALSO or known in PLACES:
+        return import_module(known)
+    told = _old_names().NAMES.get(owner, {}).get(name)
+    if told is None:
+        raise absent(owner.removeprefix(f"{ROOT}."), name, elsewhere)
+    if _old_names().is_sentence(told):
+        raise absent(owner.removeprefix(f"{ROOT}."), name, {name: told})
+    return _old_names().placed(told)
+
+
+def _old_names() -> Any:
+    """Loaded when the first name is missing."""
+    return import_module("tilewright.base.old_names")
+
+
+class _Same(InspectLoader):
+    """Gives the module `name`, which stays what it is; run by `python -m`, its code."""
 
     def __init__(self, name: str) -> None:
         self.module = import_module(name)
@@ -64,6 +116,31 @@ class _Same(Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # importing has put its own there
 
+    def is_package(self, fullname: str) -> bool:
+        return hasattr(self.module, "__path__")
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        own = None if self.spec is None else self.spec.loader
+        return own.get_code(self.module.__name__) if isinstance(own, InspectLoader) else None
+
+    def get_source(self, fullname: str) -> str | None:
+        own = None if self.spec is None else self.spec.loader
+        return own.get_source(self.module.__name__) if isinstance(own, InspectLoader) else None
+
+
+class _Place(Loader):
+    """Makes a module whose names are those of the table."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = partial(_at, module.__name__)
+
+
+def _at(place: str, name: str) -> Any:
+    return find(place, name, {})
+
 
 class _Also(MetaPathFinder):
     """Asked before all others, which would load the files of a package again under its other
@@ -72,9 +149,12 @@ class _Also(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if not fullname.startswith("tilewright."):
+            return None
         for known, real in ALSO.items():
             if fullname == known or fullname.startswith(f"{known}."):
-                return ModuleSpec(fullname, _Same(real + fullname.removeprefix(known)))
+                loader = _Same(real + fullname.removeprefix(known))
+                return ModuleSpec(fullname, loader, is_package=loader.is_package(fullname))
         return None
 
 
@@ -87,11 +167,15 @@ class _Elsewhere(MetaPathFinder):
         owner, _, name = fullname.rpartition(".")
         if owner.partition(".")[0] != ROOT:
             return None
-        words = getattr(sys.modules.get(owner), "_ELSEWHERE", {}).get(name)
-        if words is None:
+        if fullname in PLACES:
+            return ModuleSpec(fullname, _Place())
+        told = getattr(sys.modules.get(owner), "_ELSEWHERE", {}).get(name)
+        if told is None:
+            told = _old_names().NAMES.get(owner, {}).get(name)
+        if told is None or not _old_names().is_sentence(told):
             return None
         place = owner.removeprefix(f"{ROOT}.")
-        raise ImportError(f"{place}.{name} does not exist here. {words}", name=fullname)
+        raise ImportError(f"{place}.{name} does not exist here. {told}", name=fullname)
 
 
 def explain_imports() -> None:

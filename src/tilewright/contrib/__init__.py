@@ -9,7 +9,7 @@ Read next: `runtime/network/graph_executor.py`.
 from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import find
 
 _ELSEWHERE = {
     "clang": "C text is not compiled into kernels; declare them with te.compute.",
@@ -17,7 +17,6 @@ _ELSEWHERE = {
     "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
     "dnnl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
     "download": "Nothing is downloaded: fetch the file, and give its path.",
-    "graph_runtime": "Use contrib.graph_executor.",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
     "mkl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
@@ -36,8 +35,6 @@ _FILES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name == "util":  # its name before TVM 0.7
-        return import_module("tilewright.contrib.utils")
     if name in _FILES:
         return import_module(f"tilewright.contrib.{name}")
-    raise absent("contrib", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

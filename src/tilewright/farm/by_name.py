@@ -49,6 +49,8 @@ class LocalSession:
     def device(self, kind: str, index: int = 0) -> Device:
         return device(kind, index)
 
+    context = device  # its name before TVM 0.8
+
     @door(DeviceError)
     def upload(self, data: str | os.PathLike[str] | bytes, target: str | None = None) -> None:
         """Copy a file, or bytes under the name `target`; default: the file's own name."""

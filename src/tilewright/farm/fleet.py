@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import address, wire
+from tilewright.farm import address, idle, wire
 from tilewright.farm.client import TrackerClient, summary
 from tilewright.farm.device_link import DeviceLink
 from tilewright.farm.dispatch import Dispatch, Settled, Ticket
@@ -214,6 +214,8 @@ class Fleet:
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             now = time.monotonic()
+            if self._dispatch.wanted[0] and not self._dispatch.doing:
+                idle.give_way(self.key)
             usable = self._connected and self._dispatch.useful
             if usable or self._dispatch.doing:
                 self._empty_since = None
@@ -239,6 +241,13 @@ class Fleet:
             keys = ", ".join(row.key for row in known.rows if row.total) or "none"
             return f"the tracker at {host}:{port} has no device of this key; it has {keys}"
         return f"the tracker at {host}:{port} has no device of this key"
+
+    async def _holders(self) -> tuple[str, str]:
+        """Who has the devices, and what to do about it: see `idle.holders`."""
+        with suppress(TilewrightError):
+            known = await summary(*self._place, self._certificates)
+            return idle.holders(known.members, self.key)
+        return "", ""
 
     def _notify(self, *texts: str) -> None:
         for text in texts:

@@ -21,7 +21,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, array
-from tilewright.runtime.network.graph_executor import by_name
+from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.param_dict import load_param_dict
 from tilewright.runtime.network.profile import KernelTime, Profile
 from tilewright.runtime.timing import BenchmarkResult
@@ -34,6 +34,7 @@ _BENCHMARK_SECONDS = 600.0
 
 def _kept(owner: object, session: RemoteSession, held: int) -> None:
     """Let the other side drop what it holds when nothing here refers to `owner` any more."""
+    session.holds.add(held)
     weakref.finalize(owner, _drop, session, held).atexit = False
 
 
@@ -43,6 +44,7 @@ def _drop(session: RemoteSession, held: int) -> None:
     def drop() -> None:
         with suppress(TilewrightError):  # it is gone with the session
             session.call("drop", held=held)
+        session.holds.discard(held)
 
     threading.Thread(target=drop, daemon=True).start()
 
@@ -105,7 +107,7 @@ class RemoteGraph:
     """A network ready to run on the device; methods are those of `GraphModule`."""
 
     def __init__(self, module: RemoteOnDevice) -> None:
-        self.module, self.device = module, module.device
+        self.loaded, self.device = module, module.device
         self._session = module.library.session
         about = self._session.call(
             "graph", held=module.library.held, kind=self.device.kind, index=self.device.index
@@ -145,7 +147,7 @@ class RemoteGraph:
     @door(DeviceError)
     def share_params(self, other: RemoteGraph, params_bytes: bytes | bytearray) -> None:
         """As `GraphModule.share_params`.  Raises DeviceError for a module of another library."""
-        if other.module.library is not self.module.library:
+        if other.loaded.library is not self.loaded.library:
             raise DeviceError(
                 "share_params", "the other module is of another library",
                 "Make both of one: GraphModule(lib[\"default\"](dev)).",
@@ -183,6 +185,11 @@ class RemoteGraph:
         """`module["run"]`: a method by its name, as TVM's modules have them."""
         return by_name(self, name)
 
+    @property
+    def module(self) -> Functions:
+        """Functions by name and `time_evaluator`, as of `GraphModule`."""
+        return Functions(self, self.loaded)
+
     def benchmark(
         self, device: Device, func_name: str = "run", repeat: int = 5, number: int = 5,
         min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100,
@@ -190,7 +197,7 @@ class RemoteGraph:
         **inputs: Any,
     ) -> BenchmarkResult:  # fmt: skip
         """As `GraphModule.benchmark`, timed there: the network between does not count."""
-        self.module.library._check(device, f"benchmark({device})")
+        self.loaded.library._check(device, f"benchmark({device})")
         self.set_input(**inputs)
         options = {
             "func_name": func_name, "repeat": repeat, "number": number,

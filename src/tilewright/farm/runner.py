@@ -139,10 +139,11 @@ class FarmRunner(Fleet):
         future.add_done_callback(lambda _: begun.set())
         if not begun.wait(BUSY_SECONDS):
             future.cancel()
+            held, way_out = soon(self._holders()).result()
             raise DeviceError(
                 f"key {self.key!r}",
-                f"no device got free within {BUSY_SECONDS:g} s",
-                "Others are using them: wait, give a priority=, or start more servers.",
+                f"no device got free within {BUSY_SECONDS:g} s{held and ': '}{held}",
+                way_out or "Others are using them: wait, give a priority=, or start more servers.",
             )
         answer = future.result()  # a slow device may take a minute to start a process
         if isinstance(answer, RunResult):

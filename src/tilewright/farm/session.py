@@ -12,6 +12,7 @@ import asyncio
 import os
 import threading
 import weakref
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,8 +24,8 @@ import numpy as np
 from tilewright.base.artifact import Artifact
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import address, wire
-from tilewright.farm.client import TrackerClient, user_name
+from tilewright.farm import address, idle, wire
+from tilewright.farm.client import TrackerClient, summary, user_name
 from tilewright.farm.device_link import described, send_file
 from tilewright.farm.network import Line, check_installed, opened, reason, soon
 from tilewright.farm.remote_graph import RemoteLibrary, RemoteMemory, RemoteModule
@@ -33,6 +34,7 @@ from tilewright.runtime.drivers import Driver, Fenced, Kernel, Launch, Memory, P
 from tilewright.targets.spec import DeviceSpec
 
 _BEAT_SECONDS = 2.0  # between signs of life
+_PATIENCE = 0.5  # seconds without a device, until own sessions that are idle are asked for theirs
 
 
 @door(DeviceError)
@@ -58,23 +60,46 @@ def request_remote(
 
 
 class RemoteSession:
-    """Use it in a `with`, or `close` it: the device is others' again then, or when this process
-    ends.  Raises DeviceError, from any method, once the device or the connection is lost."""
+    """Use it in a `with`, or `close` it: the device is others' again then, or when nothing refers
+    to the session any more.  While nothing is on the device (arrays, modules, files), it gives way
+    to what else in this process waits for one of the key; its next call requests one again.
+    Raises DeviceError, from any method, once the device or the connection is lost."""
 
     def __init__(
         self, key: str, place: tuple[str, int], priority: int, timeout: float,
         certificates: str | None,
     ) -> None:  # fmt: skip
         self.key, self.timeout = key, timeout
-        self._lease = _Lease(key, priority)
+        self._asked = place, priority, certificates
+        self.holds: set[int] = set()  # numbers of what is there
+        self._files: set[str] = set()
         self._turn = threading.Lock()
+        self._request()
+        idle.note(self)
+
+    def _request(self) -> None:
+        """Get a device; also once more, after it was given back."""
+        place, priority, certificates = self._asked
+        self._lease = _Lease(self.key, priority)
         self._client = self._lease.client = TrackerClient(*place, certificates, self._lease)
         try:
-            self._line, self.address = soon(self._open(timeout)).result()
+            self._line, self.address = soon(self._open(self.timeout)).result()
         except BaseException:
             soon(self._shut())
             raise
+        self._rests = False
         self._finalizer = weakref.finalize(self, _end, self._client, self._line)
+
+    def give_way(self) -> None:
+        """Let others have the device, if nothing is there and no call is under way."""
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            if not self.holds and not self._files and self._finalizer.alive:
+                self._finalizer()
+                self._rests = True
+        finally:
+            self._turn.release()
 
     # -- devices -----------------------------------------------------------------------------------
     def cpu(self, index: int = 0) -> RemoteDevice:
@@ -91,6 +116,8 @@ class RemoteSession:
     def device(self, kind: str, index: int = 0) -> RemoteDevice:
         """Asks the other side when it is used, not before."""
         return RemoteDevice(device(kind, index).kind, index, self)
+
+    context = device  # its name before TVM 0.8
 
     # -- files -------------------------------------------------------------------------------------
     def upload(self, data: str | os.PathLike[str] | bytes, target: str | None = None) -> None:
@@ -110,7 +137,8 @@ class RemoteSession:
             raise DeviceError(
                 f"upload(target={target!r})", "it is no plain name", 'Use one such as "lib.so".'
             )
-        self._ask(send_file(self._line, name, content))
+        self._files.add(name)
+        self._ask(lambda line: send_file(line, name, content))
 
     def listdir(self) -> list[str]:
         """Names of the session's files."""
@@ -118,6 +146,7 @@ class RemoteSession:
 
     def remove(self, path: str) -> None:
         self.call("remove", name=path)
+        self._files.discard(path)
 
     def load_module(self, path: str) -> RemoteLibrary | RemoteModule:
         """What an uploaded file holds: a network or one computation, loaded there."""
@@ -129,15 +158,16 @@ class RemoteSession:
     def call(self, function: str, *, seconds: float | None = None, **arguments: Any) -> Any:
         """One of `session_calls.CALLS`, with plain arguments."""
         asked = wire.Call(function, arguments, seconds or self.timeout)
-        answer = self._ask(self._line.ask(asked))
+        answer = self._ask(lambda line: line.ask(asked))
         if not isinstance(answer, wire.Answer):
             raise wire.malformed(self.address, type(answer).__name__)
         return answer.value
 
     def describe(self, kind: str, index: int) -> DeviceSpec:
-        return described(self._ask(self._line.ask(wire.Describe(kind, index))))
+        return described(self._ask(lambda line: line.ask(wire.Describe(kind, index))))
 
     def close(self) -> None:
+        self._rests = False
         self._finalizer()
 
     def __enter__(self) -> RemoteSession:
@@ -149,10 +179,12 @@ class RemoteSession:
     def __repr__(self) -> str:
         return f"RemoteSession({self.key} at {self.address})"
 
-    def _ask(self, coroutine: Any) -> Any:
+    def _ask(self, question: Callable[[Line], Coroutine[Any, Any, Any]]) -> Any:
         with self._turn:
+            if self._rests:
+                self._request()
             try:
-                return soon(coroutine).result()
+                return soon(question(self._line)).result()
             except OSError as error:
                 why = self._lease.why or reason(error)
                 raise DeviceError(
@@ -165,21 +197,29 @@ class RemoteSession:
         found = asyncio.ensure_future(self._lease.device)
         try:
             async with asyncio.timeout(max(timeout, 1.0)):
+                while not (await asyncio.wait([found], timeout=_PATIENCE))[0]:
+                    idle.give_way(self.key, but=self)
                 at = await found
         except TimeoutError:
-            known = self._lease.total
-            raise DeviceError(
-                f"request_remote({self.key!r})",
-                f"all {known} devices of the key are in use after {timeout:g} s" if known
-                else "the tracker has no device of this key",
-                "`python -m tilewright.exec.query_rpc_tracker` shows which there are.",
-            ) from None  # fmt: skip
+            raise await self._none_free(timeout) from None
         try:
             self._lease.line = await opened(at, self._client.context, user_name())
         except OSError as error:
             raise DeviceError(f"device {at}", f"it cannot be reached ({reason(error)})") from None
         self._lease.live()
         return self._lease.line, at
+
+    async def _none_free(self, timeout: float) -> DeviceError:
+        known, held, way_out = self._lease.total, "", ""
+        with suppress(TilewrightError):
+            place, _, certificates = self._asked
+            held, way_out = idle.holders((await summary(*place, certificates)).members, self.key)
+        reason = f"all {known} devices of the key are in use after {timeout:g} s"
+        return DeviceError(
+            f"request_remote({self.key!r})",
+            f"{reason}{held and ', '}{held}" if known else "the tracker has no device of this key",
+            way_out or "`python -m tilewright.exec.query_rpc_tracker` shows which there are.",
+        )
 
     async def _shut(self) -> None:
         self._client.close()
@@ -266,7 +306,7 @@ class RemoteDevice(Device):
 
     @cached_property
     def _driver(self) -> RemoteDriver:
-        return RemoteDriver(self)
+        return RemoteDriver(self.session, self.kind, self.device_kind.name, self.index)
 
     def __str__(self) -> str:
         return f"{self.kind}({self.index}) of {self.session.key} at {self.session.address}"
@@ -275,10 +315,10 @@ class RemoteDevice(Device):
 class RemoteDriver:
     """What arrays of a `RemoteDevice` need of a driver; code is loaded by `load_module`."""
 
-    def __init__(self, on: RemoteDevice) -> None:
-        self._device, self._session = on, on.session
-        self._where: dict[str, Any] = {"kind": on.kind, "index": on.index}
-        self._spec = self._session.describe(on.device_kind.name, on.index)
+    def __init__(self, session: RemoteSession, kind: str, target: str, index: int) -> None:
+        self._session = session  # not the device, which has this: nobody would let go of the other
+        self._where: dict[str, Any] = {"kind": kind, "index": index}
+        self._spec = session.describe(target, index)
         self.name, self.arch = self._spec.name, self._spec.arch
 
     def describe(self) -> DeviceSpec:
@@ -326,7 +366,8 @@ class RemoteDriver:
 
     def _elsewhere(self, what: str) -> DeviceError:
         return DeviceError(
-            f"{self._device}", f"{what} of this machine cannot be used there",
+            f"{RemoteDevice(**self._where, session=self._session)}",
+            f"{what} of this machine cannot be used there",
             "Write it to a file with save or export_library, then remote.upload(file) and "
             "remote.load_module(file).",
         )  # fmt: skip

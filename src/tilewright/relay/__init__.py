@@ -9,7 +9,8 @@ Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py
 from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.relay import (
     adt,
     analysis,
@@ -96,11 +97,10 @@ from tilewright.relay.tensor import *  # noqa: F403
 from tilewright.relay.tensor import __all__ as _operators
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
-from tilewright.transform import PassContext as build_config
 
 __all__ = [
     "adt", "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build",
-    "build_config", "build_module", "Call", "Clause", "const", "Constant", "Constructor",
+    "build_module", "Call", "Clause", "const", "Constant", "Constructor",
     "create_executor", "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate",
     "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
     "fromtext", "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "image",
@@ -131,4 +131,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> _Any:
-    raise absent("relay", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.relay.functional.call_graph import CallGraph
 from tilewright.relay.functional.unmatched import unmatched
 from tilewright.relay.graph.equality import Graph, Plain, first_difference, hash_of
@@ -186,8 +187,8 @@ _ELSEWHERE = dict.fromkeys(
     ("free_type_vars", "bound_type_vars", "all_type_vars", "check_kind"),
     "Type variables are in type_params of functions and their types; what does not fit is an error "
     "of relay.transform.InferType.",
-) | dict.fromkeys(("alpha_equal", "graph_equal"), "Use relay.analysis.structural_equal.")
+)
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.analysis", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -48,6 +48,8 @@ class Task:
     weight: how often it occurs in the network it came from
     instead_of: key of the task of which this is another implementation: the network runs the
             faster one; "" where there is none
+    others: further implementations, of which this task's tuner tries each; the rest as for tasks
+            that are `instead_of` it
     inputs: values, by the names of inputs, with which candidates are verified and timed; all other
             inputs are drawn at random
     """
@@ -59,6 +61,7 @@ class Task:
     sketches: list[Sketch] = field(default_factory=list)
     weight: int = 1
     instead_of: str = ""
+    others: list[Task] = field(default_factory=list)
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -114,10 +114,6 @@ def _anchors() -> dict[str, RegisteredAnchor]:
 
 def template(name: str) -> Callable[[FunctionTemplate], FunctionTemplate]:
     """Register a function template; inside it, `autotvm.get_config()` gives the configuration."""
-    if callable(name):
-        raise SpaceError(
-            "@autotvm.template", "a template needs a name", 'Write @autotvm.template("conv2d").'
-        )
 
     def register(function: FunctionTemplate) -> FunctionTemplate:
         _FUNCTIONS[name] = function

@@ -31,7 +31,7 @@ from tilewright.targets.spelling import (
 )
 from tilewright.targets.tags import TAGS
 
-__all__ = ["Limits", "Target", "TargetLike", "arm_cpu", "create", "cuda", "mali"]
+__all__ = ["Limits", "Target", "TargetLike", "arm_cpu", "cuda", "mali"]
 
 TargetLike = Union[str, "Target", Mapping[Any, Any]]
 
@@ -388,11 +388,6 @@ class Target:
         beside = None if target_host is None else Target(target_host)
         made = {Target(each, beside): value for each, value in target_map.items()}
         return made, next((t.host for t in made), beside)
-
-
-def create(text: TargetLike) -> Target:
-    """The spelling TVM users know: `target.create("cuda")`."""
-    return Target(text)
 
 
 def cuda(model: str = UNKNOWN, arch: str = "", options: str = "") -> Target:

@@ -13,7 +13,7 @@ from tilewright.autotvm.measure.executor import TimeoutError
 from tilewright.autotvm.measure.local_executor import LocalExecutor
 from tilewright.autotvm.measure.measure import BuildResult, MeasureErrorNo, Runner
 from tilewright.autotvm.results import MeasureInput, MeasureResult
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import find
 from tilewright.farm.runner import FarmRunner
 from tilewright.farm.session import request_remote
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -55,4 +55,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.measure", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -17,6 +17,7 @@ from tilewright.autotvm.dispatch import (
 )
 from tilewright.autotvm.task import space as space
 from tilewright.autotvm.task import task as task
+from tilewright.autotvm.task.templates import create, register, template
 from tilewright.autotvm.topi_integration import (
     TaskExtractEnv,
     args_to_workload,
@@ -27,10 +28,11 @@ from tilewright.autotvm.topi_integration import (
     serialize_args,
 )
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import SpaceError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.config_space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.schedule.task import Task, create
-from tilewright.schedule.template import get_config, template
+from tilewright.schedule.task import Task
+from tilewright.schedule.template import get_config
 from tilewright.targets.target import TargetLike
 
 __all__ = [
@@ -38,7 +40,8 @@ __all__ = [
     "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext", "Task",
     "TaskExtractEnv", "args_to_workload", "clear_fallback_cache", "create", "deserialize_args",
     "dispatcher", "extract_from_multiple_program", "extract_from_program", "get_config",
-    "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+    "get_workload", "register", "register_topi_compute", "register_topi_schedule", "serialize_args",
+    "template",
 ]  # fmt: skip
 
 
@@ -47,14 +50,20 @@ def extract_from_program(
     params: Mapping[str, Any] | None = None,
     target: TargetLike | None = None,
     target_host: Any = None,
-    ops: str | Iterable[Any] | None = None,
+    ops: Any = None,
 ) -> list[Task]:
     """The distinct anchors (convolutions, dense, ...) of a network as tasks; `ops` keeps only some.
 
+    A convolution that Winograd's algorithm fits is one task, whose tuner tries both.
     mod: an IRModule or a Function; target_host is accepted and not needed.
+    ops: rows of the table, names, or functions: `relay.op.get("nn.conv2d")`, `relay.nn.conv2d`
     """
     from tilewright.relay.compile.extract import extract_from_program as extract
 
+    if ops is not None:
+        ops = [ops] if isinstance(ops, str) or not isinstance(ops, Iterable) else ops
+        ops = [getattr(op, "door_name", op) if callable(op) else op for op in ops]
+        ops = [op.removeprefix("relay.") if isinstance(op, str) else op for op in ops]
     return extract(mod, params=params, target=target, ops=ops)
 
 
@@ -83,16 +92,24 @@ def extract_from_multiple_program(
         for made in extract_from_program(mod, own, target, target_host, wanted):
             known = found.setdefault(made.key, made)
             if known is not made:
-                known.weight += made.weight
+                for each in (known, *known.others):
+                    each.weight += made.weight
     return list(found.values())
 
 
 open_doors(
     globals(),
-    ("clear_fallback_cache", "create", "extract_from_multiple_program", "extract_from_program"),
+    (
+        "clear_fallback_cache",
+        "create",
+        "extract_from_multiple_program",
+        "extract_from_program",
+        "register",
+        "template",
+    ),
     SpaceError,
 )
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("autotvm.task", name, {})
+    return find(__name__, name, {})

@@ -6,12 +6,12 @@ In: nothing.  Out: `debug_executor`.  Read next: `debug_executor.py`.
 from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import find
 
 _ELSEWHERE = {"debug_result": "Use GraphModuleDebug.profile(), which is printable, CSV and JSON."}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("debug_executor", "debug_runtime"):
+    if name == "debug_executor":
         return import_module("tilewright.contrib.debugger.debug_executor")
-    raise absent("contrib.debugger", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

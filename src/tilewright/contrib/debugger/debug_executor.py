@@ -119,10 +119,10 @@ class GraphModuleDebug(GraphModule):
             self.dump_root.rmdir()
 
     def _node(self, node: int | str) -> int:
-        if self._now.plan is not self.module.library.plan:
+        if self._now.plan is not self.loaded.library.plan:
             raise DeviceError(
                 "GraphModuleDebug", "the inputs are for other shapes than the graph",
-                f"Set inputs of {', '.join(map(str, self.module.library.plan.inputs))}.",
+                f"Set inputs of {', '.join(map(str, self.loaded.library.plan.inputs))}.",
             )  # fmt: skip
         index = self._at.get(node, -1) if isinstance(node, str) else node
         if not isinstance(index, int) or not 0 <= index < len(self._at):

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.relay.backend import interpreter, te_compiler
 
 __all__ = ["Executor", "Runtime", "interpreter", "te_compiler"]
@@ -67,4 +68,4 @@ _ELSEWHERE = dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.backend", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

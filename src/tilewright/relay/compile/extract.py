@@ -178,8 +178,10 @@ def extract_from_program(
     target: TargetLike | None = None,
     ops: Iterable[Op | str] | None = None,
 ) -> list[Task]:
-    """The distinct contractions of the network by themselves, in network order; behind each its
-    other implementations (`every_alternative`), of which the network runs the fastest.
+    """The distinct contractions of the network by themselves, in network order, as TVM counts them.
+
+    Other implementations, of which the network runs the fastest, are the `others` of a task; those
+    that users registered are tasks behind it.
 
     ops: operators (rows of the table, or names) to look for; default: all contractions
     Raises ModelError for a name that is no operator, TargetError without a target.
@@ -195,13 +197,7 @@ def extract_from_program(
         alone = _alone(node)
         found.setdefault(alone.dag.hash, alone)
         counts[alone.dag.hash] = counts.get(alone.dag.hash, 0) + 1
-    tasks = []
-    for key, alone in found.items():
-        others = every_alternative(alone.function, alone.constant, chosen)
-        for dag, instead_of in ((alone.dag, ""), *((o.dag, key) for o in others)):
-            label = _label(alone.op, dag)
-            tasks.append(task_of_dag(dag, chosen, *label, counts[key], instead_of))
-    return tasks
+    return [t for key, alone in found.items() for t in alone.tasks(chosen, counts[key])]
 
 
 def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
@@ -225,6 +221,17 @@ class _Contraction:
     function: Function
     constant: tuple[bool, ...]
     dag: ComputeDAG
+
+    def tasks(self, target: Target, weight: int) -> list[Task]:
+        """It with its `others`, then what users registered."""
+        direct = self._task(self.dag, target, weight)
+        ours = alternatives(self.function, self.constant, target)
+        direct.others += (self._task(a.dag, target, weight, direct.key) for a in ours)
+        theirs = registered(self.function, self.constant, target)
+        return [direct, *(self._task(a.dag, target, weight, direct.key) for a in theirs)]
+
+    def _task(self, dag: ComputeDAG, target: Target, weight: int, instead_of: str = "") -> Task:
+        return task_of_dag(dag, target, *_label(self.op, dag), weight, instead_of)
 
 
 def _alone(node: Call) -> _Contraction:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.relay.graph.expr import Array, IRModule
 from tilewright.relay.testing import (
     dcgan,
@@ -121,4 +122,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.testing", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

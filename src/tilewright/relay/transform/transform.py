@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 from tilewright.base import context
 from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.functional.calls import used_functions
 from tilewright.relay.functional.eta import eta_expand
@@ -519,7 +520,7 @@ _ELSEWHERE = dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.transform", name, _ELSEWHERE)
+    return find("tilewright.relay.transform", name, _ELSEWHERE)
 
 
 open_doors(globals(), ("InferTypeLocal",), ModelError)

@@ -17,6 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, converted
+from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.ownership import Ownership
@@ -27,10 +28,6 @@ from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
 
 _MAX_NUMBER = 1 << 20
-_BY_NAME = (
-    "set_input", "set_input_zero_copy", "run", "get_output", "get_input", "get_num_inputs",
-    "get_num_outputs", "get_input_index", "get_input_info", "load_params", "share_params",
-)  # fmt: skip
 _ROUNDS = 3  # of a profile: what else the machine does changes between them
 _LEAST_MS = 0.5  # of a launch's window: shorter ones say more of a GPU's clock than of the kernel
 _ONE_EACH = (
@@ -57,6 +54,7 @@ class GraphModule:
         return super().__new__(cls) if elsewhere is None else elsewhere()
 
     def __init__(self, module: LoadedLibrary) -> None:
+        module = getattr(module, "loaded", module)  # of another one: it has the network
         if not isinstance(module, LoadedLibrary):
             raise DeviceError(
                 f"GraphModule({type(module).__name__})",
@@ -64,7 +62,7 @@ class GraphModule:
                 else "it is no compiled network",
                 'Write GraphModule(lib["default"](dev)).',
             )  # fmt: skip
-        self.module, self.device = module, module.device
+        self.loaded, self.device = module, module.device
         self._own = Ownership("GraphModule", _ONE_EACH)
         self._index = {spec.name: k for k, spec in enumerate(module.library.plan.inputs)}
         self._slots = slots_of(module)
@@ -118,7 +116,7 @@ class GraphModule:
         params_bytes: the weights, as for `load_params`
         Raises DeviceError for a module of another library.
         """
-        if other.module.library is not self.module.library:
+        if other.loaded.library is not self.loaded.library:
             raise DeviceError(
                 "share_params", "the other module is of another library",
                 "Make both of one: GraphModule(lib[\"default\"](dev)).",
@@ -177,6 +175,11 @@ class GraphModule:
         return by_name(self, name)
 
     @property
+    def module(self) -> Functions:
+        """What TVM has below: functions by name, `time_evaluator`; and the network it runs."""
+        return Functions(self, self.loaded)
+
+    @property
     def planned_bytes(self) -> int:
         """Device memory of all intermediate values, for any plan of the library."""
         return sum(held.nbytes for held in self._slots)
@@ -231,7 +234,7 @@ class GraphModule:
 
         inputs: set before
         """
-        library = self.module.library
+        library = self.loaded.library
         with self._own:
             self.set_input(**inputs)
             self._check_set()
@@ -295,8 +298,8 @@ class GraphModule:
 
     def _instance(self, index: int) -> Instance:
         if index not in self._instances:
-            plan = self.module.library.plans[index]
-            self._instances[index] = Instance(self.module, plan, self._slots)
+            plan = self.loaded.library.plans[index]
+            self._instances[index] = Instance(self.loaded, plan, self._slots)
         return self._instances[index]
 
     def _run(self) -> None:
@@ -367,7 +370,7 @@ class GraphModule:
 
         Inputs that have the same shape in it keep their values, the others are to be set anew.
         """
-        plans = self.module.library.plans
+        plans = self.loaded.library.plans
         shapes = {i: p.inputs[k].shape for i, p in enumerate(plans)}
         larger = [i for i, s in shapes.items() if plans[i].partial and _is_part(shape, s)]
         fitting = [i for i, s in shapes.items() if s == shape] or larger
@@ -401,7 +404,7 @@ class GraphModule:
 
     def _shapes(self, k: int) -> str:
         """Every shape that input `k` may have."""
-        shapes = dict.fromkeys(p.inputs[k].shape for p in self.module.library.plans)
+        shapes = dict.fromkeys(p.inputs[k].shape for p in self.loaded.library.plans)
         return " or ".join(str(list(shape)) for shape in shapes)
 
     def _position(self, what: str, key: str | int) -> int:
@@ -414,7 +417,7 @@ class GraphModule:
 
     def _is_weight(self, name: str, value: Any) -> bool:
         """Whether it is a weight of the library, given once more.  Raises for another value."""
-        known = self.module.library.get_params().get(name)
+        known = self.loaded.library.get_params().get(name)
         if known is None:
             return False
         given = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -428,7 +431,7 @@ class GraphModule:
         return True
 
     def _unknown(self, name: str) -> tuple[str, str]:
-        if name in self.module.library.plan.bound:
+        if name in self.loaded.library.plan.bound:
             return (
                 "this parameter became a constant when the network was built",
                 "Leave it out of relay.build(params=) to set it before each run.",
@@ -444,16 +447,7 @@ class GraphModule:
             )  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"GraphModule({self.module!r})"
-
-
-def by_name(module: Any, name: str) -> Any:
-    """A method of a graph module.  Raises DeviceError for what is none of those."""
-    if isinstance(name, str) and name in _BY_NAME:
-        return getattr(module, name)
-    raise DeviceError(
-        f"GraphModule[{name!r}]", "there is no such function", f"It has {', '.join(_BY_NAME)}."
-    )
+        return f"GraphModule({self.loaded!r})"
 
 
 def _is_part(shape: tuple[int, ...], whole: tuple[int, ...]) -> bool:

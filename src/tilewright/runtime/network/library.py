@@ -17,6 +17,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network import library_file
+from tilewright.runtime.network.functions import Functions
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.graph_json import graph_json
 from tilewright.runtime.network.library_file import Contents
@@ -178,16 +179,24 @@ class OpenedLibrary(LoadedLibrary):
     `opened["set_input"]("data", x)`, of a module that is its own."""
 
     def __init__(self, loaded: LoadedLibrary) -> None:
-        self.library, self.device = loaded.library, loaded.device
+        self._loaded, self.library, self.device = loaded, loaded.library, loaded.device
         self.kernels, self.constants = loaded.kernels, loaded.constants
 
     def __getitem__(self, name: str) -> Any:
         """A method of `GraphModule` by its name."""
-        return self._module[name]
+        return self._functions[name]
+
+    def get_function(self, name: str, query_imports: bool = False) -> Any:
+        """A method of `GraphModule` by its name."""
+        return self._functions.get_function(name, query_imports)
+
+    def time_evaluator(self, func_name: str, dev: Device, *args: Any, **options: Any) -> Any:
+        """A function that times runs: see `Functions.time_evaluator`."""
+        return self._functions.time_evaluator(func_name, dev, *args, **options)
 
     @cached_property
-    def _module(self) -> GraphModule:
-        return GraphModule(self)
+    def _functions(self) -> Functions:
+        return GraphModule(self._loaded).module
 
 
 def load(path: str | os.PathLike[str]) -> Library:

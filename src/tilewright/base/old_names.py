@@ -1,0 +1,198 @@
+"""Spellings of TVM 0.6 to 0.19 that changed: where each thing is now, or what to use instead.
+
+One table for all packages, read when somebody asks for a name that is not there, so nothing that
+is there costs anything.  In: the module that was asked, and the name.  Out: what has that name now.
+Read next: `elsewhere.py`, which asks; modules that only moved are in its `ALSO`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from importlib import import_module
+from typing import Any
+
+ROOT = "tilewright"
+
+
+def _same(home: str, names: str) -> dict[str, str]:
+    return {name: f"{home}:{name}" for name in names.split()}
+
+
+_TE = (
+    "abs acos acosh all any asin asinh atan atan2 atanh ceil clz comm_reducer compute const "
+    "copysign cos cosh create_schedule div erf exp exp10 exp2 extern floor floordiv floormod fmod "
+    "hypot if_then_else indexdiv indexmod infinity isfinite isinf isnan ldexp log log10 log1p log2 "
+    "max max_value min min_value nearbyint placeholder popcount power prod reduce_axis round rsqrt "
+    "scan select sigmoid sin sinh size_var sqrt sum tag_scope tan tanh thread_axis trunc truncdiv "
+    "truncmod var"
+)
+_TIR = "call_extern call_intrin call_llvm_intrin call_packed call_pure_extern decl_buffer"
+_LIBRARIES = "Libraries are not called from kernels; topi.nn is tuned instead."
+_STATEMENTS = "lower(s, args) gives a Program, which prints as loops."
+
+# Module -> name -> "module:attribute" where the thing is now, or a sentence that says what to use.
+# A module that is no file is there all the same: its names are those of the table.
+NAMES: Mapping[str, Mapping[str, str]] = {
+    ROOT: {
+        **_same("tilewright.te", _TE),
+        **_same("tilewright.tir", _TIR),
+        "fabs": "tilewright.te:abs",
+        "call_pure_intrin": "tilewright.tir:call_intrin",
+        "decl_tensor_intrin": "tilewright.te:decl_tensor_intrin",
+        "build_config": "tilewright.base.old_names:build_config",
+        "BuildConfig": "tilewright.transform:PassContext",
+        "current_build_config": "tilewright.transform:PassContext.current",
+        "TVMContext": "tilewright.runtime.device:Device",
+        "Range": "tilewright.te.axis:Range",
+        "ir_pass": "Use arith.Analyzer().simplify for expressions; lowering has its own passes, "
+            "which TILEWRIGHT_DEBUG=5 prints.",
+        "make": f"Expressions are made by operators and te.compute. {_STATEMENTS}",
+        "node": "Tensors, schedules and expressions are objects of Python; print shows them.",
+        "nnvm": "Import networks with relay.frontend.",
+        "object": "Tensors, schedules and expressions are objects of Python; print shows them.",
+        "register_extension": "Any object goes through nd.from_dlpack that has __dlpack__.",
+        "register_intrin_rule": "Functions of numbers are a fixed set; te has exp, log, erf, ...",
+        "sdaccel": "FPGAs are no target; the targets are llvm, cuda and opencl.",
+        "support": "Run `tilewright doctor`: it shows what is installed.",
+        "vpi": "Verilog is no target; the targets are llvm, cuda and opencl.",
+        "opengl": "OpenGL is not a target; try opencl().",
+        "ext_dev": "Accelerators of others are no target; they are llvm, cuda and opencl.",
+        "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
+    },
+    "tilewright.autotvm": {
+        "env": "Options are arguments here: of tuners, LocalBuilder, LocalRunner and RPCRunner.",
+    },
+    "tilewright.autotvm.task": {
+        "extract_from_graph": "Import the network with relay.frontend, then extract_from_program.",
+    },
+    "tilewright.build_module": {
+        **_same("tilewright", "build lower build_config BuildConfig current_build_config"),
+    },
+    "tilewright.contrib": {
+        "coreml_runtime": "Core ML is not called; relay.frontend.from_onnx imports networks.",
+        "dlpack": "nd.from_dlpack(tensor) gives an argument for a function, without a copy.",
+        "peak": "Run `tilewright doctor`: it shows the device.",
+        "rocblas": _LIBRARIES,
+        "verilog": "Verilog is no target; the targets are llvm, cuda and opencl.",
+        "xcode": "Metal is not a target; the targets are llvm, cuda and opencl.",
+    },
+    "tilewright.module": {
+        "load": "tilewright.runtime:load_module",
+        **_same("tilewright.runtime", "Module enabled"),
+        "create": "build makes modules, and module.load opens them.",
+        "system_lib": "Load the file that func.save or lib.export_library wrote.",
+    },
+    "tilewright.nd": {
+        "context": "tilewright.runtime.device:device",
+        "TVMContext": "tilewright.runtime.device:Device",
+        "numpyasarray": "tilewright.runtime.ndarray:array",
+        **dict.fromkeys(
+            ("rocm", "metal", "vulkan", "vpi", "opengl", "ext_dev"),
+            "It is no device here; there are nd.cpu, nd.cuda and nd.opencl.",
+        ),
+    },
+    "tilewright.relay": {
+        "Module": "tilewright.relay.graph.expr:IRModule",
+        "alpha_equal": "tilewright.relay.analysis:structural_equal",
+        "build_config": "tilewright.base.old_names:relay_build_config",
+        "debug": "print(mod) shows the network.",
+        "feature": "relay.analysis tells what is in a network.",
+        "ir_pass": "Use the passes of relay.transform, as relay.transform.InferType()(mod).",
+    },
+    "tilewright.relay.analysis": {
+        "alpha_equal": "tilewright.relay.analysis:structural_equal",
+        "graph_equal": "tilewright.relay.analysis:structural_equal",
+    },
+    "tilewright.relay.backend": {
+        "graph_runtime_codegen": "Use relay.build, whose report names the schedule of each kernel.",
+        "graph_runtime_factory": "Use relay.build, which gives a library.",
+    },
+    "tilewright.relay.module": {"Module": "tilewright.relay.graph.expr:IRModule"},
+    "tilewright.relay.transform": {
+        **_same("tilewright.transform", "PassContext Sequential module_pass function_pass Pass"),
+        "build_config": "tilewright.base.old_names:relay_build_config",
+    },
+    "tilewright.target": {
+        "current_target": "tilewright.targets.target:Target.current",
+        "rasp": "tilewright.targets.target:arm_cpu",
+        "opengl": "OpenGL is not a target; try opencl.",
+        "vulkan": 'Vulkan is not a target; try Target("opencl").',
+    },
+    "tilewright.tir": {
+        "ir_pass": "Use arith.Analyzer().simplify for expressions; lowering has its own passes, "
+            "which TILEWRIGHT_DEBUG=5 prints.",
+    },
+}  # fmt: skip
+
+# Arguments that had another name: which of these a function has is the one that is meant.
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "ctx": ("device", "dev"),
+    "context": ("device", "dev"),
+    "func_name": ("task_name",),
+    "device": ("dev",),
+    "dev": ("device",),
+}
+
+
+def is_sentence(told: str) -> bool:
+    """Whether an entry of `NAMES` is what to say, and not where a thing is."""
+    return " " in told
+
+
+def placed(told: str) -> Any:
+    """The thing at "module:attribute"; `told`: an entry of `NAMES`."""
+    home, _, path = told.partition(":")
+    found: Any = import_module(home)
+    for attribute in path.split(".") if path else ():
+        found = getattr(found, attribute)
+    return found
+
+
+def modern(
+    given: Mapping[str, Any], known: Collection[str], before: Collection[str]
+) -> dict[str, Any]:
+    """Arguments by the names that a function has now.
+
+    known: its parameters; before: those that were given by position
+    """
+    renamed = {}
+    for name, value in given.items():
+        others = () if name in known else ARGUMENTS.get(name, ())
+        free = (o for o in others if o in known and o not in given and o not in before)
+        renamed[next(free, name)] = value
+    return renamed
+
+
+def build_config(**options: Any) -> Any:
+    """Give a `transform.PassContext` with options of TVM 0.6's `build_config`.
+
+    Raises ModelError for passes of the user's: lowering has its own.
+    """
+    if options.pop("add_lower_pass", None):
+        _refuse("build_config(add_lower_pass=)", "lowering has its own passes", "Leave it out.")
+    given = {f"tir.{name}": value for name, value in options.items()}
+    return import_module("tilewright.transform").PassContext(config=given)
+
+
+def relay_build_config(
+    opt_level: int = 2, fallback_device: Any = None, required_pass: Any = None,
+    disabled_pass: Any = None, trace: Any = None, **options: Any,
+) -> Any:  # fmt: skip
+    """Give a `transform.PassContext`, by the name and the arguments that it had in TVM 0.6.
+
+    Raises ModelError for a device to fall back to: a network runs on one.
+    """
+    for name, value in (("fallback_device", fallback_device), ("trace", trace)):
+        if value is not None:
+            _refuse(
+                f"relay.build_config({name}={value!r:.60})", "a network is built for one device",
+                "Leave it out; transform.PassContext(instruments=) sees each pass.",
+            )  # fmt: skip
+    make: Callable[..., Any] = import_module("tilewright.transform").PassContext
+    return make(opt_level, required_pass=required_pass, disabled_pass=disabled_pass, **options)
+
+
+def _refuse(place: str, reason: str, way_out: str) -> None:
+    from tilewright.base.errors import ModelError
+
+    raise ModelError(place, reason, way_out)
