@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import resource
 import ssl
 import struct
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -19,7 +22,7 @@ import pytest
 from farm.processes import Farm, farm
 from farm.test_commands import command
 from tilewright.base.errors import DeviceError
-from tilewright.farm import address, board, certificates, wire
+from tilewright.farm import address, board, certificates, plain_comm, wire
 from tilewright.farm.client import summary
 from tilewright.farm.network import OPERATION, opened
 from tilewright.farm.versions import VERSION
@@ -241,8 +244,6 @@ def spoken(port: int, first: wire.Message | None, *more: bytes) -> str:
     """What is answered to messages, as the text of an error; "" where it hangs up."""
 
     async def speak() -> str:
-        from tilewright.farm import plain_comm
-
         comm = await plain_comm.connect(f"tcp://127.0.0.1:{port}", None, 10)
         await comm.write({"op": OPERATION, "reply": False})
         sent = [] if first is None else [wire.encoded(first)]
@@ -346,22 +347,56 @@ def test_it_hangs_up_on(shared_farm: Farm, place: str, what: str):
     ask(shared_farm.port, None)
 
 
-@pytest.mark.parametrize("operation", ["run_function", "broadcast", "register_scheduler_plugin"])
-def test_dasks_own_operations_are_gone(shared_farm: Farm, operation: str):
-    """Nothing is answered to them: who asks waits until it hangs up."""
+HANDLERS = """
+import asyncio, json, os, sys
+from distributed import Scheduler, Worker
 
-    async def speak() -> None:
-        from tilewright.farm import plain_comm
+async def main():
+    scheduler = Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0")
+    await scheduler
+    worker = Worker(scheduler.address, host="127.0.0.1", nthreads=1, dashboard_address=":0")
+    await worker
+    servers = (scheduler, worker)
+    print(json.dumps([sorted({*s.handlers, *s.stream_handlers}) for s in servers]), flush=True)
+    os._exit(0)
 
-        at = f"tcp://127.0.0.1:{shared_farm.port}"
-        comm = await plain_comm.connect(at, None, 10)
-        await comm.write({"op": operation, "function": b"x", "reply": True})
-        answer = await comm.read()
-        assert answer is None
-        comm.abort()
+asyncio.run(main())
+"""
 
-    asyncio.run(asyncio.wait_for(speak(), 60))
-    assert f"No handler {operation}" not in ask(shared_farm.port, None).rows
+
+@pytest.fixture(scope="module")
+def dasks() -> dict[str, list[str]]:
+    """All that the installed Dask would do for others."""
+    done = subprocess.run([sys.executable, "-c", HANDLERS], capture_output=True, text=True)
+    names = json.loads(done.stdout.splitlines()[-1])
+    assert "terminate" in names[1] and "unregister" in names[0] and len(names[0]) > 50
+    return dict(zip(("tracker", "device"), names, strict=True))
+
+
+@pytest.mark.parametrize("place", ["tracker", "device"])
+def test_dasks_own_operations_are_gone(shared_farm: Farm, place: str, dasks: dict[str, list[str]]):
+    """Whoever asks for one is cut off before Dask hears of it, and all devices stay."""
+    device = f"tcp://127.0.0.1:{places(shared_farm)['device']}"
+
+    async def answer(name: str) -> Any:
+        comm = await plain_comm.connect(f"tcp://127.0.0.1:{places(shared_farm)[place]}", None, 20)
+        try:
+            await comm.write({"op": name, "address": device, "worker": device, "reply": True})
+            return await comm.read()
+        except OSError:
+            return "cut off"
+        finally:
+            comm.abort()
+
+    async def answers() -> dict[str, Any]:
+        return {name: await answer(name) for name in dasks[place] if name != "close"}
+
+    others = {k: v for k, v in asyncio.run(answers()).items() if v != "cut off"}
+    if place == "tracker":
+        assert others.pop("heartbeat_worker") == {"status": "missing"}
+        assert others.pop("register-worker")["status"] == "error"
+    assert others == {}
+    assert sum(row.total for row in ask(shared_farm.port, None).rows) == 3
 
 
 async def _opened(port: int) -> None:

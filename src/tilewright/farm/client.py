@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Protocol
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import wire
+from tilewright.base.text import printable
+from tilewright.farm import bounds, wire
 from tilewright.farm.network import Line, opened, reach, reason
 
 _PING_SECONDS = 2.0
-_DEAF_SECONDS = 10.0  # without an answer the connection is given up
 _PAUSE = 0.3
 
 
@@ -37,7 +37,7 @@ class Listener(Protocol):
 def user_name() -> str:
     """Who this is, for tables."""
     with suppress(KeyError, OSError, ImportError):
-        return f"{getpass.getuser()}:{os.getpid()}"[:200]
+        return printable(f"{getpass.getuser()}:{os.getpid()}".replace("\n", " "))[:200]
     return str(os.getpid())
 
 
@@ -112,7 +112,7 @@ class TrackerClient:
                 return await self._connect()
 
     async def _ping(self, line: Line) -> None:
-        while time.monotonic() - self._heard < _DEAF_SECONDS:
+        while time.monotonic() - self._heard < bounds.DEAF_SECONDS:
             await self._write(line, wire.Ping())
             await asyncio.sleep(_PING_SECONDS)
         line.abort()
@@ -136,7 +136,7 @@ async def summary(host: str, port: int, certificates: str | None = None) -> wire
     except OSError as error:
         raise unreachable(host, port, error) from None
     try:
-        async with asyncio.timeout(_DEAF_SECONDS):
+        async with asyncio.timeout(bounds.DEAF_SECONDS):
             answer = await line.ask(wire.Ask())
     except OSError as error:
         raise unreachable(host, port, error) from None

@@ -58,7 +58,7 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     async def serve() -> None:
         _set_levels(log, given.silent)
         from tilewright.farm import plain_comm
-        from tilewright.farm.tracker import run_tracker
+        from tilewright.farm.tracker import house, run_tracker
 
         if given.dashboard is not None and find_spec("bokeh") is None:
             raise DeviceError(
@@ -67,7 +67,7 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
             )  # fmt: skip
         shown = address.listening(given.host, given.certificates)
         security = None if shown is None else dask_security(shown)
-        plain_comm.use_plain_connections()
+        plain_comm.use_plain_connections(house())
         ports = _ports(given.port, given.port_end)
         await run_tracker(given.host, ports, security, given.dashboard, ready)
 
@@ -106,13 +106,13 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
     async def serve() -> None:
         _set_levels(log, given.silent)
         from tilewright.farm import plain_comm
-        from tilewright.farm.server import run_server
+        from tilewright.farm.server import house, run_server
 
         place = address.parsed(given.tracker)
-        plain_comm.use_plain_connections()
         ports = _ports(given.port, given.port_end)
         if given.builders:
             _check_builds(given.builders)
+        plain_comm.use_plain_connections(house(given.builders or 1))
         servers = [
             run_server(
                 place, given.key, given.host, ports, given.certificates, ready, given.custom_addr,
@@ -144,7 +144,10 @@ def query(arguments: Sequence[str] | None = None, prog: str | None = None) -> in
 
 
 def table(found: wire.Summary) -> str:
-    """The servers and the queues, as TVM prints them."""
+    """The servers and the queues, as TVM prints them.
+
+    Names are one line each, and harmless: `wire` refuses others.
+    """
     rule = "-" * 30
     lines = ["Server List", rule, "server-address           key", rule]
     for member in sorted(found.members, key=lambda m: (m.key, m.address)):

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError
-from tilewright.farm import address, wire
+from tilewright.farm import address, bounds, wire
 from tilewright.farm.address import Place
 from tilewright.farm.certificates import CLIENT, Credentials, distrust
 from tilewright.farm.versions import VERSION
 
 T = TypeVar("T")
-CONNECT_SECONDS = 5.0
 _HANGS_UP = 3  # attempts, until who hangs up is believed to mean it
 _PAUSE = 0.3
 OPERATION = "tilewright"  # the handler of Dask's servers that speaks our protocol
@@ -77,7 +76,7 @@ async def reach(
         failures: list[OSError] = []
         for place, context in address.ways(host, port, certificates, role):
             try:
-                (await _connected(str(place), context, CONNECT_SECONDS)).abort()
+                (await _connected(str(place), context, bounds.CONNECT_SECONDS)).abort()
             except OSError as error:
                 failures.append(error)
                 continue
@@ -146,7 +145,7 @@ def _was_answered(error: BaseException) -> bool:
 
 
 async def opened(
-    place: str, context: ssl.SSLContext | None, user: str, seconds: float = CONNECT_SECONDS
+    place: str, context: ssl.SSLContext | None, user: str, seconds: float = bounds.CONNECT_SECONDS
 ) -> Line:
     """A connection after both sides said hello.  Raises OSError, DeviceError."""
     comm = await _connected(place, context, seconds)

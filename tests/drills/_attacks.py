@@ -1,0 +1,220 @@
+"""What somebody who only reaches a port of a farm may do: attacks, bounded in number and time.
+
+In: the ports of a tracker and of a device on the loopback.  Out: nothing; each ends by itself.
+Read next: `strangers.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import msgspec
+
+from tilewright.base.errors import TilewrightError
+from tilewright.farm import plain_comm, wire
+from tilewright.farm.network import OPERATION, opened
+from tilewright.farm.versions import VERSION
+
+MOST_SECONDS = 3.0  # of one attack
+Attack = Callable[["Ports", random.Random], Awaitable[None]]
+
+
+class Ports:
+    def __init__(self, tracker: int, device: int) -> None:
+        self.tracker, self.device = tracker, device
+
+    def any(self, rng: random.Random) -> int:
+        return rng.choice((self.tracker, self.device))
+
+    @property
+    def address(self) -> str:
+        """The device's."""
+        return f"tcp://127.0.0.1:{self.device}"
+
+
+async def make(attack: Attack, ports: Ports, rng: random.Random) -> None:
+    with suppress(OSError, TilewrightError):  # it was cut off or refused, as it should
+        async with asyncio.timeout(MOST_SECONDS):
+            await attack(ports, rng)
+
+
+# -- before anything is said ---------------------------------------------------------------------
+
+
+async def idle(ports: Ports, rng: random.Random) -> None:
+    """Connections that say nothing, or stop in the middle of a word."""
+    begun = rng.choice((b"", b"\x10", struct.pack("Q", 400) + b"x"))
+    port = ports.any(rng)
+    writers = []
+    try:
+        for _ in range(rng.randrange(200, 400)):
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writers.append(writer)
+                writer.write(begun)
+        await asyncio.sleep(0.5)
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+async def frames(ports: Ports, rng: random.Random) -> None:
+    """A message of as many empty parts as its length allows."""
+    count = rng.choice((65, 10_000, 15_000_000))
+    body = struct.pack("Q", count) + bytes(8 * min(count, 1 << 20))
+    await _raw(ports.any(rng), struct.pack("Q", 8 + 8 * count) + body)
+
+
+async def sizes(ports: Ports, rng: random.Random) -> None:
+    """A message that is longer than any, and the beginning of it."""
+    size = rng.choice((1 << 19, 1 << 27, 1 << 40, (1 << 64) - 1))
+    await _raw(ports.any(rng), struct.pack("Q", size) + bytes(1 << 20))
+
+
+async def noise(ports: Ports, rng: random.Random) -> None:
+    for _ in range(20):
+        await _raw(ports.any(rng), rng.randbytes(rng.randrange(1, 5000)))
+
+
+# -- with Dask's own words -----------------------------------------------------------------------
+
+
+async def operations(ports: Ports, rng: random.Random) -> None:
+    """Orders to end, to run code, to forget a device."""
+    names = ["terminate", "unregister", "run", "run_function", "retire_workers", "plugin-add"]
+    for name in rng.sample(names, 4):
+        await _asked(ports.any(rng), {"op": name, "address": ports.address, "reply": False})
+
+
+async def posing(ports: Ports, rng: random.Random) -> None:
+    """A device with the address of one that is there, or with a name that breaks a table."""
+    key = rng.choice(("board", "k" * 201, "a\nboard  99  99  0", "\x1b[2J", ""))
+    host = rng.choice((ports.address, "tcp://127.0.0.1:1", "tcp://nowhere.invalid:1", "x"))
+    said = {
+        "op": "register-worker", "reply": False, "address": host, "status": "running",
+        "server_id": "x", "extra": {"tilewright-key": key}, "name": "x", "nthreads": 1,
+        "metrics": {"tilewright-token": rng.randbytes(16).hex()}, "now": 0, "resources": {},
+    }  # fmt: skip
+    await _asked(ports.tracker, said, 1.0)
+
+
+async def beats(ports: Ports, rng: random.Random) -> None:
+    """Signs of life for a device that somebody else is."""
+    metrics = {"tilewright-token": rng.randbytes(16).hex(), "memory": 1}
+    metrics |= {f"m{k}": {"x": k} for k in range(rng.choice((1, 3000)))}
+    beat = {"op": "heartbeat_worker", "address": ports.address, "metrics": metrics}
+    for _ in range(50):
+        await _asked(ports.tracker, beat)
+
+
+# -- after Hello ---------------------------------------------------------------------------------
+
+
+async def keys(ports: Ports, rng: random.Random) -> None:
+    """Devices of thousands of keys are wanted."""
+    line = await opened(f"tcp://127.0.0.1:{ports.tracker}", None, "x")
+    try:
+        for k in range(5000):
+            await line.write(wire.Want(f"key{k}", rng.randrange(3)))
+            if k % 100 == 0:
+                await asyncio.sleep(0)
+    finally:
+        line.abort()
+
+
+async def hellos(ports: Ports, rng: random.Random) -> None:
+    """Many say who they are, and then nothing."""
+    port = ports.any(rng)
+    async with AsyncExitStack() as stack:
+        for _ in range(rng.randrange(100, 300)):
+            with suppress(OSError):
+                line = await opened(f"tcp://127.0.0.1:{port}", None, "x")
+                stack.callback(line.abort)
+        await asyncio.sleep(0.3)
+
+
+async def deaf(ports: Ports, rng: random.Random) -> None:
+    """Asks, and does not take the answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", ports.tracker, limit=1024)
+    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    said: list[Any] = [
+        {"compression": None, "python": (3, 11), "pickle-protocol": 5},
+        {"op": OPERATION, "reply": False}, wire.encoded(wire.Hello(wire.PROTOCOL, VERSION, "x")),
+    ]  # fmt: skip
+    try:
+        for one in said:
+            writer.write(framed(msgspec.msgpack.encode(one)))
+        ask = framed(msgspec.msgpack.encode(wire.encoded(wire.Ask())))
+        for _ in range(200):
+            writer.write(ask * 100)
+            await writer.drain()
+    finally:
+        writer.transport.abort()
+
+
+async def files(ports: Ports, rng: random.Random) -> None:
+    """More files than a session may have, or than a disk holds."""
+    line = await opened(ports.address, None, "x")
+    total = rng.choice((10, 1 << 33, 1 << 40))
+    try:
+        for k in range(400):
+            await line.write(wire.Part(f"f{k}", 0, total, b"0123456789"))
+            await line.read()
+            await asyncio.sleep(0)
+    finally:
+        line.abort()
+
+
+async def names(ports: Ports, rng: random.Random) -> None:
+    """What looks like a line of somebody else's in a log or a table."""
+    forged = "x\nINFO:RPCTracker:bind to 1.2.3.4:1"
+    said: list[wire.Message] = [wire.Want(forged, 1), wire.Release(forged), wire.Want("k" * 500, 1)]
+    for user, message in ((forged, wire.Ask()), ("x", rng.choice(said))):
+        line = await opened(f"tcp://127.0.0.1:{ports.tracker}", None, user)
+        with suppress(OSError):
+            await line.write(message)
+            await line.read()
+        line.abort()
+
+
+async def _raw(port: int, data: bytes) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    end = time.monotonic() + 1.0
+    try:
+        with suppress(OSError):
+            writer.write(data)
+            await writer.drain()
+            async with asyncio.timeout(max(end - time.monotonic(), 0.1)):
+                while await reader.read(1 << 16):
+                    pass
+    finally:
+        writer.transport.abort()
+
+
+async def _asked(port: int, message: dict[str, Any], seconds: float = 0.2) -> None:
+    comm = await plain_comm.connect(f"tcp://127.0.0.1:{port}", None, 2)
+    try:
+        with suppress(OSError):
+            await comm.write(message)
+            async with asyncio.timeout(seconds):
+                await comm.read()
+    finally:
+        comm.abort()
+
+
+def framed(data: bytes) -> bytes:
+    """As Dask frames a message of one part."""
+    return struct.pack("QQQ", 16 + len(data), 1, len(data)) + data
+
+
+ATTACKS: dict[str, Attack] = {
+    "idle": idle, "frames": frames, "sizes": sizes, "noise": noise, "operations": operations,
+    "posing": posing, "beats": beats, "keys": keys, "hellos": hellos, "deaf": deaf,
+    "files": files, "names": names,
+}  # fmt: skip
