@@ -94,8 +94,11 @@ async def operations(ports: Ports, rng: random.Random) -> None:
 
 async def posing(ports: Ports, rng: random.Random) -> None:
     """A device with the address of one that is there, or with a name that breaks a table."""
-    key = rng.choice(("board", "k" * 201, "a\nboard  99  99  0", "\x1b[2J", ""))
-    host = rng.choice((ports.address, "tcp://127.0.0.1:1", "tcp://nowhere.invalid:1", "x"))
+    strange = "k" * 201, "a\nboard  99  99  0", "\x1b[2J", ""
+    key, host = rng.choice((
+        ("board", ports.address), ("board", "tcp://nowhere.invalid:1"), ("board", "x"),
+        *((key, "tcp://127.0.0.1:1") for key in strange),
+    ))  # fmt: skip
     said = {
         "op": "register-worker", "reply": False, "address": host, "status": "running",
         "server_id": "x", "extra": {"tilewright-key": key}, "name": "x", "nthreads": 1,

@@ -38,7 +38,7 @@ PART_BYTES = 8 << 20  # of a file that is sent in parts
 MESSAGE_SECONDS = 30.0  # until a message that has begun is there, and a second more for each
 MESSAGE_BYTES_A_SECOND = 256 << 10  # so many bytes of it
 UNREAD_BYTES = 4 << 20  # of a tracker's answers, that the other side does not take
-UNREAD_DEVICE_BYTES = 256 << 20  # of a device's
+UNREAD_DEVICE_BYTES = 64 << 20  # of a device's
 BATCH = 1000  # notes of a device to its tracker in one message
 
 # -- what is asked for --------------------------------------------------------------------------
@@ -58,6 +58,9 @@ FREE_BYTES = 256 << 20  # that a file leaves free on the disk
 WRITTEN_BYTES = 4 << 30  # of one file that a kernel's process writes
 PROCESSES = 512  # of it, threads included, besides those that there are
 HELD = 65_536  # arrays, modules and networks of one session
+
+LOGGED = 50  # warnings of one kind of a tracker or a device
+LOGGED_SECONDS = 10.0  # in which so many are written, the rest is counted
 
 # -- text ---------------------------------------------------------------------------------------
 NAME_LENGTH = 200
