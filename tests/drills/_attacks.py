@@ -38,10 +38,15 @@ class Ports:
         return f"tcp://127.0.0.1:{self.device}"
 
 
-async def make(attack: Attack, ports: Ports, rng: random.Random) -> None:
-    with suppress(OSError, TilewrightError):  # it was cut off or refused, as it should
-        async with asyncio.timeout(MOST_SECONDS):
-            await attack(ports, rng)
+def make(name: str, tracker: int, device: int, seed: int) -> None:
+    """Attack, in a process of its own."""
+
+    async def attack() -> None:
+        with suppress(OSError, TilewrightError):  # it was cut off or refused, as it should
+            async with asyncio.timeout(MOST_SECONDS):
+                await ATTACKS[name](Ports(tracker, device), random.Random(seed))
+
+    asyncio.run(attack())
 
 
 # -- before anything is said ---------------------------------------------------------------------
@@ -53,7 +58,7 @@ async def idle(ports: Ports, rng: random.Random) -> None:
     port = ports.any(rng)
     writers = []
     try:
-        for _ in range(rng.randrange(200, 400)):
+        for _ in range(rng.randrange(500, 700)):
             with suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writers.append(writer)
@@ -66,7 +71,7 @@ async def idle(ports: Ports, rng: random.Random) -> None:
 
 async def frames(ports: Ports, rng: random.Random) -> None:
     """A message of as many empty parts as its length allows."""
-    count = rng.choice((65, 10_000, 15_000_000))
+    count = rng.choice((65, 1_000_000, 15_000_000))
     body = struct.pack("Q", count) + bytes(8 * min(count, 1 << 20))
     await _raw(ports.any(rng), struct.pack("Q", 8 + 8 * count) + body)
 
