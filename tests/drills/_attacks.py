@@ -58,7 +58,7 @@ async def idle(ports: Ports, rng: random.Random) -> None:
     port = ports.any(rng)
     writers = []
     try:
-        for _ in range(rng.randrange(500, 700)):
+        for _ in range(rng.randrange(750, 900)):
             with suppress(OSError):
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
                 writers.append(writer)
@@ -93,8 +93,9 @@ async def noise(ports: Ports, rng: random.Random) -> None:
 async def operations(ports: Ports, rng: random.Random) -> None:
     """Orders to end, to run code, to forget a device."""
     names = ["terminate", "unregister", "run", "run_function", "retire_workers", "plugin-add"]
-    for name in rng.sample(names, 4):
-        await _asked(ports.any(rng), {"op": name, "address": ports.address, "reply": False})
+    for name in rng.sample(names, len(names)):
+        for port in (ports.device, ports.tracker):
+            await _asked(port, {"op": name, "address": ports.address, "reply": False})
 
 
 async def posing(ports: Ports, rng: random.Random) -> None:

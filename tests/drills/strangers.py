@@ -20,7 +20,7 @@ from tilewright.farm.network import soon
 from tilewright.farm.session import RemoteSession, request_remote
 
 SECONDS = 1.0  # in which a tracker answers, beside what it takes in peace
-OPEN_FILES = 512
+OPEN_FILES = 768
 
 
 def run(tries: int, seed: int) -> Counts:

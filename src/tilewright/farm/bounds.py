@@ -8,8 +8,8 @@ Read next: `admission.py` (who may stay), `plain_comm.py` (how bytes are read).
 from __future__ import annotations
 
 # -- connections, of one process ----------------------------------------------------------------
-STRANGERS = 256  # that have not said who they are
-STRANGERS_OF_ADDRESS = 128
+STRANGERS = 1024  # that have not said who they are
+STRANGERS_OF_ADDRESS = 512
 STRANGER_SECONDS = 10.0  # to shake hands and to say who they are
 TUNERS = 512  # at a tracker
 TUNERS_OF_ADDRESS = 256

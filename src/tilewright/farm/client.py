@@ -18,7 +18,7 @@ from typing import Protocol
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.base.text import printable
 from tilewright.farm import bounds, wire
-from tilewright.farm.network import Line, opened, reach, reason
+from tilewright.farm.network import Line, joined, reason
 
 _PING_SECONDS = 2.0
 _PAUSE = 0.3
@@ -82,8 +82,8 @@ class TrackerClient:
             raise unreachable(self.host, self.port, error) from None
 
     async def _connect(self) -> Line:
-        place, self.context = await reach(self.host, self.port, self._certificates)
-        return await opened(str(place), self.context, user_name())
+        line, self.context = await joined(self.host, self.port, self._certificates, user_name())
+        return line
 
     async def _live(self, line: Line) -> None:
         """Read until closed, connect again, for ever."""
@@ -131,8 +131,7 @@ class TrackerClient:
 async def summary(host: str, port: int, certificates: str | None = None) -> wire.Summary:
     """What the tracker knows now.  Raises DeviceError."""
     try:
-        place, context = await reach(host, port, certificates)
-        line = await opened(str(place), context, user_name())
+        line, _ = await joined(host, port, certificates, user_name())
     except OSError as error:
         raise unreachable(host, port, error) from None
     try:

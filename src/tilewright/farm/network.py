@@ -161,6 +161,26 @@ async def opened(
     return line
 
 
+async def joined(
+    host: str, port: int, certificates: str | None, user: str
+) -> tuple[Line, ssl.SSLContext | None]:
+    """A connection to the tracker there, after both sides said hello, and how it was made.
+
+    Who hangs up before is tried again: it may have ended, or have had to make room.
+    Raises OSError, DeviceError.
+    """
+    left = _HANGS_UP
+    while True:
+        place, context = await reach(host, port, certificates)
+        try:
+            return await opened(str(place), context, user), context
+        except OSError:
+            left -= 1
+            if not left:
+                raise
+        await asyncio.sleep(_PAUSE)
+
+
 def dask_security(found: Credentials) -> Any:
     """What Dask's servers need to show these, and to ask for others of the same authority.
 
