@@ -17,12 +17,12 @@ from typing import Any
 import msgspec
 
 from tilewright.base.errors import TilewrightError
-from tilewright.farm import plain_comm, wire
+from tilewright.farm import bounds, plain_comm, wire
 from tilewright.farm.network import OPERATION, opened
 from tilewright.farm.versions import VERSION
 
 MOST_SECONDS = 3.0  # of one attack
-Attack = Callable[["Ports", random.Random], Awaitable[None]]
+Attack = Callable[["Ports", random.Random], Awaitable[int | None]]
 
 
 class Ports:
@@ -38,15 +38,16 @@ class Ports:
         return f"tcp://127.0.0.1:{self.device}"
 
 
-def make(name: str, tracker: int, device: int, seed: int) -> None:
-    """Attack, in a process of its own."""
+def make(name: str, tracker: int, device: int, seed: int) -> int:
+    """Attack, in a process of its own; how much was taken of it that should not be."""
 
-    async def attack() -> None:
+    async def attack() -> int:
         with suppress(OSError, TilewrightError):  # it was cut off or refused, as it should
             async with asyncio.timeout(MOST_SECONDS):
-                await ATTACKS[name](Ports(tracker, device), random.Random(seed))
+                return await ATTACKS[name](Ports(tracker, device), random.Random(seed)) or 0
+        return 0
 
-    asyncio.run(attack())
+    return asyncio.run(attack())
 
 
 # -- before anything is said ---------------------------------------------------------------------
@@ -55,14 +56,14 @@ def make(name: str, tracker: int, device: int, seed: int) -> None:
 async def idle(ports: Ports, rng: random.Random) -> None:
     """Connections that say nothing, or stop in the middle of a word."""
     begun = rng.choice((b"", b"\x10", struct.pack("Q", 400) + b"x"))
-    port = ports.any(rng)
     writers = []
     try:
-        for _ in range(rng.randrange(750, 900)):
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writers.append(writer)
-                writer.write(begun)
+        for port, count in ((ports.device, 100), (ports.tracker, rng.randrange(750, 850))):
+            for _ in range(count):
+                with suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writers.append(writer)
+                    writer.write(begun)
         await asyncio.sleep(0.5)
     finally:
         for writer in writers:
@@ -71,9 +72,10 @@ async def idle(ports: Ports, rng: random.Random) -> None:
 
 async def frames(ports: Ports, rng: random.Random) -> None:
     """A message of as many empty parts as its length allows."""
-    count = rng.choice((65, 1_000_000, 15_000_000))
-    body = struct.pack("Q", count) + bytes(8 * min(count, 1 << 20))
-    await _raw(ports.any(rng), struct.pack("Q", 8 + 8 * count) + body)
+    for count in (65, 1_000_000, 15_000_000):
+        body = struct.pack("Q", count) + bytes(8 * min(count, 1 << 20))
+        for port in (ports.device, ports.tracker):
+            await _raw(port, struct.pack("Q", 8 + 8 * count) + body, rng.uniform(0, 0.5))
 
 
 async def sizes(ports: Ports, rng: random.Random) -> None:
@@ -92,10 +94,13 @@ async def noise(ports: Ports, rng: random.Random) -> None:
 
 async def operations(ports: Ports, rng: random.Random) -> None:
     """Orders to end, to run code, to forget a device."""
-    names = ["terminate", "unregister", "run", "run_function", "retire_workers", "plugin-add"]
-    for name in rng.sample(names, len(names)):
-        for port in (ports.device, ports.tracker):
-            await _asked(port, {"op": name, "address": ports.address, "reply": False})
+    orders: list[dict[str, Any]] = [
+        {"op": "terminate", "reply": False}, {"op": "unregister", "address": ports.address},
+        {"op": "run", "function": b"x"}, {"op": "retire_workers", "workers": [ports.address]},
+    ]  # fmt: skip
+    for order in rng.sample(orders, len(orders)):
+        port = ports.device if order["op"] in ("terminate", "run") else ports.tracker
+        await _asked(port, order, 0.5)
 
 
 async def posing(ports: Ports, rng: random.Random) -> None:
@@ -167,17 +172,19 @@ async def deaf(ports: Ports, rng: random.Random) -> None:
         writer.transport.abort()
 
 
-async def files(ports: Ports, rng: random.Random) -> None:
-    """More files than a session may have, or than a disk holds."""
+async def files(ports: Ports, rng: random.Random) -> int:
+    """More files than a session may have, and one for no disk; how many too many were kept."""
     line = await opened(ports.address, None, "x")
-    total = rng.choice((10, 1 << 33, 1 << 40))
+    kept = 0
     try:
-        for k in range(400):
-            await line.write(wire.Part(f"f{k}", 0, total, b"0123456789"))
-            await line.read()
-            await asyncio.sleep(0)
+        await line.write(wire.Part("large", 0, 1 << 40, b"0123456789"))
+        kept += not isinstance(await line.read(), wire.Refused)
+        for k in range(bounds.SESSION_FILES + 50):
+            await line.write(wire.Part(f"f{k}", 0, 10, b"0123456789"))
+            kept += isinstance(await line.read(), wire.Stored)
     finally:
         line.abort()
+    return max(kept - bounds.SESSION_FILES, 0)
 
 
 async def names(ports: Ports, rng: random.Random) -> None:
@@ -192,9 +199,10 @@ async def names(ports: Ports, rng: random.Random) -> None:
         line.abort()
 
 
-async def _raw(port: int, data: bytes) -> None:
+async def _raw(port: int, data: bytes, seconds: float = 1.0) -> None:
+    """Send it, and wait so long for the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    end = time.monotonic() + 1.0
+    end = time.monotonic() + seconds
     try:
         with suppress(OSError):
             writer.write(data)
