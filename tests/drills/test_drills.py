@@ -11,8 +11,16 @@ from drills import drills, page
 from drills._doors import doors, files
 from drills.drill import Drill
 
+SLOW = {"strangers"}
 
-@pytest.mark.parametrize("drill", drills(), ids=lambda drill: drill.name)
+
+@pytest.mark.parametrize(
+    "drill",
+    [
+        pytest.param(drill, id=drill.name, marks=[pytest.mark.slow] if drill.name in SLOW else [])
+        for drill in drills()
+    ],
+)
 def test_nothing_breaks(drill: Drill) -> None:
     counts = drill.run(drill.short, 0)
     assert counts.total() == drill.short

@@ -175,8 +175,8 @@ def test_a_tuner_that_is_killed_loses_its_device_at_once(tmp_path: Path):
 
 
 SOON = """
-from tilewright.farm import board, tracker
-board._SILENT_SECONDS = tracker._HOLDER_SECONDS = 4.0
+from tilewright.farm import bounds
+bounds.OWNER_SECONDS = 4.0
 """
 
 

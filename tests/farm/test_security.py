@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import resource
 import ssl
 import struct
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -19,7 +22,7 @@ import pytest
 from farm.processes import Farm, farm
 from farm.test_commands import command
 from tilewright.base.errors import DeviceError
-from tilewright.farm import address, board, certificates, wire
+from tilewright.farm import address, board, certificates, plain_comm, registration, wire
 from tilewright.farm.client import summary
 from tilewright.farm.network import OPERATION, opened
 from tilewright.farm.versions import VERSION
@@ -258,8 +261,6 @@ def spoken(port: int, first: wire.Message | None, *more: bytes) -> str:
     """What is answered to messages, as the text of an error; "" where it hangs up."""
 
     async def speak() -> str:
-        from tilewright.farm import plain_comm
-
         comm = await plain_comm.connect(f"tcp://127.0.0.1:{port}", None, 10)
         await comm.write({"op": OPERATION, "reply": False})
         sent = [] if first is None else [wire.encoded(first)]
@@ -348,6 +349,12 @@ PICKLED = frame(
 RAW = {
     "an enormous message": raw(struct.pack("Q", 1 << 60)),
     "a message of a gigabyte": raw(struct.pack("Q", 1 << 30)),
+    "a message of 15 million empty parts": raw(
+        struct.pack("QQ", 8 + 8 * 15_000_000, 15_000_000), bytes(1 << 16)
+    ),
+    "a message of too many parts": raw(frame(*[b""] * 65)),
+    "a message of none": raw(frame()),
+    "a message with a hole": raw(struct.pack("QQQ", 16, 1, 1 << 30)),
     "what must be unpickled": raw(PICKLED),
     "another protocol": raw(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
     "nothing but noise": raw(bytes(range(256)) * 8),
@@ -363,22 +370,174 @@ def test_it_hangs_up_on(shared_farm: Farm, place: str, what: str):
     ask(shared_farm.port, None)
 
 
-@pytest.mark.parametrize("operation", ["run_function", "broadcast", "register_scheduler_plugin"])
-def test_dasks_own_operations_are_gone(shared_farm: Farm, operation: str):
-    """Nothing is answered to them: who asks waits until it hangs up."""
+HANDLERS = """
+import asyncio, json, os, sys
+from distributed import Scheduler, Worker
 
-    async def speak() -> None:
-        from tilewright.farm import plain_comm
+async def main():
+    scheduler = Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=":0")
+    await scheduler
+    worker = Worker(scheduler.address, host="127.0.0.1", nthreads=1, dashboard_address=":0")
+    await worker
+    servers = (scheduler, worker)
+    print(json.dumps([sorted({*s.handlers, *s.stream_handlers}) for s in servers]), flush=True)
+    os._exit(0)
 
-        at = f"tcp://127.0.0.1:{shared_farm.port}"
-        comm = await plain_comm.connect(at, None, 10)
-        await comm.write({"op": operation, "function": b"x", "reply": True})
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def dasks() -> dict[str, list[str]]:
+    """All that the installed Dask would do for others."""
+    done = subprocess.run([sys.executable, "-c", HANDLERS], capture_output=True, text=True)
+    names = json.loads(done.stdout.splitlines()[-1])
+    assert "terminate" in names[1] and "unregister" in names[0] and len(names[0]) > 50
+    return dict(zip(("tracker", "device"), names, strict=True))
+
+
+@pytest.mark.parametrize("place", ["tracker", "device"])
+def test_dasks_own_operations_are_gone(shared_farm: Farm, place: str, dasks: dict[str, list[str]]):
+    """Whoever asks for one is cut off before Dask hears of it, and all devices stay."""
+    device = f"tcp://127.0.0.1:{places(shared_farm)['device']}"
+
+    async def answer(name: str) -> Any:
+        comm = await plain_comm.connect(f"tcp://127.0.0.1:{places(shared_farm)[place]}", None, 20)
+        try:
+            await comm.write({"op": name, "address": device, "worker": device, "reply": True})
+            return await comm.read()
+        except OSError:
+            return "cut off"
+        finally:
+            comm.abort()
+
+    async def answers() -> dict[str, Any]:
+        return {name: await answer(name) for name in dasks[place] if name != "close"}
+
+    others = {k: v for k, v in asyncio.run(answers()).items() if v != "cut off"}
+    if place == "tracker":
+        assert others.pop("heartbeat_worker") == {"status": "missing"}
+        assert others.pop("register-worker")["status"] == "error"
+    assert others == {}
+    assert sum(row.total for row in ask(shared_farm.port, None).rows) == 3
+
+
+# -- who poses as a device ------------------------------------------------------------------------
+
+
+async def registered(at: str, context: ssl.SSLContext | None, **said: Any) -> str:
+    """What a tracker answers to somebody who registers."""
+    known = {
+        "address": "tcp://127.0.0.1:1", "status": "running", "server_id": "x", "name": "x",
+        "extra": {registration.KEY: "k"}, "metrics": {registration.TOKEN: "0" * 32},
+    }  # fmt: skip
+    comm = await plain_comm.connect(at, context, 20)
+    try:
+        await comm.write({"op": "register-worker", "reply": False, **(known | said)})
         answer = await comm.read()
-        assert answer is None
+        return str(answer.get("message", answer["status"]))
+    finally:
         comm.abort()
 
-    asyncio.run(asyncio.wait_for(speak(), 60))
-    assert f"No handler {operation}" not in ask(shared_farm.port, None).rows
+
+STRANGE_DEVICES: dict[str, dict[str, Any]] = {
+    "a long key": {"extra": {registration.KEY: "k" * 201}},
+    "a key of two lines": {"extra": {registration.KEY: "a\nboard 99 99 0"}},
+    "no key": {"extra": {}},
+    "no token": {"metrics": {}},
+    "no address": {"address": "nowhere"},
+    "a host that is not there": {"address": "tcp://nowhere.invalid:1"},
+    "another scheme": {"address": "tls://127.0.0.1:1"},
+    "an address of two lines": {"address": "tcp://127.0.0.1:1\nx"},
+}
+
+
+@pytest.mark.parametrize("what", STRANGE_DEVICES)
+def test_what_is_no_device_is_not_registered(shared_farm: Farm, what: str):
+    at = f"tcp://127.0.0.1:{shared_farm.port}"
+    said = asyncio.run(registered(at, None, **STRANGE_DEVICES[what]))
+    assert "does not register as one" in said or "nobody can find it there" in said
+    found = ask(shared_farm.port, None)
+    assert {row.key for row in found.rows} == {"1080ti", "titanx"}
+
+
+def test_nobody_takes_the_address_of_a_device_that_lives(shared_farm: Farm):
+    device = f"tcp://127.0.0.1:{places(shared_farm)['device']}"
+    at = f"tcp://127.0.0.1:{shared_farm.port}"
+    assert "another one is there, and lives" in asyncio.run(registered(at, None, address=device))
+    found = ask(shared_farm.port, None)
+    assert [m.key for m in found.members if m.address == device] == ["1080ti"]
+
+
+def test_a_clients_certificate_registers_no_device(secure_farm: Farm, authority: Path):
+    """The devices' does."""
+    for role, said in ((certificates.CLIENT, "one for tuners"), (certificates.SERVER, "OK")):
+        own = certificates.credentials(role, str(authority))
+        assert own is not None
+        at = f"tls://127.0.0.1:{secure_farm.port}"
+        context = own.context(listening=False)
+        assert said in asyncio.run(registered(at, context, address="tls://127.0.0.1:1"))
+
+
+def test_signs_of_life_of_somebody_else_do_not_count(shared_farm: Farm):
+    async def beat(token: str) -> Any:
+        comm = await plain_comm.connect(f"tcp://127.0.0.1:{shared_farm.port}", None, 20)
+        try:
+            device = f"tcp://127.0.0.1:{places(shared_farm)['device']}"
+            metrics = {registration.TOKEN: token}
+            await comm.write({"op": "heartbeat_worker", "address": device, "metrics": metrics})
+            return await comm.read()
+        finally:
+            comm.abort()
+
+    assert asyncio.run(beat("0" * 32)) == {"status": "missing"}
+    assert asyncio.run(beat("x")) == {"status": "missing"}
+
+
+@pytest.mark.parametrize("key", ["k" * 201, "a\nboard        99      99    0", ""])
+def test_a_server_refuses_a_key_that_cannot_be_one(shared_farm: Farm, key: str):
+    done = command("rpc_server", "--tracker", shared_farm.address, "--key", key)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert "1 to 200 characters in one line" in done.stderr
+
+
+# -- who says nothing ------------------------------------------------------------------------------
+
+SOON = """
+from tilewright.farm import bounds
+bounds.STRANGER_SECONDS = bounds.VISITOR_SECONDS = 2.0
+"""
+
+
+def test_who_says_nothing_is_cut_off(tmp_path: Path, authority: Path):
+    """Before the handshake, after it, in the middle of a word; at a device after Hello, too."""
+    folders = [tmp_path / name for name in ("plain", "secret")]
+    for folder in folders:
+        folder.mkdir()
+    made = Farm(folders[0], before=SOON)
+    secret = Farm(folders[1], "127.0.0.1", "--certificates", str(authority), before=SOON)
+    try:
+        device = made.serve_at("k", 0, before=SOON)
+
+        async def ends(port: int, *data: bytes) -> None:
+            assert await raw(*data)(port) == b"closed"
+
+        async def visitor() -> None:
+            line = await opened(f"tcp://127.0.0.1:{device.port}", None, "test")
+            with pytest.raises(OSError, match="closed"):
+                await line.read()
+
+        async def together() -> None:
+            ports = made.port, device.port, secret.port
+            said = ((), (b"\x10",), (struct.pack("Q", 400) + b"x",))
+            silent = [ends(port, *data) for port in ports for data in said]
+            await asyncio.gather(*silent, visitor())
+
+        asyncio.run(asyncio.wait_for(together(), 60))
+        assert [row.total for row in ask(made.port, None).rows] == [1]
+    finally:
+        made.stop()
+        secret.stop()
 
 
 async def _opened(port: int) -> None:

@@ -32,8 +32,8 @@ class TilewrightError(RuntimeError):
         super().__init__(place, reason, way_out)  # args rebuild the error when it is pickled
 
     def __str__(self) -> str:
-        text = printable(f"{self.place}: {self.reason.rstrip('.')}.")
-        return f"{text} {self.way_out}" if self.way_out else text
+        text = f"{self.place}: {self.reason.rstrip('.')}."
+        return printable(f"{text} {self.way_out}" if self.way_out else text)
 
 
 class ExpressionError(TilewrightError):

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import asdict
 from importlib import import_module
@@ -24,8 +24,9 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import builds, session_calls, wire
-from tilewright.farm.store import Incoming, Store
+from tilewright.farm import bounds, builds, session_calls, wire
+from tilewright.farm.admission import VISITOR, Guest
+from tilewright.farm.store import Arrivals, Incoming, Store
 from tilewright.farm.versions import VERSION
 from tilewright.measure.jobs import Job, RunJob, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -36,9 +37,6 @@ from tilewright.runtime import artifact_file
 from tilewright.targets.target import Target
 
 _LOG = logging.getLogger("tilewright.farm")
-_FILE_BYTES = 4 << 30  # that a process which runs artefacts may write into one file
-_PROCESSES = 512  # more than there are, threads included
-_SILENT_SECONDS = 15.0  # a session whose owner says nothing for so long is over
 
 Read = Callable[[], Awaitable[wire.Message]]
 Write = Callable[[wire.Message], Awaitable[None]]
@@ -49,28 +47,31 @@ class Board:
     runs nothing."""
 
     def __init__(self, builds: bool = False) -> None:
-        limits = (("RLIMIT_FSIZE", _FILE_BYTES), ("RLIMIT_CORE", 0), *_process_limit())
+        limits = (("RLIMIT_FSIZE", bounds.WRITTEN_BYTES), ("RLIMIT_CORE", 0), *_process_limit())
         self._limits = limits
         self._runner = LocalRunner(limits=limits)
         self._builder = LocalBuilder(n_parallel=1, limits=limits) if builds else None
         self._store = Store()
         self._turn = asyncio.Lock()
+        self._arrivals = Arrivals(self._store.path)
 
     @property
     def folder(self) -> Path:
         """For files of its process, removed with it, or by the next one after it was killed."""
         return self._store.path
 
-    async def serve(self, read: Read, write: Write, peer: str) -> None:
+    async def serve(self, read: Read, write: Write, peer: str, guest: Guest) -> None:
         """Answer one tuner until it goes; `read` raises OSError then."""
         try:
-            hello = wire.check_hello(await read(), peer)
+            hello = wire.check_hello(await read(), peer)  # a stranger's guest ends in time
+            if not guest.admit(VISITOR):
+                raise DeviceError("device", "it works for as many as it can", "Try again later.")
         except DeviceError as error:
             _LOG.warning("refused %s: %s", peer, error)
             await write(_refused(error))
             return
         await write(wire.Hello(wire.PROTOCOL, VERSION))
-        visitor = _Visitor(self, _Inbox(read), write, hello, peer)
+        visitor = _Visitor(self, _Inbox(read), write, hello, peer, guest)
         try:
             await visitor.stay()
         finally:
@@ -99,11 +100,24 @@ class _Inbox:
         self.gone = asyncio.Event()
 
     async def get(self) -> wire.Message:
-        """Raises _Gone, or DeviceError for what is no message."""
-        item = await self._queue.get()
-        if isinstance(item, Exception):
-            raise item
-        return item
+        """Raises _Gone, also after a long silence, or DeviceError for what is no message."""
+        while True:
+            silent = time.monotonic() - self._heard
+            try:
+                async with asyncio.timeout(max(bounds.VISITOR_SECONDS - silent, 0)):
+                    item = await self._queue.get()
+            except TimeoutError:
+                if time.monotonic() - self._heard < bounds.VISITOR_SECONDS:
+                    continue  # it said that it lives
+                raise _Gone from None
+            self._heard = time.monotonic()
+            if isinstance(item, Exception):
+                raise item
+            return item
+
+    def worked(self) -> None:
+        """Something ran until now, and its owner had nothing to say."""
+        self._heard = time.monotonic()
 
     async def _listen(self) -> None:
         while True:
@@ -125,8 +139,8 @@ class _Inbox:
         """From now on its owner has to say now and then that it lives: it may be frozen."""
 
         async def watch() -> None:
-            while time.monotonic() - self._heard < _SILENT_SECONDS:
-                await asyncio.sleep(_SILENT_SECONDS / 15)
+            while time.monotonic() - self._heard < bounds.OWNER_SECONDS:
+                await asyncio.sleep(bounds.OWNER_SECONDS / 15)
             _LOG.warning("%s says nothing any more", name)
             self._task.cancel()
             self.gone.set()
@@ -144,13 +158,14 @@ class _Visitor:
     """A tuner or a session on the device, from its first message to its last."""
 
     def __init__(
-        self, board: Board, inbox: _Inbox, write: Write, hello: wire.Hello, peer: str
+        self, board: Board, inbox: _Inbox, write: Write, hello: wire.Hello, peer: str, guest: Guest
     ) -> None:
-        self._board, self._inbox, self._write = board, inbox, write
+        self._board, self._inbox, self._write, self._guest = board, inbox, write, guest
         self.name, self._version = f"{hello.user} at {peer}", hello.version
         self._incoming: dict[str, Incoming] = {}
         self._folder: Path | None = None  # of a session
         self._pool: WorkerPool | None = None  # of a session, which has the device until it ends
+        self._has_turn = False
 
     async def stay(self) -> None:
         while True:
@@ -162,6 +177,7 @@ class _Visitor:
                 _LOG.warning("refused %s: %s", self.name, error)
                 await self._write(_refused(error))
                 return
+            self._guest.busy = True
             try:
                 await self._answer(message)
             except _Gone:
@@ -178,13 +194,16 @@ class _Visitor:
                 )  # fmt: skip
                 _LOG.warning("%s", full)
                 await self._write(_refused(full))
+            self._guest.busy = self._pool is not None
+            self._inbox.worked()
 
     async def leave(self) -> None:
         self._inbox.close()
-        for incoming in self._incoming.values():
-            incoming.drop()
+        for name in list(self._incoming):
+            self._drop(name)
         if self._pool is not None:
             self._pool.close()
+        if self._has_turn:
             self._board._turn.release()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -211,27 +230,37 @@ class _Visitor:
     # -- files -------------------------------------------------------------------------------------
     async def _take_part(self, part: wire.Part) -> None:
         by_hash = len(part.name) == 64 and set(part.name) <= set("0123456789abcdef")
-        if part.at == 0 and part.name in self._incoming:
-            self._incoming.pop(part.name).drop()
+        if part.at == 0:
+            self._drop(part.name)
         if part.name not in self._incoming:
-            parent = self._board._store.path if by_hash else self._session_folder()
-            handle, path = tempfile.mkstemp(prefix="part-", dir=parent)
-            os.close(handle)
-            self._incoming[part.name] = Incoming(Path(path), part.total)
+            if len(self._incoming) >= bounds.INCOMING:
+                raise DeviceError(
+                    "device", f"{bounds.INCOMING} files are on their way", "Send one by one."
+                )
+            folder = self._board._store.path if by_hash else self._session_folder()
+            self._incoming[part.name] = self._board._arrivals.begin(folder, part)
         incoming = self._incoming[part.name]
         try:
             incoming.write(part)
         except (OSError, DeviceError):
-            self._incoming.pop(part.name).drop()
+            self._drop(part.name)
             raise
         if not incoming.is_complete:
             return
         del self._incoming[part.name]
+        self._board._arrivals.end(incoming)
         if by_hash:
             self._board._store.add(part.name, incoming)
         else:
-            incoming.move(self._session_folder() / session_calls.plain_name(part.name))
+            incoming.move(self._session_folder() / part.name)
         await self._write(wire.Stored(part.name))
+
+    def _drop(self, name: str) -> None:
+        """A file on its way is not kept."""
+        incoming = self._incoming.pop(name, None)
+        if incoming is not None:
+            self._board._arrivals.end(incoming)
+            incoming.drop()
 
     def _session_folder(self) -> Path:
         if self._folder is None:
@@ -252,7 +281,7 @@ class _Visitor:
             )  # fmt: skip
         job = builds.job_of(asked)
         builder = builder.sharing(asked.timeout)
-        async with self._board._turn:
+        async with self._turn():
             await self._write(wire.Started())
             if not asked.payload:
                 await asyncio.to_thread(builder.probe, job.full_target)
@@ -292,12 +321,35 @@ class _Visitor:
             cooldown_interval=t.cooldown, enable_cpu_cache_flush=t.flush, index=t.index,
             cold_bytes=t.cold_bytes,
         )  # fmt: skip
-        async with self._board._turn:
+        async with self._turn():
             await self._write(wire.Started())
             if asked.fresh:
                 runner.renew(target)
             result = await self._watched(runner.submit(run), runner.close)
         await self._write(_ran(result))
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        await self._take_turn()
+        try:
+            yield
+        finally:
+            self._board._turn.release()
+
+    async def _take_turn(self) -> None:
+        """Wait for the device.  Raises _Gone where its owner does not wait any more."""
+        turn = asyncio.ensure_future(self._board._turn.acquire())
+        gone = asyncio.ensure_future(self._inbox.gone.wait())
+        try:
+            await asyncio.wait({turn, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if self._inbox.gone.is_set():
+                raise _Gone
+        except BaseException:
+            if not turn.cancel():  # it was there
+                self._board._turn.release()
+            raise
+        finally:
+            gone.cancel()
 
     async def _watched(self, future: Future[Any], kill: Callable[[], object]) -> Any:
         """The result of a call in a process, which is killed when its owner goes."""
@@ -322,7 +374,9 @@ class _Visitor:
             raise wire.malformed(self.name, f"no call is named {asked.function[:40]!r}")
         folder = self._session_folder()
         if self._pool is None:
-            await self._board._turn.acquire()
+            if not self._has_turn:
+                await self._take_turn()
+            self._has_turn = True
             await asyncio.to_thread(self._board._runner.close)  # its processes hold the device
             self._pool = WorkerPool(1, Options(max_calls=1 << 30, limits=self._board._limits))
             self._inbox.end_when_silent(self.name)
@@ -377,4 +431,4 @@ def _process_limit() -> tuple[tuple[str, int], ...]:
         with contextlib.suppress(OSError):
             if folder.stat().st_uid == os.getuid():
                 count += len(list((folder / "task").iterdir()))
-    return (("RLIMIT_NPROC", count + _PROCESSES),) if count else ()
+    return (("RLIMIT_NPROC", count + bounds.PROCESSES),) if count else ()

@@ -13,7 +13,7 @@ import msgspec
 
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import DeviceError
-from tilewright.farm import wire
+from tilewright.farm import bounds, wire
 from tilewright.measure.jobs import Built, Job
 from tilewright.measure.record import TaskId
 from tilewright.runtime import artifact_file
@@ -61,7 +61,7 @@ def job_of(message: wire.Build) -> Job:
 
 def made(built: Built) -> wire.Made:
     data = b"" if built.artifact is None else artifact_file.to_bytes(built.artifact)
-    if len(data) > wire.MOST_BYTES:
+    if len(data) > bounds.WHOLE_BYTES:
         return wire.Made(b"", "compile", f"an artefact of {len(data)} bytes", built.seconds)
     return wire.Made(data, built.error, built.message[:10_000], built.seconds, built.cause)
 

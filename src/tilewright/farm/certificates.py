@@ -24,6 +24,8 @@ from tilewright.base.extras import install
 
 AUTHORITY, SERVER, CLIENT = "ca", "server", "client"
 _DAYS = 3650
+_EXTENDED_USE = bytes.fromhex("0603551d25")  # in DER: the extension's name, and
+_SERVES = bytes.fromhex("06082b06010505070301")  # the use that a server has
 _DATES = 9, 10  # of OpenSSL: a certificate is not yet valid, has expired
 
 
@@ -74,6 +76,11 @@ def _meet_itself(found: Credentials) -> None:
     for side in sides * 2:
         with contextlib.suppress(ssl.SSLWantReadError):
             side.do_handshake()
+
+
+def may_serve(certificate: bytes) -> bool:
+    """Whether it, in DER and verified, is a device's: of what uses it has the authority tells."""
+    return _EXTENDED_USE not in certificate or _SERVES in certificate
 
 
 def distrust(error: ssl.SSLCertVerificationError) -> tuple[str, str]:

@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import Protocol
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import wire
-from tilewright.farm.network import Line, opened, reach, reason
+from tilewright.base.text import printable
+from tilewright.farm import bounds, wire
+from tilewright.farm.network import Line, joined, reason
 
 _PING_SECONDS = 2.0
-_DEAF_SECONDS = 10.0  # without an answer the connection is given up
 _PAUSE = 0.3
 
 
@@ -37,7 +37,7 @@ class Listener(Protocol):
 def user_name() -> str:
     """Who this is, for tables."""
     with suppress(KeyError, OSError, ImportError):
-        return f"{getpass.getuser()}:{os.getpid()}"[:200]
+        return printable(f"{getpass.getuser()}:{os.getpid()}".replace("\n", " "))[:200]
     return str(os.getpid())
 
 
@@ -82,8 +82,8 @@ class TrackerClient:
             raise unreachable(self.host, self.port, error) from None
 
     async def _connect(self) -> Line:
-        place, self.context = await reach(self.host, self.port, self._certificates)
-        return await opened(str(place), self.context, user_name())
+        line, self.context = await joined(self.host, self.port, self._certificates, user_name())
+        return line
 
     async def _live(self, line: Line) -> None:
         """Read until closed, connect again, for ever."""
@@ -112,7 +112,7 @@ class TrackerClient:
                 return await self._connect()
 
     async def _ping(self, line: Line) -> None:
-        while time.monotonic() - self._heard < _DEAF_SECONDS:
+        while time.monotonic() - self._heard < bounds.DEAF_SECONDS:
             await self._write(line, wire.Ping())
             await asyncio.sleep(_PING_SECONDS)
         line.abort()
@@ -131,12 +131,11 @@ class TrackerClient:
 async def summary(host: str, port: int, certificates: str | None = None) -> wire.Summary:
     """What the tracker knows now.  Raises DeviceError."""
     try:
-        place, context = await reach(host, port, certificates)
-        line = await opened(str(place), context, user_name())
+        line, _ = await joined(host, port, certificates, user_name())
     except OSError as error:
         raise unreachable(host, port, error) from None
     try:
-        async with asyncio.timeout(_DEAF_SECONDS):
+        async with asyncio.timeout(bounds.DEAF_SECONDS):
             answer = await line.ask(wire.Ask())
     except OSError as error:
         raise unreachable(host, port, error) from None

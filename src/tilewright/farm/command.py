@@ -12,6 +12,7 @@ import asyncio
 import logging
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -20,7 +21,7 @@ from typing import Any
 
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.base.terminal import say
-from tilewright.farm import address, wire
+from tilewright.farm import address, bounds, wire
 from tilewright.farm.network import check_installed, dask_security
 
 _KEY_WIDTH = 10
@@ -58,7 +59,7 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
     async def serve() -> None:
         _set_levels(log, given.silent)
         from tilewright.farm import plain_comm
-        from tilewright.farm.tracker import run_tracker
+        from tilewright.farm.tracker import house, run_tracker
 
         if given.dashboard is not None and find_spec("bokeh") is None:
             raise DeviceError(
@@ -67,7 +68,7 @@ def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> 
             )  # fmt: skip
         shown = address.listening(given.host, given.certificates)
         security = None if shown is None else dask_security(shown)
-        plain_comm.use_plain_connections()
+        plain_comm.use_plain_connections(house())
         ports = _ports(given.port, given.port_end)
         await run_tracker(given.host, ports, security, given.dashboard, ready)
 
@@ -106,13 +107,13 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
     async def serve() -> None:
         _set_levels(log, given.silent)
         from tilewright.farm import plain_comm
-        from tilewright.farm.server import run_server
+        from tilewright.farm.server import house, run_server
 
         place = address.parsed(given.tracker)
-        plain_comm.use_plain_connections()
         ports = _ports(given.port, given.port_end)
         if given.builders:
             _check_builds(given.builders)
+        plain_comm.use_plain_connections(house(given.builders or 1))
         servers = [
             run_server(
                 place, given.key, given.host, ports, given.certificates, ready, given.custom_addr,
@@ -144,7 +145,10 @@ def query(arguments: Sequence[str] | None = None, prog: str | None = None) -> in
 
 
 def table(found: wire.Summary) -> str:
-    """The servers and the queues, as TVM prints them."""
+    """The servers and the queues, as TVM prints them.
+
+    Names are one line each, and harmless: `wire` refuses others.
+    """
     rule = "-" * 30
     lines = ["Server List", rule, "server-address           key", rule]
     for member in sorted(found.members, key=lambda m: (m.key, m.address)):
@@ -182,6 +186,28 @@ def _ports(first: int, last: int) -> range:
     return range(first, max(first, last) + 1) if first else range(0, 1)
 
 
+class _Few(logging.Filter):
+    """Lets so many warnings pass in a time, and then says how many it kept back: whoever is
+    refused again and again fills no disk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since, self._count = 0.0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        now = time.monotonic()
+        if now - self._since > bounds.LOGGED_SECONDS:
+            kept_back = self._count - bounds.LOGGED
+            if kept_back > 0:
+                record.msg = f"{record.getMessage()} ({kept_back} warnings before it are not shown)"
+                record.args = ()
+            self._since, self._count = now, 0
+        self._count += 1
+        return self._count <= bounds.LOGGED
+
+
 def _set_levels(log: logging.Logger, silent: bool) -> None:
     """Messages in the form of `INFO:RPCTracker:bind to 0.0.0.0:9190`; of Dask, warnings only."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
@@ -189,6 +215,8 @@ def _set_levels(log: logging.Logger, silent: bool) -> None:
         ours.setLevel(logging.ERROR if silent else logging.INFO)
     import distributed  # noqa: F401  # sets the levels of its loggers when it is imported
 
+    for talks in ("tilewright.farm", "distributed.comm.tcp"):
+        logging.getLogger(talks).addFilter(_Few())
     for theirs, level in _LEVELS.items():
         logging.getLogger(theirs).setLevel(level)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.farm import address, idle, wire
+from tilewright.farm import address, bounds, idle, wire
 from tilewright.farm.client import TrackerClient, summary
 from tilewright.farm.device_link import DeviceLink
 from tilewright.farm.dispatch import Dispatch, Settled, Ticket
@@ -59,6 +59,7 @@ class Fleet:
         certificates: str | None, on_notice: Notice | None,
     ) -> None:  # fmt: skip
         check_installed()
+        wire.check_wish(key, priority)
         self.key = key
         self._place = address.tracker_address(host, port)
         self._certificates, self._priority = certificates, priority
@@ -206,7 +207,7 @@ class Fleet:
         wanted = min(count, 2 * max(self._dispatch.total, 1)), without
         if wanted != self._wanted:
             self._wanted = wanted
-            names = tuple(sorted(without))[:1000]
+            names = tuple(sorted(without))[: bounds.WITHOUT]
             self._client.send(wire.Want(self.key, wanted[0], self._priority, names))
 
     async def _watch(self) -> None:

@@ -8,17 +8,21 @@ Holders of one key share its devices by time: whoever has had least gets the nex
 is under way.  Who comes late does not get what others had before: it starts at the least of those
 who are there.  A holder gets the device back that it had last where that is free, since its files
 lie there.
+
+What an event costs grows with what it touches: a key is looked at when its devices or its holders
+change, and nothing is kept of one that has neither.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tilewright.farm.wire import Row
 
 Holder = str
+V = TypeVar("V")
 
 
 @dataclass
@@ -65,31 +69,34 @@ class Grant:
 
 
 class Leases:
-    """devices: by address."""
+    """devices: by address; changed: keys, since grants were made."""
 
     def __init__(self) -> None:
         self.devices: dict[str, Device] = {}
-        self._wants: dict[str, dict[Holder, _Want]] = defaultdict(dict)
-        self._free: dict[str, dict[str, None]] = defaultdict(dict)  # key -> free devices, in order
+        self._wants: dict[str, dict[Holder, _Want]] = {}
+        self._keys: dict[Holder, dict[str, None]] = {}  # which it wants devices of
+        self._free: dict[str, dict[str, None]] = {}  # key -> free devices, in order
+        self._of: dict[str, dict[str, None]] = {}  # key -> devices that are heard of
+        self.changed: dict[str, None] = {}
 
     # -- devices -----------------------------------------------------------------------------------
     def join(self, address: str, key: str) -> None:
         self.devices[address] = Device(address, key)
-        self._free[key][address] = None
+        self._can_be_had(address, key)
 
     def leave(self, address: str, now: float) -> Holder | None:
         """The device is gone; whose it was."""
         device = self.devices.pop(address, None)
         if device is None:
             return None
-        self._free[device.key].pop(address, None)
+        self._not_heard(device)
         return self._taken_back(device, now)
 
     def fall_silent(self, address: str, now: float) -> Holder | None:
         """Nothing is heard of it: nobody gets it until it speaks; whose it was."""
         device = self.devices[address]
         device.silent = True
-        self._free[device.key].pop(address, None)
+        self._not_heard(device)
         return self._taken_back(device, now)
 
     def speak(self, address: str) -> None:
@@ -97,7 +104,17 @@ class Leases:
         device = self.devices[address]
         if device.silent:
             device.silent = False
-            self._free[device.key][address] = None
+            self._can_be_had(address, device.key)
+
+    def _can_be_had(self, address: str, key: str) -> None:
+        self._of.setdefault(key, {})[address] = None
+        self._free.setdefault(key, {})[address] = None
+        self.changed[key] = None
+
+    def _not_heard(self, device: Device) -> None:
+        for known in (self._of, self._free):
+            _without(known, device.key, device.address)
+        self.changed[device.key] = None
 
     # -- holders -----------------------------------------------------------------------------------
     def want(
@@ -105,7 +122,9 @@ class Leases:
         without: Iterable[str] = (),
     ) -> None:  # fmt: skip
         """From now on `holder` wants `count` devices besides those it holds."""
-        known = self._wants[key]
+        known = self._wants.setdefault(key, {})
+        self._keys.setdefault(holder, {})[key] = None
+        self.changed[key] = None
         entry = known.get(holder)
         if entry is None:
             entry = known[holder] = _Want(holder)
@@ -120,26 +139,28 @@ class Leases:
         if device is not None and device.holder == holder:
             self._taken_back(device, now)
             if not device.silent:
-                self._free[device.key][address] = None
+                self._can_be_had(address, device.key)
 
     def gone(self, holder: Holder, now: float) -> None:
         """Its leases end with it."""
-        for device in list(self.devices.values()):
-            if device.holder == holder:
-                self.release(holder, device.address, now)
-        for wants in self._wants.values():
-            wants.pop(holder, None)
+        for key in self._keys.pop(holder, ()):
+            for address in list(self._wants[key][holder].held):
+                self.release(holder, address, now)
+            _without(self._wants, key, holder)
+            self.changed[key] = None
 
     # -- what follows ------------------------------------------------------------------------------
     def grants(self, now: float) -> Iterator[Grant]:
         """Give free devices to who wants them; each grant is in force when it is made."""
-        for key in [k for k, free in self._free.items() if free]:
+        changed, self.changed = self.changed, {}
+        for key in changed:
             yield from self._grants_of(key, now)
 
     def _grants_of(self, key: str, now: float) -> Iterator[Grant]:
-        free, refused = self._free[key], set()
+        free, refused = self._free.get(key, {}), set()
+        wants = self._wants.get(key, {})
         while free:
-            waiting = [w for w in self._wants[key].values() if w.count and w.holder not in refused]
+            waiting = [w for w in wants.values() if w.count and w.holder not in refused]
             if not waiting:
                 return
             next_one = min(waiting, key=lambda w: (-w.priority, w.shared(now), w.holder))
@@ -147,7 +168,7 @@ class Leases:
             if address is None:
                 refused.add(next_one.holder)
                 continue
-            del free[address]
+            _without(self._free, key, address)
             device = self.devices[address]
             device.holder = device.last = next_one.holder
             next_one.take(address, now)
@@ -168,7 +189,7 @@ class Leases:
     def _taken_back(self, device: Device, now: float) -> Holder | None:
         holder, device.holder = device.holder, None
         if holder is not None:
-            want = self._wants[device.key].get(holder)
+            want = self._wants.get(device.key, {}).get(holder)
             if want is not None:
                 want.give_back(device.address, now)
         return holder
@@ -176,11 +197,11 @@ class Leases:
     # -- what is known -----------------------------------------------------------------------------
     def total(self, key: str) -> int:
         """Devices of the key that are heard of."""
-        return sum(d.key == key and not d.silent for d in self.devices.values())
+        return len(self._of.get(key, ()))
 
     def used(self, holder: Holder, key: str, now: float) -> float:
         """Seconds of devices that the holder has had."""
-        want = self._wants[key].get(holder)
+        want = self._wants.get(key, {}).get(holder)
         return 0.0 if want is None else want.shared(now)
 
     def rows(self) -> tuple[Row, ...]:
@@ -191,9 +212,17 @@ class Leases:
             k: None for k, wants in self._wants.items() if any(w.count for w in wants.values())
         }
         for key in sorted(keys):
-            pending = sum(w.count for w in self._wants[key].values())
-            made.append(Row(key, self.total(key), len(self._free[key]), pending))
+            pending = sum(w.count for w in self._wants.get(key, {}).values())
+            made.append(Row(key, self.total(key), len(self._free.get(key, ())), pending))
         return tuple(made)
+
+
+def _without(known: dict[str, dict[str, V]], key: str, name: str) -> None:
+    """Take `name` out of what is known of a key, and the key when that was all."""
+    inner = known.get(key, {})
+    inner.pop(name, None)
+    if not inner:
+        known.pop(key, None)
 
 
 def _is_active(want: _Want) -> bool:

@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError
 from tilewright.base.extras import install
-from tilewright.farm import address, wire
+from tilewright.farm import address, bounds, wire
 from tilewright.farm.address import Place
 from tilewright.farm.certificates import CLIENT, Credentials, distrust
 from tilewright.farm.versions import VERSION
 
 T = TypeVar("T")
-CONNECT_SECONDS = 5.0
 _HANGS_UP = 3  # attempts, until who hangs up is believed to mean it
 _PAUSE = 0.3
 OPERATION = "tilewright"  # the handler of Dask's servers that speaks our protocol
@@ -78,7 +77,7 @@ async def reach(
         failures: list[OSError] = []
         for place, context in address.ways(host, port, certificates, role):
             try:
-                (await _connected(str(place), context, CONNECT_SECONDS)).abort()
+                (await _connected(str(place), context, bounds.CONNECT_SECONDS)).abort()
             except OSError as error:
                 failures.append(error)
                 continue
@@ -147,7 +146,7 @@ def _was_answered(error: BaseException) -> bool:
 
 
 async def opened(
-    place: str, context: ssl.SSLContext | None, user: str, seconds: float = CONNECT_SECONDS
+    place: str, context: ssl.SSLContext | None, user: str, seconds: float = bounds.CONNECT_SECONDS
 ) -> Line:
     """A connection after both sides said hello.  Raises OSError, DeviceError."""
     comm = await _connected(place, context, seconds)
@@ -161,6 +160,26 @@ async def opened(
         line.abort()
         raise
     return line
+
+
+async def joined(
+    host: str, port: int, certificates: str | None, user: str
+) -> tuple[Line, ssl.SSLContext | None]:
+    """A connection to the tracker there, after both sides said hello, and how it was made.
+
+    Who hangs up before is tried again: it may have ended, or have had to make room.
+    Raises OSError, DeviceError.
+    """
+    left = _HANGS_UP
+    while True:
+        place, context = await reach(host, port, certificates)
+        try:
+            return await opened(str(place), context, user), context
+        except OSError:
+            left -= 1
+            if not left:
+                raise
+        await asyncio.sleep(_PAUSE)
 
 
 def dask_security(found: Credentials) -> Any:

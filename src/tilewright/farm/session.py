@@ -55,6 +55,7 @@ def request_remote(
     Raises DeviceError where there is none.
     """
     check_installed()
+    wire.check_wish(device_key, priority)
     place = address.tracker_address(host, port)
     return RemoteSession(device_key, place, priority, timeout, certificates)
 

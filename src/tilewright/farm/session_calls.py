@@ -24,6 +24,7 @@ from msgspec.structs import asdict
 from tilewright.base import names
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
+from tilewright.farm import bounds
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.load import load_module
@@ -95,6 +96,11 @@ def plain_name(name: str) -> str:
 
 
 def _hold(thing: Any) -> int:
+    if len(_held) >= bounds.HELD:
+        raise DeviceError(
+            "session", f"the device holds {bounds.HELD} arrays and modules for it",
+            "Let go of those that are not needed.",
+        )  # fmt: skip
     number = next(_numbers)
     _held[number] = thing
     return number

@@ -1,7 +1,8 @@
 """`Store`: files that were sent to a device, by what is in them, so that each is sent once.
 
 In: parts of files.  Out: paths.  A file counts when all of it is there and its hash is its name.
-Those used longest ago go when there are too many.  Read next: `board.py`.
+Those used longest ago go when there are too many.  `Arrivals` says whether there is room for one.
+Read next: `board.py`.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import tempfile
 from collections import OrderedDict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tilewright.base.errors import DeviceError
-from tilewright.farm import wire
+from tilewright.farm import bounds, wire
+from tilewright.farm.session_calls import plain_name
 from tilewright.measure.run_folder import RunFolder
-
-MOST_BYTES = 8 << 30
 
 
 def hash_of(data: bytes | bytearray | memoryview) -> str:
@@ -28,12 +29,12 @@ def hash_of(data: bytes | bytearray | memoryview) -> str:
 class Store:
     """In a folder of its own, which goes with it.  most_bytes: of all files together."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = bounds.STORED_BYTES) -> None:
         self._folder = RunFolder()
         self.path = self._folder.path
         self._most = most_bytes
         self._sizes: OrderedDict[str, int] = OrderedDict()  # used last: at the end
-        self._sets: dict[str, frozenset[str]] = {}  # folder -> the files it holds
+        self._sets: OrderedDict[str, frozenset[str]] = OrderedDict()  # folder -> files; used last
 
     def __contains__(self, name: str) -> bool:
         return name in self._sizes
@@ -48,7 +49,9 @@ class Store:
             raise DeviceError(f"file {name[:12]}", "its content has another hash", "Send it again.")
         incoming.move(self.path / name)
         self._sizes[name] = incoming.total
-        while len(self._sizes) > 1 and sum(self._sizes.values()) > self._most:
+        while len(self._sizes) > 1 and (
+            sum(self._sizes.values()) > self._most or len(self._sizes) > bounds.STORED_FILES
+        ):
             self._drop(next(iter(self._sizes)))
 
     def folder(self, files: Iterable[tuple[str, str]]) -> Path:
@@ -63,6 +66,10 @@ class Store:
             for alias, name in listed:
                 os.link(self.path / name, made / alias)
             self._sets[made.name] = frozenset(name for _, name in listed)
+        self._sets.move_to_end(made.name)
+        while len(self._sets) > bounds.STORED_FOLDERS:
+            oldest, _ = self._sets.popitem(last=False)
+            shutil.rmtree(self.path / oldest, ignore_errors=True)
         return made
 
     def close(self) -> None:
@@ -74,6 +81,54 @@ class Store:
         for folder in [f for f, names in self._sets.items() if name in names]:
             del self._sets[folder]
             shutil.rmtree(self.path / folder, ignore_errors=True)
+
+
+class Arrivals:
+    """Files on their way to one device: to `path`, or to folders of sessions in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._coming: dict[Incoming, Path] = {}  # with the folders they are for
+
+    def begin(self, folder: Path, part: wire.Part) -> Incoming:
+        """Room for a file.  Raises DeviceError where there is none, OSError."""
+        if folder != self._path:
+            self._check_session(folder, plain_name(part.name), part.total)
+        elif part.total > bounds.STORED_BYTES:
+            raise _too_large(part.name, f"more than {bounds.STORED_BYTES >> 30} GiB")
+        rest = sum(one.rest for one in self._coming)
+        if shutil.disk_usage(self._path).free - rest - part.total < bounds.FREE_BYTES:
+            raise DeviceError(
+                "device's disk", f"a file of {part.total} bytes cannot be kept there",
+                "Free some space on it, or set TMPDIR of its server to a larger directory.",
+            )  # fmt: skip
+        handle, path = tempfile.mkstemp(prefix="part-", dir=folder)
+        os.close(handle)
+        incoming = Incoming(Path(path), part.total)
+        self._coming[incoming] = folder
+        return incoming
+
+    def end(self, incoming: Incoming) -> None:
+        """It is there, or will not come."""
+        self._coming.pop(incoming, None)
+
+    def _check_session(self, folder: Path, name: str, total: int) -> None:
+        """Raises DeviceError where the files of a session, or of all, become too many."""
+        coming = {one: place for one, place in self._coming.items() if place != self._path}
+        sizes = {path: path.stat().st_size for path in self._path.glob("session-*/*")}
+        sizes |= {one.path: one.total for one in coming}
+        sizes.pop(folder / name, None)  # it takes that one's place
+        mine = [size for path, size in sizes.items() if path.parent == folder]
+        if len(mine) >= bounds.SESSION_FILES:
+            raise _too_large(name, f"a session has at most {bounds.SESSION_FILES} files")
+        if sum(mine) + total > bounds.SESSION_BYTES:
+            raise _too_large(name, f"those of a session have {bounds.SESSION_BYTES >> 30} GiB")
+        if sum(sizes.values()) + total > bounds.SESSIONS_BYTES:
+            raise _too_large(name, f"all sessions have {bounds.SESSIONS_BYTES >> 30} GiB")
+
+
+def _too_large(name: str, why: str) -> DeviceError:
+    return DeviceError(f"file {name[:40]}", why, "Remove others first: remote.remove(name).")
 
 
 class Incoming:
@@ -88,6 +143,11 @@ class Incoming:
     @property
     def is_complete(self) -> bool:
         return self._at == self.total
+
+    @property
+    def rest(self) -> int:
+        """Bytes that are still to come."""
+        return self.total - self._at
 
     @property
     def digest(self) -> str:

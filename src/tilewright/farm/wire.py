@@ -1,8 +1,8 @@
 """What tuners, the tracker and devices say to each other: msgpack with a schema, both ways checked.
 
-In: messages as structs.  Out: bytes, and the same structs from bytes of a stranger.  Numbers have
-bounds; a message that breaks one is refused as a whole.  Read next: `plain_comm.py` (how bytes
-travel), `tracker.py` and `board.py` (who answers).
+In: messages as structs.  Out: bytes, and the same structs from bytes of a stranger.  Every number,
+text and list has a bound; a message that breaks one is refused as a whole.  Read next: `bounds.py`,
+`plain_comm.py` (how bytes travel), `tracker.py` and `board.py` (who answers).
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tilewright.base.errors import DeviceError
+from tilewright.farm import bounds
 
 PROTOCOL = 4  # a message that an older side cannot read gets a new number
-MOST_BYTES = 64 << 20  # of one message
-PART_BYTES = 8 << 20  # of a file that is sent in parts
+PART_BYTES = bounds.PART_BYTES
+_LISTED = 4096  # of anything that a message lists
 
-Name = Annotated[str, Meta(max_length=200)]
+Name = Annotated[str, Meta(max_length=bounds.NAME_LENGTH, pattern=bounds.PLAIN)]
+Key = Annotated[str, Meta(min_length=1, max_length=bounds.NAME_LENGTH, pattern=bounds.PLAIN)]
 Text = Annotated[str, Meta(max_length=20_000)]
-Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+File = Annotated[str, Meta(max_length=64, pattern=r"^[0-9]+-[a-z]+[0-9]+\.npy\Z")]
 Count = Annotated[int, Meta(ge=0, le=1 << 20)]
 Seconds = Annotated[float, Meta(ge=0, le=1e6)]
 Cost = Annotated[float, Meta(gt=0, le=1e6)]
-LimitValue = int | float | tuple[int, int, int]  # as `targets.kind` has it
+LimitValue = int | float | tuple[int, int, int]  # as `targets.kind` has it; of 64 bits here
+Limits = Annotated[tuple[tuple[Name, LimitValue], ...], Meta(max_length=256)]
 
 
 class Message(Struct, tag=True, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +41,7 @@ class Message(Struct, tag=True, frozen=True, forbid_unknown_fields=True):
 class Hello(Message, frozen=True):
     """The first message of each side.  user: as people know who it is."""
 
-    protocol: int
+    protocol: Count
     version: Name
     user: Name = ""
 
@@ -63,10 +67,10 @@ class Want(Message, frozen=True):
     without: devices that are not
     """
 
-    key: Name
+    key: Key
     count: Count
-    priority: int = 1
-    without: tuple[Name, ...] = ()
+    priority: Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)] = 1
+    without: Annotated[tuple[Name, ...], Meta(max_length=bounds.WITHOUT)] = ()
 
 
 class Release(Message, frozen=True):
@@ -80,7 +84,7 @@ class Ask(Message, frozen=True):
 class Granted(Message, frozen=True):
     """A device is the tuner's until it releases it.  device: its address."""
 
-    key: Name
+    key: Key
     device: Name
 
 
@@ -94,12 +98,12 @@ class Lost(Message, frozen=True):
 class Devices(Message, frozen=True):
     """How many devices a key has now."""
 
-    key: Name
+    key: Key
     total: Count
 
 
 class Row(Struct, frozen=True):
-    key: Name
+    key: Key
     total: Count
     free: Count
     pending: Count
@@ -109,14 +113,14 @@ class Member(Struct, frozen=True):
     """A device.  since: seconds since it was last heard of; holder: the user who has it, or ""."""
 
     address: Name
-    key: Name
-    since: float
+    key: Key
+    since: Seconds
     holder: Text = ""
 
 
 class Summary(Message, frozen=True):
-    rows: tuple[Row, ...]
-    members: tuple[Member, ...]
+    rows: Annotated[tuple[Row, ...], Meta(max_length=2 * _LISTED)]
+    members: Annotated[tuple[Member, ...], Meta(max_length=_LISTED)]
 
 
 # -- tuner and device -----------------------------------------------------------------------------
@@ -136,9 +140,9 @@ class Spec(Message, frozen=True):
     name: Name
     fingerprint: Name
     arch: Name
-    limits: tuple[tuple[Name, LimitValue], ...]
-    code: tuple[tuple[Name, Text], ...]
-    lacks: tuple[Name, ...]
+    limits: Limits
+    code: Annotated[tuple[tuple[Name, Text], ...], Meta(max_length=_LISTED)]
+    lacks: Annotated[tuple[Name, ...], Meta(max_length=_LISTED)]
     has_llvm: bool = True
 
 
@@ -148,7 +152,7 @@ class Part(Message, frozen=True):
     name: Name
     at: Annotated[int, Meta(ge=0, le=1 << 40)]
     total: Annotated[int, Meta(ge=0, le=1 << 40)]
-    data: bytes
+    data: Annotated[bytes, Meta(max_length=bounds.PART_BYTES)]
 
 
 class Stored(Message, frozen=True):
@@ -160,18 +164,18 @@ class Stored(Message, frozen=True):
 class Missing(Message, frozen=True):
     """These are needed first."""
 
-    names: tuple[Hash, ...]
+    names: Annotated[tuple[Hash, ...], Meta(max_length=2 * _LISTED)]
 
 
 class Data(Struct, frozen=True):
     """A `Reference`: arrays by their names in files, each by hash."""
 
-    files: tuple[tuple[Annotated[str, Meta(pattern=r"^[0-9]+-[a-z]+[0-9]+\.npy$")], Hash], ...]
+    files: Annotated[tuple[tuple[File, Hash], ...], Meta(max_length=_LISTED)]
     inputs: Count
     outputs: Count
     also: Count = 0
-    given: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}$")] = ""
-    constants: tuple[Count, ...] = ()
+    given: Annotated[str, Meta(pattern=r"^[0-9a-f]{0,64}\Z")] = ""
+    constants: Annotated[tuple[Count, ...], Meta(max_length=_LISTED)] = ()
 
 
 class Timing(Struct, frozen=True):
@@ -208,14 +212,14 @@ class Started(Message, frozen=True):
 class Ran(Message, frozen=True):
     """A `measure.RunResult`."""
 
-    costs: tuple[Cost, ...] = ()
+    costs: Annotated[tuple[Cost, ...], Meta(max_length=_LISTED)] = ()
     raced: bool = False
     verified: bool = False
-    error: Annotated[str, Meta(pattern="^(run|wrong|timeout)$")] | None = None
+    error: Annotated[str, Meta(pattern=r"^(run|wrong|timeout)\Z")] | None = None
     message: Text = ""
     seconds: Seconds = 0.0
     device: Name = ""
-    cause: Annotated[str, Meta(pattern="^(candidate|unclear|killed|machine)$")] = "candidate"
+    cause: Annotated[str, Meta(pattern=r"^(candidate|unclear|killed|machine)\Z")] = "candidate"
     fatal: bool = False
     first: bool = False
     order: Text = ""
@@ -228,29 +232,29 @@ class Build(Message, frozen=True):
     target:  as text; limits: those that differ from what text and device say; host: beside it
     """
 
-    payload: bytes
+    payload: Annotated[bytes, Meta(max_length=bounds.WHOLE_BYTES)]
     target: Text
     timeout: Annotated[float, Meta(gt=0, le=86_400)]
     device: Spec | None = None
-    limits: tuple[tuple[Name, LimitValue], ...] = ()
+    limits: Limits = ()
     host: Text = ""
 
 
 class Made(Message, frozen=True):
     """A `measure.Built`.  artifact: as its file, empty where `error` is set."""
 
-    artifact: bytes = b""
-    error: Annotated[str, Meta(pattern="^(instantiate|compile|verify|timeout)$")] | None = None
+    artifact: Annotated[bytes, Meta(max_length=bounds.WHOLE_BYTES)] = b""
+    error: Annotated[str, Meta(pattern=r"^(instantiate|compile|verify|timeout)\Z")] | None = None
     message: Text = ""
     seconds: Seconds = 0.0
-    cause: Annotated[str, Meta(pattern="^(candidate|unclear|killed|machine)$")] = "candidate"
+    cause: Annotated[str, Meta(pattern=r"^(candidate|unclear|killed|machine)\Z")] = "candidate"
 
 
 class Call(Message, frozen=True):
     """A call of a session: one of `session_calls.CALLS`, with plain arguments."""
 
     function: Name
-    arguments: dict[Name, Any]
+    arguments: Annotated[dict[Name, Any], Meta(max_length=32)]
     timeout: Annotated[float, Meta(gt=0, le=86_400)] = 60.0
 
 
@@ -286,6 +290,25 @@ def malformed(place: str, what: str) -> DeviceError:
         place, f"it sent no message of this protocol ({what})",
         "Both sides must be Tilewright, of versions that speak the same protocol.",
     )  # fmt: skip
+
+
+def check_wish(key: str, priority: int) -> None:
+    """Raises DeviceError for a key or a priority that no tracker would understand."""
+    check_key(key, "key")
+    if not -(1 << 31) <= priority < 1 << 31:
+        raise DeviceError(f"priority={priority}", "it has more than 32 bits", "Try 2.")
+
+
+def check_key(key: str, place: str) -> None:
+    """Raises DeviceError for what cannot be the key of devices."""
+    try:
+        msgspec.convert(key, Key)
+    except msgspec.ValidationError:
+        raise DeviceError(
+            f"{place} {key[:40]!r}{'...' if len(key) > 40 else ''}",
+            f"a key is a text of 1 to {bounds.NAME_LENGTH} characters in one line, without control "
+            "characters", 'Take a short name such as "1080ti".',
+        ) from None  # fmt: skip
 
 
 def check_hello(message: Message, place: str) -> Hello:
