@@ -6,21 +6,24 @@ In: a network and a log; a file and inputs.  Out: the file; outputs, times, a pr
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, named
 from tilewright.base.terminal import say
+from tilewright.cli.files import check_compiled
 from tilewright.cli.options import (
     MODEL_HELP,
+    File,
     batch_option,
-    check_log,
     check_positive,
     default_log,
     dtype_option,
     layout_option,
+    log_option,
     shape_option,
     target_option,
 )
@@ -36,12 +39,9 @@ NUMBER = 1  # runs of a repeat
 @batch_option
 @shape_option
 @layout_option
+@log_option
 @click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
-    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
-)  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=File(),
     help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
 )  # fmt: skip
 def compile_command(
@@ -50,14 +50,14 @@ def compile_command(
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
-    With several batch sizes, the file holds kernels for each of them.
+    With several batch sizes, the file holds kernels for each of them.  The device need not be here:
+    TARGET may be that of a board.
     """
     from tilewright.cli import network
 
     network.check_model(model)
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
-    target = network.real_target(target)
     used = path if path.exists() else None
     if used is None:
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
@@ -67,9 +67,9 @@ def compile_command(
 
 
 @click.command("run")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=File(exists=True))
 @click.option(
-    "--inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--inputs", type=File(exists=True),
     help="File of numpy.savez with the inputs by name; those that are not in it are filled.",
 )  # fmt: skip
 @click.option(
@@ -77,7 +77,7 @@ def compile_command(
     help="What inputs are that no file gives; integers are zeros, unless they are ones.",
 )  # fmt: skip
 @click.option(
-    "--outputs", type=click.Path(dir_okay=False, path_type=Path),
+    "--outputs", type=File(),
     help="File to write the outputs to, as numpy.savez does: output_0, output_1, ...",
 )  # fmt: skip
 @click.option("--repeat", type=int, callback=check_positive, help="Time it so often.")
@@ -97,20 +97,28 @@ def run(
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.runtime.network.library import Library
 
-    library = load_module(file)
+    check_compiled(file)
+    calls = [f"{name}({str(file)!r})" for name in ("load", "load_module")]
+    with named(str(file), *calls):
+        library = load_module(file)
     if not isinstance(library, Library):
-        raise ModelError(f"run {str(file)!r}", "it is one kernel, no network", "Use compile's.")
+        raise ModelError(
+            str(file), "it is one kernel, no network", "`tilewright compile` writes networks."
+        )
     given = {} if inputs is None else read_arrays(inputs, f"--inputs {inputs}")
     wanted = complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
     dev = device(Target(library.target).kind)
     module = GraphModule(library["default"](dev))
-    module.run(**wanted)
+    with ExitStack() as told:
+        for name in wanted:
+            told.enter_context(named(f"input {name!r}", f"set_input({name!r})"))
+        module.run(**wanted)
     found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
     for k, value in enumerate(found):
         say(f"output_{k}: {value.dtype}{list(value.shape)}")
     if outputs is not None:
-        named = {f"output_{k}": value for k, value in enumerate(found)}
-        write_arrays(outputs, named, f"--outputs {outputs}")
+        by_name = {f"output_{k}": value for k, value in enumerate(found)}
+        write_arrays(outputs, by_name, f"--outputs {outputs}")
     if repeat is not None:
         say(str(module.benchmark(dev, repeat=repeat, number=number)))
     if profile:

@@ -6,11 +6,14 @@ Read next: `search/publish.py`, `knowledge/install.py`.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from tilewright.cli.options import File
+
+_FILE = File(exists=True)
 
 
 @click.command("publish")
@@ -35,7 +38,7 @@ def publish_logs(logs: tuple[Path, ...], folder: Path, device_class: str | None)
     tables.print_knowledge(("class of device", "tasks", "trials learned from"), rows)
     for reason, count in report.skipped.most_common():
         click.echo(f"left out: {count} records, {reason}", err=True)
-    click.echo(f"{folder} is ready: tilewright records use {folder}")
+    click.echo(f"{folder} is ready: tilewright records use {shlex.quote(str(folder))}")
 
 
 @click.command("use")
