@@ -19,7 +19,7 @@ _COMPILED = "a compiled network"
 _ONNX = "an ONNX model"
 _LOG = "a log of `tilewright tune`"
 _PYTORCH = "a file of PyTorch"
-_TENSORFLOW = "a model of TensorFlow"
+_SAVED, _FROZEN = "a saved model of TensorFlow", "a graph of TensorFlow"
 _KERAS = "a model of Keras, or another file of HDF5"
 _LITE = "a model of TensorFlow Lite"
 
@@ -31,10 +31,12 @@ _WAYS = {  # what it is -> how to bring it
     "a scripted module of PyTorch":
         f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch.",
     _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
-    _TENSORFLOW: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --saved-model DIR "
-        "--output net.onnx (--graphdef FILE for a frozen graph).",
+    _SAVED:
+        f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --saved-model FILE --output net.onnx",
+    _FROZEN: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --graphdef FILE --output "
+        "net.onnx, which wants --inputs and --outputs, too.",
     _KERAS: f"{_TO_ONNX}: model.export('net.onnx', format='onnx') in Keras 3, or tf2onnx.",
-    _LITE: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --tflite FILE --output net.onnx.",
+    _LITE: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --tflite FILE --output net.onnx",
     "a model of Core ML": f"{_TO_ONNX}, from the program that it was made of.",
     "a model of Paddle": f"{_TO_ONNX}, with paddle2onnx.",
     "a model of Caffe": f"{_TO_ONNX}, from the program that it was made of.",
@@ -43,14 +45,14 @@ _WAYS = {  # what it is -> how to bring it
     "a file of weights (GGUF)": "Weights alone are no network; export it to ONNX from elsewhere.",
     "an engine of TensorRT": "Take the ONNX model that it was made of.",
     "a saved model of tvmc": "Read it in Python: driver.tvmc.TVMCModel(model_path=PATH).",
-    "a pointer of Git LFS, not the file itself": "Fetch the file: git lfs pull.",
+    "a pointer of Git LFS": "Fetch the file itself: git lfs pull",
     "a web page": "Download the file itself, not the page about it.",
-    "a file of numpy": "It holds arrays; `tilewright run NETWORK --inputs FILE` takes such.",
+    "a file of numpy": "Arrays by name are what `tilewright run` takes as --inputs.",
 }  # fmt: skip
 _BEGINNINGS = (
     (b"\x89HDF\r\n\x1a\n", _KERAS),
     (b"GGUF", "a file of weights (GGUF)"),
-    (b"version https://git-lfs", "a pointer of Git LFS, not the file itself"),
+    (b"version https://git-lfs", "a pointer of Git LFS"),
     (b"<!doctype html", "a web page"),
     (b"<html", "a web page"),
     (b"\x93NUMPY", "a file of numpy"),
@@ -59,7 +61,7 @@ _BEGINNINGS = (
 )
 _ENDINGS = {
     ".onnx": _ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _PYTORCH,
-    ".pb": _TENSORFLOW, ".h5": _KERAS, ".hdf5": _KERAS, ".keras": _KERAS, ".tflite": _LITE,
+    ".pb": _FROZEN, ".h5": _KERAS, ".hdf5": _KERAS, ".keras": _KERAS, ".tflite": _LITE,
     ".mlmodel": "a model of Core ML", ".mlpackage": "a model of Core ML",
     ".pdmodel": "a model of Paddle", ".caffemodel": "a model of Caffe",
     ".prototxt": "a model of Caffe", ".safetensors": "a file of weights (safetensors)",
@@ -69,7 +71,7 @@ _ENDINGS = {
 }  # fmt: skip
 _MEMBERS = (  # of archives: how a name ends that tells
     ("network.json", _COMPILED),
-    ("saved_model.pb", _TENSORFLOW),
+    ("saved_model.pb", _SAVED),
     ("model.onnx", "a saved model of tvmc"),
     ("archive_format", "a program of PyTorch (torch.export)"),
     ("serialized_exported_program.json", "a program of PyTorch (torch.export)"),
@@ -87,7 +89,7 @@ def check_model(model: str) -> None:
     if model in NETWORKS:
         return
     path = Path(model)
-    if not path.exists():
+    if not model or not path.exists():
         if not _is_path(model):
             raise unknown_network(model)
         raise _missing(model)
@@ -116,14 +118,16 @@ def kind_of(path: Path) -> str:
     """What is there, "a model of Keras"; "" where neither its beginning nor its name tells."""
     if path.is_dir():
         if (path / "saved_model.pb").exists():
-            return _TENSORFLOW
+            return _SAVED
         return "a model of Core ML" if path.suffix == ".mlpackage" else "a folder"
+    if not path.is_file():
+        return ""  # what is read from a pipe is gone
     try:
         with path.open("rb") as file:
             head = file.read(512)
     except OSError:
         return ""  # who reads it says why it cannot be
-    if not head and path.is_file():
+    if not head:
         return "an empty file"
     for begins, what in _BEGINNINGS:
         if head[: len(begins)].lower() == begins.lower():

@@ -121,6 +121,8 @@ def tune(
         found = [every[k] for k in chosen_tasks(tasks, len(every))]
     except ValueError as error:
         raise ModelError("--tasks", str(error), "--tasks list shows them.") from None
+    so_far = f"results in {database.path} ({len(database)} so far)"
+    progress.note(f"tuning {model} for {target}, {so_far}")
     tune_network(
         found, database, options, history=history, history_of=every, measuring=measuring,
         farm=farm, progress=progress,

@@ -157,7 +157,6 @@ def tune(
         Progress(trials, seconds) as progress,
         _termination_as_interrupt(),
     ):
-        progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
         for told in database.skipped.told():
             progress.note(f"{path}: skipped {told}")
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.base.doors import is_integer
 from tilewright.base.dtype import TYPES
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, named
 from tilewright.relay.exchange.onnx.checks import element_type, shown
 from tilewright.relay.exchange.onnx.values import WIDER, Absent, Items, Narrow, Value
 from tilewright.relay.graph.expr import Var, as_array
@@ -70,12 +70,12 @@ class Given:
                 "cannot be inputs.", command="Sequences and maps cannot be inputs.",
             )  # fmt: skip
         dtype = str(self.dtypes.get(info.name) or element_type(kind.elem_type))
-        if dtype in WIDER:
-            made = var(info.name, shape=self._shape(info, place), dtype=WIDER[dtype])
-            return Narrow(made, dtype)
-        if dtype not in TYPES:
+        if dtype not in WIDER and dtype not in TYPES:
             raise ModelError(place, f"its element type is {dtype}", _WAYS_OUT.get(dtype, OTHERS))
-        return var(info.name, shape=self._shape(info, place), dtype=dtype)
+        shape = self._shape(info, place)
+        with named(place, f"relay.var({info.name!r})"):
+            made = var(info.name, shape=shape, dtype=WIDER.get(dtype, dtype))
+        return Narrow(made, dtype) if dtype in WIDER else made
 
     def _shape(self, info: Any, place: str) -> tuple[Any, ...]:
         has_shape = _tensor(info.type).HasField("shape")
