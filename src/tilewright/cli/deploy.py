@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from tilewright.base.errors import ModelError, named
+from tilewright.base.errors import ModelError, RecordError, named
 from tilewright.base.terminal import say
 from tilewright.cli.files import check_compiled
 from tilewright.cli.options import (
@@ -58,11 +58,20 @@ def compile_command(
     network.check_model(model)
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
-    used = path if path.exists() else None
-    if used is None:
+    schedules = None
+    if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
-    library = network.compile_model(model, target, used, made, dtype, batch, shape, layout)
+    else:
+        try:
+            schedules = network.schedules_of(path, target)
+        except RecordError as error:
+            if log is not None:
+                raise
+            click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
+    library = network.compile_model(model, target, schedules, made, dtype, batch, shape, layout)
     say(library.report.summary())
+    for note in library.report.notes:
+        say(f"note: {note}")
     say(f"Done.  The library is in {made}: {library!r}")
 
 

@@ -129,24 +129,43 @@ def tune(
     )  # fmt: skip
 
 
+def schedules_of(log: Path, target: Target) -> Any:
+    """What a log, ours or AutoTVM's, has for kernels of `target`.
+
+    Raises RecordError for one that has something, but nothing for this target.
+    """
+    from tilewright.auto_scheduler.records import check_history
+    from tilewright.foreign.sources import source_of
+    from tilewright.measure.database import Database
+    from tilewright.runtime.device import local_target
+
+    source = source_of(log)
+    if isinstance(source, Database):
+        here, _ = local_target(target)
+        known = {t.target for t in source.tasks()}
+        check_history(source, log, here if str(here) in known else target, "a kernel")
+    return source
+
+
 def compile_model(
     model: str,
     target: Target,
-    log: Path | None,
+    schedules: Any,
     output: Path,
     dtype: str,
     batch: Sequence[int],
     shapes: Mapping[str, Any] | None = None,
     layout: str | None = None,
 ) -> Library:
-    """Build the network with the best records of `log`, and write it to `output`."""
+    """Build the network with the best that `schedules` know, and write it to `output`."""
     from tilewright.relay.compile.build import build
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
     with named(model, "relay.build"):
-        library = build(mods, target, params, None if log is None else str(log))
+        library = build(mods, target, params, schedules)
     name = str(output)
-    with named(f"-o {name}", f"export_library({name!r})", f"export_library({output.name!r})"):
+    inner = (f"export_library({file!r})" for file in (name, output.name, "net.so"))
+    with named(f"-o {name}", *inner):
         library.export_library(output)
     return library
 

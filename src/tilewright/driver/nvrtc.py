@@ -35,7 +35,7 @@ def _binding() -> Any:
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:  # the library is looked for at the first call
         raise TargetError(
-            "compile for cuda", f"NVRTC is not installed ({error})",
+            "compile for cuda", f"NVRTC is not installed ({' '.join(str(error).split())})",
             "Try pip install 'tilewright[cuda13]' (driver 580 or newer) or 'tilewright[cuda12]'.",
         ) from None  # fmt: skip
     return nvrtc
