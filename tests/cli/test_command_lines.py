@@ -6,11 +6,19 @@ And what the command prints as a command runs as it stands.
 from __future__ import annotations
 
 import ast
+import fcntl
+import itertools
+import os
+import pty
 import re
 import shlex
+import struct
+import subprocess
 import sys
+import termios
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +30,7 @@ import tilewright
 from cli.test_compile import flatten_model
 from tilewright import relay
 from tilewright.base.errors import ModelError, named
-from tilewright.cli import files, network
+from tilewright.cli import files, network, tables
 from tilewright.cli.app import cli, main
 from tilewright.driver import doctor
 from tilewright.measure.database import Database
@@ -56,6 +64,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     relay.build(mod, "llvm").export_library(folder / "net.tar")
     with Database(folder / "log.jsonl") as log:
         log.append(make_record(TaskId("t", [], "d", "llvm"), Result(costs=(1e-3,), verified=True)))
+    args = [["TENSOR", [1, 512, 28, 28], "float32"]] * 6
+    task = TaskId("conv2d_with_a_very_long_name", args, "d", "llvm -mcpu=native")
+    with Database(folder / "long.jsonl") as log:
+        log.append(make_record(task, Result(costs=(1.23456,), verified=True)))
     return folder
 
 
@@ -288,14 +300,15 @@ def parsed(line: str) -> dict[str, Any]:
     return dict(context.params)
 
 
-@pytest.mark.parametrize("model", ["mlp", "net.onnx", "./a net.onnx", "folder/../it's.onnx"])
+@pytest.mark.parametrize("model", ["mlp", "net.onnx", "./a net.onnx", "./-it's.onnx"])
 @pytest.mark.parametrize(
     "options",
     [
         [], ["--batch", "2"], ["--batch", "1,4"],
         ["--shape", "x:[2,3] n:8", "--shape", "s:[] t:4,5"],
         ["--shape", "in put:0:[1,3]"], ["--dtype", "float16", "--desired-layout", "NHWC"],
-        ["--log", "logs of/a b.jsonl"], ["--target", "llvm -num-cores=2 -mattr=+avx,+avx2"],
+        ["--log", "logs of/a b.jsonl"], ["--log", "./-"], ["--log", "-odd"],
+        ["--target", "llvm -num-cores=2 -mattr=+avx,+avx2"],
         ["--target", "opencl -device=mali -host='llvm -mtriple=aarch64-linux-gnu -mattr=+neon'"],
         ["--target", "llvm -model='two words'"], ["--farm", "127.0.0.1:9190", "--key", "a b"],
         ["--target", "nvidia/geforce-rtx-3090"],
@@ -316,7 +329,8 @@ def test_the_next_command_means_what_was_tuned(
     words = shlex.split(line)
     Path(words[words.index("--log") + 1]).touch()  # which the run would have written
     before, after = parsed(shlex.join(["tilewright", *args])), parsed(line)
-    for name in ("model", "target", "dtype", "batch", "shape", "layout", "farm", "key"):
+    assert Path(before["model"]) == Path(after["model"])
+    for name in ("target", "dtype", "batch", "shape", "layout", "farm", "key"):
         assert before[name] == after[name], name
     assert before["target"].host == after["target"].host
 
@@ -384,3 +398,50 @@ def test_a_place_is_named_as_the_user_named_it() -> None:
         assert raised.value.place == wanted and raised.value.args[0] == wanted
         assert raised.value.in_command() == f"{wanted}: no. Give --shape."
         assert str(raised.value) == f"{wanted}: no. Pass shape=."
+
+
+def columns(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_tables_are_as_wide_as_columns_says(
+    run: Run, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = run("records", "long.jsonl")
+    assert width - 40 < columns(out) <= width
+    assert "1234.5600" in out  # a figure stays in one piece
+    _, out, _ = run("--help")
+    assert columns(out) <= width and "..." not in out.partition("Commands:")[2]
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr(tables, "_has_terminal", lambda: False)
+    assert 80 < columns(run("records", "long.jsonl")[1]) <= 120
+
+
+def test_a_table_has_the_width_of_its_terminal(made: Path) -> None:
+    """Of a real one, whose output goes through a pager as well."""
+    lines = made / "long.jsonl"
+    for width, pager in itertools.product((60, 100), ("", " | cat")):
+        command = f"{shlex.quote(sys.executable)} -m tilewright records {shlex.quote(str(lines))}"
+        said = in_terminal(f"{command}{pager}", width)
+        assert width - 45 < columns(said) <= width, said
+
+
+def in_terminal(command: str, width: int) -> str:
+    """What a command writes to a pseudo terminal of that width."""
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        ["sh", "-c", command], stdin=child, stdout=child, stderr=child, close_fds=True,
+        env={**env, "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(child)
+    said = b""
+    with suppress(OSError):  # the other end is closed
+        while block := os.read(parent, 1 << 16):
+            said += block
+    assert process.wait(60) == 0
+    os.close(parent)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()).replace("\r\n", "\n")

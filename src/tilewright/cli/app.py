@@ -88,7 +88,7 @@ for _command in (tune, compile_command, run, farm):
     cli.add_command(_command)
 
 
-@cli.command(epilog=MODEL_HELP)
+@cli.command(epilog=MODEL_HELP, short_help="Time MODEL untuned, tuned, and in other engines.")
 @click.argument("model")
 @target_option
 @dtype_option
@@ -132,7 +132,7 @@ def bench(
         raise click.ClickException("the results differ by more than rounding explains")
 
 
-@cli.command("runtime-archive")
+@cli.command("runtime-archive", short_help="Write the runtime alone to FILE, for boards.")
 @click.argument("file", type=File())
 @click.option(
     "--server", is_flag=True, help="With the server of a farm; the board needs Dask, too."
@@ -158,7 +158,7 @@ class _WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@cli.group(cls=_WithDefault)
+@cli.group(cls=_WithDefault, short_help="Tell what a log holds, distil it, share it.")
 def records() -> None:
     """Tell what a log holds (`records FILE`), cut it down to the best (`records distill FILE`), or
     make one from TVM's (`records import OLD`).
@@ -170,7 +170,7 @@ records.add_command(publish_logs)
 records.add_command(use_knowledge)
 
 
-@records.command()
+@records.command(short_help="Tell what a log holds; `show` may be left out.")
 @click.argument("file", type=File(), callback=check_log)
 @click.option(
     "--failures", type=click.IntRange(0), default=12, show_default=True,
@@ -207,7 +207,7 @@ def distill(file: Path, output: Path | None) -> None:
     click.echo(f"{pick_best(file, output)} best records are in {output}")
 
 
-@cli.command()
+@cli.command(short_help="Try every compiler and device.")
 def doctor() -> None:
     """Try every compiler and device, and say what to do about those that do not work.
 

@@ -14,7 +14,6 @@ import click
 
 from tilewright.base.errors import ModelError, RecordError, named
 from tilewright.base.terminal import say
-from tilewright.cli.files import check_compiled
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -32,7 +31,9 @@ from tilewright.targets.target import Target
 NUMBER = 1  # runs of a repeat
 
 
-@click.command("compile", epilog=MODEL_HELP)
+@click.command(
+    "compile", epilog=MODEL_HELP, short_help="Write MODEL as one file, which needs no compiler."
+)
 @click.argument("model")
 @target_option
 @dtype_option
@@ -75,7 +76,7 @@ def compile_command(
     say(f"Done.  The library is in {made}: {library!r}")
 
 
-@click.command("run")
+@click.command("run", short_help="Run what `compile` wrote: outputs, times, a profile.")
 @click.argument("file", type=File(exists=True))
 @click.option(
     "--inputs", type=File(exists=True),
@@ -100,6 +101,7 @@ def run(
     number: int, profile: bool,
 ) -> None:  # fmt: skip
     """Run the network that `compile` wrote to FILE, on the device it was built for."""
+    from tilewright.cli.files import check_compiled
     from tilewright.runtime.device import device
     from tilewright.runtime.load import load_module
     from tilewright.runtime.network.archives import complete, read_arrays, write_arrays

@@ -8,8 +8,6 @@ Read next: `network.py`, `deploy.py`.
 from __future__ import annotations
 
 import shlex
-import tarfile
-import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -143,6 +141,9 @@ def kind_of(path: Path) -> str:
 
 def _members(path: Path, head: bytes) -> list[str]:
     """Names in an archive, also in one behind a shared object."""
+    import tarfile
+    import zipfile
+
     with suppress(OSError, zipfile.BadZipFile, tarfile.TarError, ValueError, NotImplementedError):
         if head[257:262] == b"ustar":
             with tarfile.open(path, "r:") as tar:

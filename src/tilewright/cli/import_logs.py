@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FILE = File(exists=True)
 
 
-@click.command("import")
+@click.command("import", short_help="Read a log that TVM wrote.")
 @click.argument("old", metavar="OLD", type=_FILE)
 @click.option(
     "--log", type=File(), required=True,

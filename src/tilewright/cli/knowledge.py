@@ -16,7 +16,7 @@ from tilewright.cli.options import File
 _FILE = File(exists=True)
 
 
-@click.command("publish")
+@click.command("publish", short_help="Make a folder of knowledge out of logs.")
 @click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=_FILE)
 @click.option(
     "--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -41,7 +41,7 @@ def publish_logs(logs: tuple[Path, ...], folder: Path, device_class: str | None)
     click.echo(f"{folder} is ready: tilewright records use {shlex.quote(str(folder))}")
 
 
-@click.command("use")
+@click.command("use", short_help="Install a folder of knowledge for this user.")
 @click.argument("source", metavar="[DIR-or-URL]", required=False)
 @click.option("--name", help="What it is called here.  [default: by its place]")
 @click.option("--forget", "forgotten", metavar="NAME", help="Remove what was installed as NAME.")

@@ -78,6 +78,11 @@ def farm_options(command: Any) -> Any:
     return place(key(command))
 
 
+def typed_path(path: str | Path) -> str:
+    """The same path, which is no option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
 def typed_target(target: Target) -> str:
     """What --target takes for it: beside its options the host, and blanks in quotes."""
     words = [str(target.kind), *(f"-{name}={value}" for name, value in target.options)]

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tilewright.measure.database import Database
     from tilewright.measure.record import TaskId
 
+_FIGURES = {
+    "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",
+    "records", "speed", "std ms", "tasks", "trials learned from",
+}  # fmt: skip
 _WIDTH = 120  # of a table where no terminal and no COLUMNS says one
 
 
@@ -209,17 +213,16 @@ def _print(
     from rich.table import Table
     from rich.text import Text
 
-    texts = {"task", "target", "engine", "note", "reason", "kind", "schedule", "by"}
     narrow = console.width < _WIDTH
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=not narrow,
         padding=(0, 0 if narrow else 1),
     )  # fmt: skip
     for name in head:
-        if name in texts:
-            table.add_column(name, overflow="fold")
-        else:
+        if name in _FIGURES:
             table.add_column(name, justify="right", no_wrap=True)  # a figure in parts misleads
+        else:
+            table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)

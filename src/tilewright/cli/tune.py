@@ -32,6 +32,7 @@ from tilewright.cli.options import (
     layout_option,
     shape_option,
     target_option,
+    typed_path,
     typed_shapes,
     typed_target,
 )
@@ -77,7 +78,7 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(epilog=MODEL_HELP)
+@click.command(epilog=MODEL_HELP, short_help="Search for fast kernels for MODEL.")
 @click.argument("model")
 @target_option
 @dtype_option
@@ -171,8 +172,8 @@ def tune(
             )
             raise
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
-    following = ["tilewright", "bench", model, "--target", typed_target(target)]
-    following += ["--log", str(path), *there]
+    following = ["tilewright", "bench", typed_path(model), "--target", typed_target(target)]
+    following += ["--log", typed_path(path), *there]
     following += ["--dtype", dtype] if dtype != "float32" else []
     following += ["--desired-layout", layout] if layout is not None else []
     following += ["--batch", ",".join(map(str, batch))] if batch else []
