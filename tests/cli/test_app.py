@@ -242,7 +242,7 @@ def report(**changes):
 
 
 def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda *_: report())
+    monkeypatch.setattr(network, "bench", lambda *_: [report()])
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
@@ -254,7 +254,7 @@ def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
 
 
 def test_bench_fails_where_the_results_differ(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda *a: report(largest_error=1.5))
+    monkeypatch.setattr(network, "bench", lambda *_: [report(largest_error=1.5)])
     code, out, err = run("bench", "resnet-18")
     assert code == 1 and "BEYOND" in out and "differ by more than rounding" in err
 

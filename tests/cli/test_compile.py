@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from relay.small import database_of
 from tilewright import cpu, relay
 from tilewright.base.errors import ModelError
 from tilewright.relay.compile.tune import tasks_of
@@ -123,6 +124,42 @@ def test_tune_and_distill_write_into_no_model(tmp_path):
 def test_an_unknown_network():
     with pytest.raises(ModelError, match="there is no such network"):
         load_batches("no-network", [1])
+
+
+BOARD = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"
+
+
+@pytest.mark.parametrize("name", ["net.so", "net.tar"])
+def test_a_network_for_a_board_that_is_not_here(tmp_path, name):
+    """With what was measured on such a board; a log of this machine's kernels is not used."""
+    if name.endswith(".so"):
+        pytest.importorskip("ziglang")
+    mod, params = relay.testing.mlp.get_workload()
+    tasks = tasks_of([mod], params, Target(BOARD), rules=False)
+    database_of(tasks).save(tmp_path / "board.jsonl")
+    done = command("compile", "mlp", "--target", BOARD, "--log", "board.jsonl", "-o", name,
+                   cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"({len(tasks)} record, 1 default), 0 verified" in done.stdout
+    assert "no kernel was run" in done.stdout
+    library = load_module(tmp_path / name)
+    assert Target(library.target).triple == "aarch64-linux-gnu"
+    ran = command("run", name, cwd=tmp_path)
+    assert ran.returncode == 1 and "it was compiled for aarch64" in ran.stderr
+    other = command("compile", "mlp", "--log", "board.jsonl", cwd=tmp_path)
+    assert other.returncode == 1 and "it holds records for llvm -mcpu=cortex-a72" in other.stderr
+    (tmp_path / "board.jsonl").rename(tmp_path / "mlp.llvm.jsonl")
+    other = command("compile", "mlp", cwd=tmp_path)
+    assert other.returncode == 0 and "The kernels are untuned." in other.stderr
+
+
+def test_a_gpu_that_is_not_here(tmp_path):
+    pytest.importorskip("cuda.bindings.nvrtc")
+    done = command("compile", "mlp", "--target", "cuda -arch=sm_75", "-o", "net.tar", cwd=tmp_path)
+    if "NVRTC is not installed" in done.stderr:
+        pytest.skip("there is no NVRTC")
+    assert done.returncode == 0, done.stderr
+    assert load_module(tmp_path / "net.tar").target == "cuda -arch=sm_75"
 
 
 def test_shapes_of_the_inputs_of_a_file(tmp_path):

@@ -104,7 +104,7 @@ def test_it_tells_what_would_make_lines_usable(run: Any) -> None:
 
 def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "check_model", lambda model: None)
-    monkeypatch.setattr(network, "load_model", lambda *_: residual())
+    monkeypatch.setattr(network, "load_sizes", lambda *_: ([residual()[0]], residual()[1]))
     tasks = fused_tasks(*residual(), "llvm", include_simple=True)
     shapes = [[list(t.shape) for t in task.dag.args] for task in tasks]
     one = next(k for k, shape in enumerate(shapes) if shapes.count(shape) == 1)
@@ -124,7 +124,7 @@ def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPat
         (["old.json", "--log", "n", "--workloads", "old.json"], 1, "it is no Python file"),
         (["old.json", "--log", "n", "--workloads", "bad.py"], 1,
          "bad.py: it cannot be imported (ZeroDivisionError: division by zero)"),
-        (["old.json", "--log", "n", "--target", "tpu"], 1, "unknown kind 'tpu'"),
+        (["old.json", "--log", "n", "--target", "tpu"], 2, "unknown kind 'tpu'"),
         (["old.json", "--log", "n", "--model", "resnet-19"], 1, "there is no such network"),
     ],
 )  # fmt: skip

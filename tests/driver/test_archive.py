@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,18 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("board") / "tilewright-runtime.pyz"
     assert write_runtime(path) == path.stat().st_size < LARGEST
     return path
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/boards.md"])
+def test_the_sizes_in_the_pages_are_those_of_the_files(page: str, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    told = {False: re.findall(r"(?:alone|file)(?:,| of) (\d+) KB", text),
+            True: re.findall(r"--server` \((\d+) KB", text)}  # fmt: skip
+    assert told[False] and (told[True] or page == "README.md")
+    for server, figures in told.items():
+        size = write_runtime(tmp_path / "runtime.pyz", server) / 1e3
+        for figure in figures:
+            assert size == pytest.approx(int(figure), rel=0.15), page
 
 
 @pytest.fixture(scope="module")

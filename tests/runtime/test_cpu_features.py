@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from tilewright.driver.cache import Cache
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime import Module, array, artifact_file, cpu, empty, load_module
 from tilewright.runtime.device import local_target
-from tilewright.runtime.drivers import cpu_features, cpu_host
+from tilewright.runtime.drivers import cpu_features, cpu_host, cpu_names
 from tilewright.targets.target import Target
 
 Build = Callable[..., Artifact]
@@ -123,9 +124,41 @@ def test_a_sum_of_features_is_told_by_its_parts(monkeypatch: pytest.MonkeyPatch)
 
 @x86
 def test_a_processor_that_is_unknown(elementwise: Build) -> None:
-    for name in ("nosuch", "i686"):  # of 32 bits
-        with pytest.raises(TargetError, match=f"LLVM knows no 64-bit processor '{name}'"):
+    for name, bits in (("nosuch", ""), ("i686", "64-bit ")):
+        with pytest.raises(TargetError, match=f"LLVM knows no {bits}processor '{name}'"):
             compile_source(native(elementwise).source, f"llvm -mcpu={name}", Cache(None))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-mcpu=hasswell", "no processor 'hasswell' of x86_64. Did you mean haswell"),
+        ("-mtriple=aarch64-linux-gnu -mcpu=cortex-72", "Did you mean cortex-a72"),
+        ("-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a99", "no processor 'cortex-a99' of arm"),
+        ("-mcpu=haswell -mattr=+avx2,+avx9", "no feature 'avx9' of x86_64"),
+        ("-mtriple=aarch64-linux-gnu -mattr=-neonx", "no feature 'neonx' of aarch64"),
+    ],
+)
+@x86
+def test_a_misspelt_name_is_one_error_and_llvm_says_nothing(
+    elementwise: Build, capfd: pytest.CaptureFixture[str], options: str, words: str
+) -> None:
+    for _ in range(2):
+        with pytest.raises(TargetError, match=words):
+            compile_source(native(elementwise).source, f"llvm {options}", Cache(None))
+    assert capfd.readouterr().err == ""
+
+
+def test_what_others_say_meanwhile_is_not_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    line = b"'x' is not a recognized processor for this target (ignoring processor)\n"
+    cpu_names._said_of(lambda: os.write(2, b"before\n" + line + b"mine\n"))
+    assert capfd.readouterr().err == "before\nmine\n"
+
+
+def test_a_feature_says_whether_it_is_there() -> None:
+    """LLVM ends the process otherwise."""
+    with pytest.raises(TargetError, match="does not say whether 'avx2' is there"):
+        Target("llvm -mattr=+avx,avx2")
 
 
 def test_another_architecture_is_compiled_and_refused(elementwise: Build) -> None:

@@ -112,6 +112,8 @@ def test_from_file_to_result(model, tmp_path, capsys):
 
 def test_a_model_takes_its_log_and_package_along(model, tmp_path, searched):
     tvmc.tune(model, target="llvm", trials=1)
+    with Database(model.default_tuning_records_path()) as database:
+        database.note_run(trials=1)  # as a search does
     tvmc.compile(model, target="llvm")
     model.save(tmp_path / "model.tar")
     again = TVMCModel(model_path=tmp_path / "model.tar")

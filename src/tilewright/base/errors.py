@@ -25,15 +25,23 @@ class TilewrightError(RuntimeError):
     place:   what the user called or named, for example ``split(conv.i, factor=0)``
     reason:  why it is refused, one sentence without the final full stop
     way_out: what would work instead, one sentence; may be empty
+    command: the same for who typed a command, where `way_out` speaks of arguments of Python
     """
 
-    def __init__(self, place: str, reason: str, way_out: str = "") -> None:
-        self.place, self.reason, self.way_out = place, reason, way_out
+    def __init__(self, place: str, reason: str, way_out: str = "", *, command: str = "") -> None:
+        self.place, self.reason, self.way_out, self.command = place, reason, way_out, command
         super().__init__(place, reason, way_out)  # args rebuild the error when it is pickled
 
     def __str__(self) -> str:
+        return self._told(self.way_out)
+
+    def in_command(self) -> str:
+        """The error for who typed a command."""
+        return self._told(self.command or self.way_out)
+
+    def _told(self, way_out: str) -> str:
         text = f"{self.place}: {self.reason.rstrip('.')}."
-        return printable(f"{text} {self.way_out}" if self.way_out else text)
+        return printable(f"{text} {way_out}" if way_out else text)
 
 
 class ExpressionError(TilewrightError):
@@ -117,3 +125,21 @@ def part_of(work: str) -> Iterator[None]:
     except InternalError as error:
         place = f"{work}: {error.place}"
         raise InternalError(place, error.reason, error.way_out) from error
+
+
+@contextmanager
+def named(name: str, *calls: str) -> Iterator[None]:
+    """Errors raised inside name what the user named, instead of calls that others made for it.
+
+    calls: places of errors, or how such places begin: what stands before a colon
+    """
+    try:
+        yield
+    except TilewrightError as error:
+        for call in calls:
+            head, rest = error.place[: len(call)], error.place[len(call) :]
+            if head == call and rest[:1] in ("", ":"):
+                error.place = name + rest
+                error.args = (error.place, *error.args[1:])
+                break
+        raise

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import TilewrightError, named
 from tilewright.base.terminal import say
 from tilewright.cli.deploy import compile_command, run
 from tilewright.cli.farm import farm
@@ -25,12 +25,15 @@ from tilewright.cli.import_logs import import_logs
 from tilewright.cli.knowledge import publish_logs, use_knowledge
 from tilewright.cli.options import (
     MODEL_HELP,
+    File,
+    batch_option,
     check_log,
     default_log,
     devices_of,
     dtype_option,
     farm_options,
     layout_option,
+    log_option,
     shape_option,
     target_option,
 )
@@ -51,8 +54,8 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.exit(130)
     except TilewrightError as error:
         if isinstance(error.__context__, TilewrightError):  # closing the log failed after it
-            say(f"error: {error.__context__}", stream=sys.stderr)
-        say(f"error: {error}", stream=sys.stderr)
+            say(f"error: {error.__context__.in_command()}", stream=sys.stderr)
+        say(f"error: {error.in_command()}", stream=sys.stderr)
         _end_output()
         sys.exit(1)
     except OSError as error:  # rooms wrap those of files in a TilewrightError
@@ -85,24 +88,23 @@ for _command in (tune, compile_command, run, farm):
     cli.add_command(_command)
 
 
-@cli.command(epilog=MODEL_HELP)
+@cli.command(epilog=MODEL_HELP, short_help="Time MODEL untuned, tuned, and in other engines.")
 @click.argument("model")
 @target_option
 @dtype_option
+@batch_option
 @shape_option
 @layout_option
-@click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
-    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
-)  # fmt: skip
+@log_option
 @farm_options
 def bench(
-    model: str, target: Target, dtype: str, shape: dict[str, Any], layout: str | None,
-    log: Path | None, farm: str | None, key: str | None,
+    model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
+    layout: str | None, log: Path | None, farm: str | None, key: str | None,
 ) -> None:  # fmt: skip
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
 
-    With --farm, time it on a device there, as it is after tuning.
+    With several sizes, once for each.  With --farm, time it on a device there, as it is after
+    tuning.
     """
     from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
@@ -114,21 +116,24 @@ def bench(
     target = network.real_target(target, devices)
     if devices is not None:
         used = path if path.exists() else None
-        click.echo(network.bench_there(model, target, used, devices, dtype, shape, layout))
+        for told in network.bench_there(model, target, used, devices, dtype, batch, shape, layout):
+            click.echo(told)
         return
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     else:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    report = network.bench(model, target, database, dtype, shape, layout)
-    tables.print_bench(report)
-    if not report.correct:
+    correct = True
+    for report in network.bench(model, target, database, dtype, batch, shape, layout):
+        tables.print_bench(report)
+        correct &= report.correct
+    if not correct:
         raise click.ClickException("the results differ by more than rounding explains")
 
 
-@cli.command("runtime-archive")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@cli.command("runtime-archive", short_help="Write the runtime alone to FILE, for boards.")
+@click.argument("file", type=File())
 @click.option(
     "--server", is_flag=True, help="With the server of a farm; the board needs Dask, too."
 )
@@ -139,7 +144,9 @@ def runtime_archive(file: Path, server: bool) -> None:
     """
     from tilewright.driver.archive import write_runtime
 
-    say(f"{file}: {write_runtime(file, server) / 1e3:.0f} KB.  Copy it to the board.")
+    with named(str(file), f"write_runtime({str(file)!r})"):
+        size = write_runtime(file, server)
+    say(f"{file}: {size / 1e3:.0f} KB.  Copy it to the board.")
 
 
 class _WithDefault(click.Group):
@@ -151,7 +158,7 @@ class _WithDefault(click.Group):
         return super().parse_args(ctx, args)
 
 
-@cli.group(cls=_WithDefault)
+@cli.group(cls=_WithDefault, short_help="Tell what a log holds, distil it, share it.")
 def records() -> None:
     """Tell what a log holds (`records FILE`), cut it down to the best (`records distill FILE`), or
     make one from TVM's (`records import OLD`).
@@ -163,11 +170,14 @@ records.add_command(publish_logs)
 records.add_command(use_knowledge)
 
 
-@records.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=check_log)
-@click.option("--failures", default=12, show_default=True, help="Rows of the failure table.")
+@records.command(short_help="Tell what a log holds; `show` may be left out.")
+@click.argument("file", type=File(), callback=check_log)
 @click.option(
-    "--pick-best", type=click.Path(dir_okay=False, path_type=Path),
+    "--failures", type=click.IntRange(0), default=12, show_default=True,
+    help="Rows of the failure table.",
+)  # fmt: skip
+@click.option(
+    "--pick-best", type=File(),
     help="Write the best record of each task to this file (merged with what it holds).",
 )  # fmt: skip
 def show(file: Path, failures: int, pick_best: Path | None) -> None:
@@ -176,15 +186,17 @@ def show(file: Path, failures: int, pick_best: Path | None) -> None:
     from tilewright.measure.database import Database
     from tilewright.measure.database import pick_best as pick
 
-    tables.print_records(Database.load(file), failures)
+    database = Database.load(file)
+    database.check_readable(f"log {str(file)!r}")
+    tables.print_records(database, failures)
     if pick_best is not None:
         click.echo(f"{pick(file, pick_best)} best records are in {pick_best}")
 
 
 @records.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), callback=check_log)
+@click.argument("file", type=File(), callback=check_log)
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=File(),
     help="Where to; merged with what it holds.  [default: FILE.best.json]",
 )  # fmt: skip
 def distill(file: Path, output: Path | None) -> None:
@@ -195,7 +207,7 @@ def distill(file: Path, output: Path | None) -> None:
     click.echo(f"{pick_best(file, output)} best records are in {output}")
 
 
-@cli.command()
+@cli.command(short_help="Try every compiler and device.")
 def doctor() -> None:
     """Try every compiler and device, and say what to do about those that do not work.
 

@@ -6,21 +6,23 @@ In: a network and a log; a file and inputs.  Out: the file; outputs, times, a pr
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, RecordError, named
 from tilewright.base.terminal import say
 from tilewright.cli.options import (
     MODEL_HELP,
+    File,
     batch_option,
-    check_log,
     check_positive,
     default_log,
     dtype_option,
     layout_option,
+    log_option,
     shape_option,
     target_option,
 )
@@ -29,19 +31,18 @@ from tilewright.targets.target import Target
 NUMBER = 1  # runs of a repeat
 
 
-@click.command("compile", epilog=MODEL_HELP)
+@click.command(
+    "compile", epilog=MODEL_HELP, short_help="Write MODEL as one file, which needs no compiler."
+)
 @click.argument("model")
 @target_option
 @dtype_option
 @batch_option
 @shape_option
 @layout_option
+@log_option
 @click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), callback=check_log,
-    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
-)  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=File(),
     help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
 )  # fmt: skip
 def compile_command(
@@ -50,7 +51,8 @@ def compile_command(
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
-    With several batch sizes, the file holds kernels for each of them.
+    With several batch sizes, the file holds kernels for each of them.  The device need not be here:
+    TARGET may be that of a board.
     """
     from tilewright.cli import network
 
@@ -58,19 +60,27 @@ def compile_command(
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
     network.check_output(made)
-    target = network.real_target(target)
-    used = path if path.exists() else None
-    if used is None:
+    schedules = None
+    if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
-    library = network.compile_model(model, target, used, made, dtype, batch, shape, layout)
+    else:
+        try:
+            schedules = network.schedules_of(path, target)
+        except RecordError as error:
+            if log is not None:
+                raise
+            click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
+    library = network.compile_model(model, target, schedules, made, dtype, batch, shape, layout)
     say(library.report.summary())
+    for note in library.report.notes:
+        say(f"note: {note}")
     say(f"Done.  The library is in {made}: {library!r}")
 
 
-@click.command("run")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.command("run", short_help="Run what `compile` wrote: outputs, times, a profile.")
+@click.argument("file", type=File(exists=True))
 @click.option(
-    "--inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--inputs", type=File(exists=True),
     help="File of numpy.savez with the inputs by name; those that are not in it are filled.",
 )  # fmt: skip
 @click.option(
@@ -78,7 +88,7 @@ def compile_command(
     help="What inputs are that no file gives; integers are zeros, unless they are ones.",
 )  # fmt: skip
 @click.option(
-    "--outputs", type=click.Path(dir_okay=False, path_type=Path),
+    "--outputs", type=File(),
     help="File to write the outputs to, as numpy.savez does: output_0, output_1, ...",
 )  # fmt: skip
 @click.option("--repeat", type=int, callback=check_positive, help="Time it so often.")
@@ -92,26 +102,35 @@ def run(
     number: int, profile: bool,
 ) -> None:  # fmt: skip
     """Run the network that `compile` wrote to FILE, on the device it was built for."""
+    from tilewright.cli.files import check_compiled
     from tilewright.runtime.device import device
     from tilewright.runtime.load import load_module
     from tilewright.runtime.network.archives import complete, read_arrays, write_arrays
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.runtime.network.library import Library
 
-    library = load_module(file)
+    check_compiled(file)
+    calls = [f"{name}({str(file)!r})" for name in ("load", "load_module")]
+    with named(str(file), *calls):
+        library = load_module(file)
     if not isinstance(library, Library):
-        raise ModelError(f"run {str(file)!r}", "it is one kernel, no network", "Use compile's.")
+        raise ModelError(
+            str(file), "it is one kernel, no network", "`tilewright compile` writes networks."
+        )
     given = {} if inputs is None else read_arrays(inputs, f"--inputs {inputs}")
     wanted = complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
     dev = device(Target(library.target).kind)
     module = GraphModule(library["default"](dev))
-    module.run(**wanted)
+    with ExitStack() as told:
+        for name in wanted:
+            told.enter_context(named(f"input {name!r}", f"set_input({name!r})"))
+        module.run(**wanted)
     found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
     for k, value in enumerate(found):
         say(f"output_{k}: {value.dtype}{list(value.shape)}")
     if outputs is not None:
-        named = {f"output_{k}": value for k, value in enumerate(found)}
-        write_arrays(outputs, named, f"--outputs {outputs}")
+        by_name = {f"output_{k}": value for k, value in enumerate(found)}
+        write_arrays(outputs, by_name, f"--outputs {outputs}")
     if repeat is not None:
         say(str(module.benchmark(dev, repeat=repeat, number=number)))
     if profile:

@@ -14,7 +14,7 @@ import click
 _PASSED_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 
-@click.group()
+@click.group(short_help="Devices of other machines: track, lend, show.")
 def farm() -> None:
     """Devices of other machines: run a tracker, lend a device, see what there is."""
 
@@ -46,7 +46,7 @@ def status(arguments: tuple[str, ...]) -> None:
     sys.exit(command.query(arguments, "tilewright farm status"))
 
 
-@farm.command()
+@farm.command(short_help="Make certificates, and an authority that signs them.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), required=False)
 @click.option("--host", multiple=True, help="Name of a machine, for the server's certificate.")
 def certificates(folder: Path | None, host: tuple[str, ...]) -> None:

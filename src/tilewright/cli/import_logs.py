@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import RecordError
+from tilewright.cli.options import File, TargetType
+from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
     from tilewright.foreign.tvm_logs import Workloads
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = File(exists=True)
 
 
-@click.command("import")
+@click.command("import", short_help="Read a log that TVM wrote.")
 @click.argument("old", metavar="OLD", type=_FILE)
 @click.option(
-    "--log", type=click.Path(dir_okay=False, path_type=Path), required=True,
+    "--log", type=File(), required=True,
     help="File the records are added to.",
 )  # fmt: skip
 @click.option(
@@ -32,12 +34,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--model", help="Network whose tasks OLD's hashed keys may be, by their shapes.")
 @click.option(
-    "--target",
+    "--target", type=TargetType(),
     help="What the records are filed under, as `tune` names it; only lines of its kind are used.  "
     "[default: what each line names]",
 )  # fmt: skip
 def import_logs(
-    old: Path, log: Path, workloads: Path | None, model: str | None, target: str | None
+    old: Path, log: Path, workloads: Path | None, model: str | None, target: Target | None
 ) -> None:
     """Read a log that TVM wrote: AutoTVM 0.2, or the auto-scheduler's v0.6.
 
@@ -47,14 +49,12 @@ def import_logs(
     from tilewright.cli import tables
     from tilewright.foreign.tvm_logs import import_lines, log_lines
     from tilewright.measure.database import Database
-    from tilewright.targets.target import Target
 
     if log.exists() and log.samefile(old):
         raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
-    chosen = None if target is None else Target(target)
-    known = _known(workloads, model, chosen)
+    known = _known(workloads, model, target)
     with Database(log) as database:
-        report = import_lines(log_lines(old), database, known, chosen)
+        report = import_lines(log_lines(old), database, known, target)
     tables.print_import(report)
     if any("workload" in reason or "template" in reason for reason in report.unusable):
         needs = {"names of functions and templates need --workloads FILE": workloads,
@@ -62,6 +62,11 @@ def import_logs(
         missing = [text for text, given in needs.items() if given is None]
         if missing:
             click.echo(f"To use more lines: {'; '.join(missing)}.")
+    if not report.imported and not report.known:
+        raise RecordError(
+            f"log {str(old)!r}", "no line of it became a record",
+            "Give a log of AutoTVM or of the auto-scheduler.",
+        )  # fmt: skip
 
 
 def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
@@ -74,7 +79,7 @@ def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
     from tilewright.relay.compile.extract import fused_tasks
 
     network.check_model(model)
-    mod, params = network.load_model(model)
+    (mod,), params = network.load_sizes(model)
     tasks = fused_tasks(mod, params, target or "llvm", include_simple=True,
                         every_implementation=True)  # fmt: skip
     return Workloads(functions, tasks=tasks)

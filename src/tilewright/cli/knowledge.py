@@ -6,14 +6,17 @@ Read next: `search/publish.py`, `knowledge/install.py`.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+from tilewright.cli.options import File
+
+_FILE = File(exists=True)
 
 
-@click.command("publish")
+@click.command("publish", short_help="Make a folder of knowledge out of logs.")
 @click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=_FILE)
 @click.option(
     "--to", "folder", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -35,10 +38,10 @@ def publish_logs(logs: tuple[Path, ...], folder: Path, device_class: str | None)
     tables.print_knowledge(("class of device", "tasks", "trials learned from"), rows)
     for reason, count in report.skipped.most_common():
         click.echo(f"left out: {count} records, {reason}", err=True)
-    click.echo(f"{folder} is ready: tilewright records use {folder}")
+    click.echo(f"{folder} is ready: tilewright records use {shlex.quote(str(folder))}")
 
 
-@click.command("use")
+@click.command("use", short_help="Install a folder of knowledge for this user.")
 @click.argument("source", metavar="[DIR-or-URL]", required=False)
 @click.option("--name", help="What it is called here.  [default: by its place]")
 @click.option("--forget", "forgotten", metavar="NAME", help="Remove what was installed as NAME.")

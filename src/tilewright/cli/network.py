@@ -6,11 +6,12 @@ Read next: the rooms `search` and `relay`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, named
+from tilewright.cli.files import check_model as check_model
 from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     from tilewright.search.report import Options
 
 
-def check_model(model: str) -> None:
-    """Raises ModelError for a name that is no network and a file that is not there."""
-    from tilewright.relay.exchange.networks import check
-
-    check(model)
-
-
 def check_output(file: Path) -> None:
     """Raises ModelError for what `compile` must not write, before it builds for minutes."""
     from tilewright.base import output
@@ -42,20 +36,14 @@ def check_output(file: Path) -> None:
     output.check(file, LIBRARY, place, ModelError)
 
 
-def load_model(model: str, shapes: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-    """The network as `(mod, params)`; shapes: of the inputs of a file.  Raises ModelError."""
-    from tilewright.relay.exchange.networks import load
-
-    return load(model, shapes)
-
-
 def load_sizes(
-    model: str, batch: Sequence[int], shapes: Mapping[str, Any] | None = None
+    model: str, batch: Sequence[int] = (), shapes: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The network for each batch size and each number of its open extents.  Raises ModelError."""
     from tilewright.relay.exchange.networks import load_sizes as load
 
-    return load(model, batch, shapes)
+    with named(model, "from_onnx", f"from_onnx({model!r})", f"network {model!r}", "batch_sizes"):
+        return load(model, batch, shapes)
 
 
 def prepared(
@@ -144,31 +132,53 @@ def tune(
     try:
         found = [every[k] for k in chosen_tasks(tasks, len(every))]
     except ValueError as error:
-        raise ModelError(
-            f"tune {model!r}, --tasks", str(error), "--tasks list shows them."
-        ) from None
+        raise ModelError("--tasks", str(error), "--tasks list shows them.") from None
+    so_far = f"results in {database.path} ({len(database)} so far)"
+    progress.note(f"tuning {model} for {target}, {so_far}")
     tune_network(
         found, database, options, networks=mods, params=params, history=history, history_of=every,
         measuring=measuring, farm=farm, progress=progress,
     )  # fmt: skip
 
 
+def schedules_of(log: Path, target: Target) -> Any:
+    """What a log, ours or AutoTVM's, has for kernels of `target`.
+
+    Raises RecordError for one that has something, but nothing for this target.
+    """
+    from tilewright.auto_scheduler.records import check_history
+    from tilewright.foreign.sources import source_of
+    from tilewright.measure.database import Database
+    from tilewright.runtime.device import local_target
+
+    source = source_of(log)
+    if isinstance(source, Database):
+        here, _ = local_target(target)
+        known = {t.target for t in source.tasks()}
+        check_history(source, log, here if str(here) in known else target, "a kernel")
+    return source
+
+
 def compile_model(
     model: str,
     target: Target,
-    log: Path | None,
+    schedules: Any,
     output: Path,
     dtype: str,
     batch: Sequence[int],
     shapes: Mapping[str, Any] | None = None,
     layout: str | None = None,
 ) -> Library:
-    """Build the network with the best records of `log`, and write it to `output`."""
+    """Build the network with the best that `schedules` know, and write it to `output`."""
     from tilewright.relay.compile.build import build
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
-    library = build(mods, target, params, None if log is None else str(log))
-    library.export_library(output)
+    with named(model, "relay.build"):
+        library = build(mods, target, params, schedules)
+    name = str(output)
+    inner = (f"export_library({file!r})" for file in (name, output.name, "net.so"))
+    with named(f"-o {name}", *inner):
+        library.export_library(output)
     return library
 
 
@@ -177,16 +187,23 @@ def bench(
     target: Target,
     database: Database | None,
     dtype: str = "float32",
+    batch: Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
     layout: str | None = None,
-) -> BenchReport:
-    """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there."""
+) -> Iterator[BenchReport]:
+    """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there,
+    once for each batch size and each number of its open extents."""
     from tilewright.cli.bench import bench_network
     from tilewright.relay.compile.wanted import in_type
 
-    mod, params = load_model(model, shapes)
-    narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
-    return bench_network(model, mod, params, target, database, narrow, layout)
+    mods, params = load_sizes(model, batch, shapes)
+    for mod in mods:
+        inputs = [p for p in mod["main"].params if p.name_hint not in params]
+        sizes = " ".join(f"{p.name_hint}:[{','.join(map(str, p.shape))}]" for p in inputs)
+        title = model if len(mods) == 1 else f"{model}, {sizes}"
+        narrow = None if dtype == "float32" else (dtype, in_type(mod, params, dtype))
+        with named(model, "relay.build"):
+            yield bench_network(title, mod, params, target, database, narrow, layout)
 
 
 def bench_there(
@@ -195,10 +212,12 @@ def bench_there(
     log: Path | None,
     farm: Devices,
     dtype: str = "float32",
+    batch: Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
     layout: str | None = None,
-) -> str:
-    """Build the network here, run it on a device of the farm, and tell how long it takes there.
+) -> Iterator[str]:
+    """Build the network here, run it on a device of the farm, and tell how long it takes there,
+    for each of its sizes.
 
     Inputs are drawn at random, of integers zeros.  Raises DeviceError without a free device.
     """
@@ -206,17 +225,18 @@ def bench_there(
 
     from tilewright.farm.network_there import network_there
     from tilewright.relay.compile.build import build
-    from tilewright.relay.compile.wanted import wanted
     from tilewright.runtime.network.archives import complete
 
-    mod, params = load_model(model, shapes)
-    (mod,), params = wanted([mod], params, dtype, layout)
-    library = build(mod, target, params, None if log is None else str(log))
+    mods, params = prepared(model, batch, shapes, dtype, layout)
+    with named(model, "relay.build"):
+        library = build(mods, target, params, None if log is None else str(log))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "network.tar")
         library.export_library(path)
         with network_there(farm, path, str(target.kind)) as (module, device):
-            module.run(**complete({}, library.plan.inputs, "random", f"bench {model!r}"))
-            return (
-                f"{library!r} on {device}\n{module.benchmark(device, repeat=5, min_repeat_ms=100)}"
-            )
+            yield f"{library!r} on {device}"
+            for plan in library.plans:
+                module.run(**complete({}, plan.inputs, "random", f"bench {model!r}"))
+                if len(library.plans) > 1:
+                    yield ", ".join(map(str, plan.inputs))
+                yield str(module.benchmark(device, repeat=5, min_repeat_ms=100))

@@ -6,7 +6,9 @@ none.  Read next: `app.py`, `tune.py`, `deploy.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,31 @@ from tilewright.base.errors import TilewrightError
 from tilewright.targets.kind import kinds
 from tilewright.targets.target import Target
 
+_SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
+_DIGITS = 18  # of a number; no extent has more
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 
 
-class _TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
+class TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
     name = "target"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Target:
         try:
             return Target(value)
-        except (TilewrightError, ValueError) as error:
-            self.fail(str(error), param, ctx)
+        except TilewrightError as error:
+            self.fail(f"{error.reason}.  {error.command or error.way_out}", param, ctx)
+
+
+class File(click.Path):
+    """A file; exists: which must be there.  A dash is none: logs and libraries are no streams."""
+
+    def __init__(self, exists: bool = False) -> None:
+        super().__init__(exists=exists, dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value == "-":
+            self.fail("a dash is no file here.  Name one; ./- is a file called so.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
@@ -47,7 +63,7 @@ def check_log(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 target_option = click.option(
-    "--target", type=_TargetType(), default="llvm", show_default=True,
+    "--target", type=TargetType(), default="llvm", show_default=True,
     help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
 )  # fmt: skip
 
@@ -60,6 +76,28 @@ def farm_options(command: Any) -> Any:
     )  # fmt: skip
     key = click.option("--key", help="Which devices of --farm.")
     return place(key(command))
+
+
+def typed_path(path: str | Path) -> str:
+    """The same path, which is no option."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def typed_target(target: Target) -> str:
+    """What --target takes for it: beside its options the host, and blanks in quotes."""
+    words = [str(target.kind), *(f"-{name}={value}" for name, value in target.options)]
+    host = [] if target.host is None else [f"-host={typed_target(target.host)}"]
+    return shlex.join([*words, *host])
+
+
+def typed_shapes(shapes: Mapping[str, Any]) -> list[str]:
+    """What --shape takes for them, option and value in turn."""
+    words: list[str] = []
+    for name, given in shapes.items():
+        numbers = [given] if isinstance(given, int) else given
+        listed = ",".join(map(str, numbers))
+        words += "--shape", f"{name}:[{listed}]" if isinstance(given, tuple) else f"{name}:{listed}"
+    return words
 
 
 def devices_of(place: str | None, key: str | None, builders: str | None = None) -> Any:
@@ -83,9 +121,10 @@ dtype_option = click.option(
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
     parts = [part.strip() for part in value.split(",")] if value else []
-    if not all(part.isdigit() and int(part) for part in parts) or len({*parts}) < len(parts):
+    sizes = tuple(int(part) for part in parts if _is_number(part))
+    if len({*sizes} - {0}) < len(parts):
         raise click.BadParameter(f"{value!r} is no list such as 1,8,32", ctx=ctx, param=param)
-    return tuple(map(int, parts))
+    return sizes
 
 
 batch_option = click.option(
@@ -98,18 +137,30 @@ def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) ->
     """`data:[1,3,224,224]`, several of them, or `batch:8` for an extent that has a name, or
     `seq:64,128` for several sizes of it."""
     found: dict[str, Any] = {}
-    for text in (word for given in value for word in given.split()):
+    for text in (shape for given in value for shape in _apart(given)):
         name, _, extents = text.rpartition(":")  # names of inputs may have colons
         inner = extents.removeprefix("[").removesuffix("]")
-        parts = inner.split(",") if inner else []
+        parts = [part.strip() for part in inner.split(",")] if inner else []
         is_list = extents == f"[{inner}]"
-        if not name or not all(p.isdigit() for p in parts) or not (is_list or parts):
+        if not name or not all(map(_is_number, parts)) or not (is_list or parts):
             raise click.BadParameter(
                 f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param
             )
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice", ctx=ctx, param=param)
         numbers = [int(p) for p in parts]
         found[name] = tuple(numbers) if is_list else numbers if len(numbers) > 1 else numbers[0]
     return found
+
+
+def _apart(text: str) -> list[str]:
+    """Several shapes in one value, `a:[1] b:2`; names of inputs may have blanks."""
+    found = _SHAPE.findall(text)
+    return found if not _SHAPE.sub("", text).strip() else [text]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 shape_option = click.option(
@@ -126,8 +177,14 @@ layout_option = click.option(
 )  # fmt: skip
 
 
+log_option = click.option(
+    "--log", type=File(), callback=check_log,
+    help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",
+)  # fmt: skip
+
+
 def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
     """Where `tune` and `bench` look when no --log is given."""
-    name = Path(model).stem if model.endswith(".onnx") else model
+    name = Path(model).stem if Path(model).suffix.lower() == ".onnx" else Path(model).name
     kind = "" if dtype == "float32" else f".{dtype}"
     return Path(f"{name}.{target.kind}{kind}.jsonl")

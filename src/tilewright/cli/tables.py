@@ -6,6 +6,8 @@ Read next: `app.py`.
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
     from tilewright.measure.database import Database
     from tilewright.measure.record import TaskId
 
-_WIDTH = 120  # of a table that is not printed on a terminal
+_FIGURES = {
+    "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",
+    "records", "speed", "std ms", "tasks", "trials learned from",
+}  # fmt: skip
+_WIDTH = 120  # of a table where no terminal and no COLUMNS says one
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def _kernel_row(k: KernelLine) -> tuple[str, ...]:
     if k.seconds is None:
         return k.name, str(k.calls), k.source, "-", "-"
     rate = f"{k.flop / k.seconds * 1e-9:.1f}"
-    return k.name, str(k.calls), k.source, f"{k.seconds * 1e3:.4f}", rate
+    return k.name, str(k.calls), k.source, _milliseconds(k.seconds), rate
 
 
 def print_records(
@@ -175,7 +181,12 @@ def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
         return (*head, "-", "-", "-")
     flop = _flop(database, task)
     rate = f"{flop / best.seconds * 1e-9:.1f}" if flop else "-"
-    return (*head, f"{best.seconds * 1e3:.4f}", rate, best.origin)
+    return (*head, _milliseconds(best.seconds), rate, best.origin)
+
+
+def _milliseconds(seconds: float) -> str:
+    """With two figures at least, as small kernels take some nanoseconds."""
+    return f"{seconds * 1e3:.{4 if seconds >= 1e-6 else 6}f}"
 
 
 def _flop(database: Database, task: TaskId) -> float | None:
@@ -202,18 +213,29 @@ def _print(
     from rich.table import Table
     from rich.text import Text
 
-    texts = {"task", "target", "engine", "note", "reason", "kind", "schedule", "by"}
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    narrow = console.width < _WIDTH
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=not narrow,
+        padding=(0, 0 if narrow else 1),
+    )  # fmt: skip
     for name in head:
-        table.add_column(name, justify="left" if name in texts else "right", overflow="fold")
+        if name in _FIGURES:
+            table.add_column(name, justify="right", no_wrap=True)  # a figure in parts misleads
+        else:
+            table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console.print(table)
 
 
 def _console() -> Console:
-    import sys
-
+    """As wide as COLUMNS says, or the terminal, which may be behind a pager."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+    told = shutil.get_terminal_size((0, 0)).columns  # COLUMNS, or the terminal of this output
+    return Console() if told or _has_terminal() else Console(width=_WIDTH)
+
+
+def _has_terminal() -> bool:
+    """Whether this process has one, for any of its streams: the console asks all of them."""
+    return any(map(os.isatty, range(3)))

@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.base.terminal import say
 from tilewright.cli.options import (
     MODEL_HELP,
+    File,
     batch_option,
     check_log,
     check_positive,
@@ -31,6 +32,9 @@ from tilewright.cli.options import (
     layout_option,
     shape_option,
     target_option,
+    typed_path,
+    typed_shapes,
+    typed_target,
 )
 from tilewright.targets.target import Target
 
@@ -74,7 +78,7 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(epilog=MODEL_HELP)
+@click.command(epilog=MODEL_HELP, short_help="Search for fast kernels for MODEL.")
 @click.argument("model")
 @target_option
 @dtype_option
@@ -91,12 +95,11 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="A task ends after so many candidates without a faster one.",
 )  # fmt: skip
 @click.option(
-    "--log", "--output", "-o", "log", type=click.Path(dir_okay=False, path_type=Path),
+    "--log", "--output", "-o", "log", type=File(),
     help="File of the results; more are added to it.  [default: MODEL.TARGET.jsonl]",
 )  # fmt: skip
 @click.option(
-    "--history", "--tuning-records", "history", multiple=True, callback=check_log,
-    type=click.Path(dir_okay=False, path_type=Path),
+    "--history", "--tuning-records", "history", multiple=True, callback=check_log, type=File(),
     help="Log of other networks or devices, of TVM's perhaps, that the search starts from; several "
     "times for several.",
 )  # fmt: skip
@@ -155,7 +158,6 @@ def tune(
         Progress(trials, seconds) as progress,
         _termination_as_interrupt(),
     ):
-        progress.note(f"tuning {model} for {target}, results in {path} ({len(database)} so far)")
         for told in database.skipped.told():
             progress.note(f"{path}: skipped {told}")
         try:
@@ -170,7 +172,12 @@ def tune(
             )
             raise
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
-    say(f"Done.  Next: {_next_command(model, target, path, dtype, shape, layout, there)}")
+    following = ["tilewright", "bench", typed_path(model), "--target", typed_target(target)]
+    following += ["--log", typed_path(path), *there]
+    following += ["--dtype", dtype] if dtype != "float32" else []
+    following += ["--desired-layout", layout] if layout is not None else []
+    following += ["--batch", ",".join(map(str, batch))] if batch else []
+    say(f"Done.  Next: {shlex.join([*following, *typed_shapes(shape)])}")
 
 
 def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,21 +190,6 @@ def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
         "early_stopping": given["early_stopping"], "history": given["history"],
         "measuring": measuring,
     }  # fmt: skip
-
-
-def _next_command(
-    model: str, target: Target, log: Path, dtype: str, shapes: Mapping[str, Any],
-    layout: str | None, there: Sequence[str],
-) -> str:  # fmt: skip
-    following: Sequence[str] = ["tilewright", "bench", model, "--target", str(target)]
-    following = [*following, "--log", str(log), *there]
-    following += ["--dtype", dtype] if dtype != "float32" else []
-    following += ["--desired-layout", layout] if layout is not None else []
-    for name, given in shapes.items():
-        given = given[0] if isinstance(given, list) else given  # one of the sizes
-        extents = given if isinstance(given, int) else f"[{','.join(map(str, given))}]"
-        following += ["--shape", f"{name}:{extents}"]
-    return shlex.join(following)
 
 
 def _warn(error: TilewrightError) -> None:

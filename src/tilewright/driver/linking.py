@@ -59,6 +59,7 @@ def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> Non
             raise ModelError(
                 place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
                 f"Try {_INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
+                command=f"Try {_INSTALL}, or name a file that ends in .tar.",
             ) from None  # fmt: skip
     if done.returncode:
         raise ModelError(
@@ -99,6 +100,7 @@ def _linker(triple: str, cc: str | None, place: str) -> tuple[list[str], list[st
         raise ModelError(
             place, f"a shared object for {triple} needs a linker, and there is none",
             f"Try {_INSTALL}, name a C compiler for it with cc=, or a file that ends in .tar.",
+            command=f"Try {_INSTALL}, or name a file that ends in .tar.",
         )  # fmt: skip
     return [str(Path(found.origin).with_name("zig")), "ld.lld"], []
 

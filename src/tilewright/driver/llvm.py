@@ -17,6 +17,7 @@ from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.driver.llvm_lanes import MENDED, has_masked_stores, with_lanes_apart
 from tilewright.runtime.drivers import cpu_features
 from tilewright.runtime.drivers.cpu_llvm import prepare_library
+from tilewright.runtime.drivers.cpu_names import check_known
 from tilewright.runtime.drivers.cpu_native import code_model
 from tilewright.targets.processors import architecture, whole
 from tilewright.targets.target import Target
@@ -59,6 +60,7 @@ def identity(target: Target) -> dict[str, str]:
     `-mcpu=native` (the default) is the device's processor; this machine's where none is known.
     """
     llvm = _binding()
+    check_known(dict(target.options))
     native = _native(target)
     triple = whole(target.option("mtriple") or native["mtriple"])
     cpu, features = target.option("mcpu", "native"), ""

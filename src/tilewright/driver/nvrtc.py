@@ -36,7 +36,7 @@ def _binding() -> Any:
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:  # the library is looked for at the first call
         raise TargetError(
-            "compile for cuda", f"NVRTC is not installed ({error})",
+            "compile for cuda", f"NVRTC is not installed ({' '.join(str(error).split())})",
             f"Try {install('cuda13')}; for drivers before 580 {install('cuda12')}.",
         ) from None  # fmt: skip
     return nvrtc

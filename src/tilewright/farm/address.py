@@ -75,6 +75,7 @@ def tracker_address(host: str | None, port: int | None) -> tuple[str, int]:
         raise DeviceError(
             "tracker", "its host is not known",
             "Pass host= and port=, or set TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
+            command="Give --host and --port, or set TVM_TRACKER_HOST and TVM_TRACKER_PORT.",
         )  # fmt: skip
     given = port if port is not None else environment.tracker_port() or PORT
     if not str(given).isdigit() or not 0 < int(given) < 65536:

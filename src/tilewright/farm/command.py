@@ -236,6 +236,6 @@ def _run(serve: Callable[[], Coroutine[Any, Any, None]]) -> int:
         check_installed()
         asyncio.run(until_stopped())
     except TilewrightError as error:
-        say(f"error: {error}", stream=sys.stderr)
+        say(f"error: {error.in_command()}", stream=sys.stderr)
         return 1
     return 0

@@ -144,6 +144,7 @@ class FarmRunner(Fleet):
                 f"key {self.key!r}",
                 f"no device got free within {BUSY_SECONDS:g} s{held and ': '}{held}",
                 way_out or "Others are using them: wait, give a priority=, or start more servers.",
+                command=way_out or "Others are using them: wait, or start more servers.",
             )
         answer = future.result()  # a slow device may take a minute to start a process
         if isinstance(answer, RunResult):
@@ -347,7 +348,7 @@ def _check_fit(target: Target, meta: Mapping[str, Any], spec: DeviceSpec) -> Non
         )
         raise TargetError(
             f"measure for {target}", f"{why} ({spec.name})",
-            f"Use Target('{spec.kind} {options}'), or a key whose devices run it.",
+            f"Use the target '{spec.kind} {options}', or a key whose devices run it.",
         )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ from tilewright.measure.record import (
     encode,
     own_versions,
 )
-from tilewright.measure.rescue import not_written, save_elsewhere
+from tilewright.measure.rescue import can_be_made, not_written, save_elsewhere, unwritable
 from tilewright.measure.table import Changed, LogFile, Records, Table
 from tilewright.te.dag import ComputeDAG
 
@@ -91,8 +91,8 @@ class Database:
 
     It is a `schedule.task.ScheduleSource`: `lookup` gives the best schedule of a computation.
 
-    path:          the log; read now, created where it is missing; None: memory only; a file that
-                   is no log is refused with a RecordError
+    path:          the log; read now; where it is missing, the first line creates it; None: memory
+                   only; a file that is no log is refused with a RecordError
     fsync_seconds: lines older than this survive a power failure (killing a process loses none)
     on_error:      called with the first RecordError of a series of failing writes, which is
                    otherwise raised; the record is in memory, and written as soon as it can be
@@ -121,9 +121,14 @@ class Database:
         self._rescued: Path | None = None  # what `flush` could not write
         self._torn = False  # the file ends inside a line
         self._fsync_seconds, self._synced = fsync_seconds, time.monotonic()
+        self._closed = False
         if self.path is not None:
             check(self.path, LOG, f"log {self.path}", RecordError)
-            self._file = self._open(self.path)
+        if self.path is not None and not can_be_made(self.path):
+            try:
+                self._file = self._open(self.path)
+            except OSError as error:
+                raise unwritable(self.path, error) from None
             if self.path.is_file():  # a pipe or a device is only written to
                 self._log = self._read(self.path)
 
@@ -396,11 +401,12 @@ class Database:
         not there is an `on_error`: it says where.
         """
         with self._lock:
-            if self._file is None:
+            if self._closed or (self._file is None and not self._unwritten):
                 return
             self._failing = True  # all is said here
             self._write([])
-            self._sync()
+            if self._file is not None:
+                self._sync()
             earlier, self._rescued = self._rescued, None
             if self._unwritten and self.path is not None:
                 self._rescued = save_elsewhere(self.path, self._missing())
@@ -417,7 +423,7 @@ class Database:
             finally:
                 if self._file is not None:
                     os.close(self._file)
-                self._file = None
+                self._file, self._closed = None, True
 
     @property
     def unwritten(self) -> int:
@@ -474,10 +480,15 @@ class Database:
         ]
 
     def _open(self, path: Path) -> int:
-        try:
-            return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _unwritable(path, error) from None
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def _make(self, path: Path) -> int:
+        """The file for the first line; another process may have made it meanwhile."""
+        file = self._open(path)
+        self._log = LogFile(path)
+        size = os.fstat(file).st_size
+        self._torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        return file
 
     def _read(self, path: Path) -> LogFile:
         try:
@@ -503,10 +514,12 @@ class Database:
 
     def _write(self, lines: list[tuple[bytes, int | None]]) -> None:
         """One write per line, so that lines of two processes never mix."""
-        if self._file is None:
+        if self.path is None or self._closed:
             return
         self._unwritten += lines
         try:
+            if self._file is None:
+                self._file = self._make(self.path)
             while self._unwritten:
                 own, row = self._unwritten[0]
                 line = b"\n" * self._torn + own
@@ -605,10 +618,3 @@ def _dag_of(line: Line) -> msgspec.Raw | None:
 
 def _raw(dag: Any) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))
-
-
-def _unwritable(path: Path, error: OSError) -> RecordError:
-    return RecordError(
-        f"log {path}", f"it cannot be written ({error.strerror or error})",
-        "Name a file in a directory that exists and that you may write to.",
-    )  # fmt: skip

@@ -1,12 +1,14 @@
-"""What becomes of results whose log cannot be written: another file, or the terminal's last word.
+"""Logs that cannot be written: known before anything is measured, or what becomes of the results
+then, another file, or the terminal's last word.
 
-In: the lines that are in memory only.  Out: the error that says where they are now.
+In: a path; the lines that are in memory only.  Out: the error that says where they are now.
 Read next: `database.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import statistics
 import tempfile
@@ -18,6 +20,28 @@ import msgspec
 from tilewright.base.errors import RecordError
 
 _FOLDERS: tuple[Callable[[], str | Path], ...] = (tempfile.gettempdir, Path.home, Path.cwd)
+
+
+def can_be_made(log: Path) -> bool:
+    """Whether there is nothing yet, and a file can be made.  Raises RecordError where it cannot."""
+    try:
+        log.lstat()
+        return False
+    except FileNotFoundError:
+        if not os.access(log.parent, os.F_OK):
+            raise unwritable(log, OSError(errno.ENOENT, os.strerror(errno.ENOENT))) from None
+    except OSError as error:
+        raise unwritable(log, error) from None
+    if not os.access(log.parent, os.W_OK | os.X_OK):
+        raise unwritable(log, OSError(errno.EACCES, os.strerror(errno.EACCES)))
+    return True
+
+
+def unwritable(log: Path, error: OSError) -> RecordError:
+    return RecordError(
+        f"log {log}", f"it cannot be written ({error.strerror or error})",
+        "Name a file in a directory that exists and that you may write to.",
+    )  # fmt: skip
 
 
 def save_elsewhere(log: Path, lines: Sequence[bytes]) -> Path | None:

@@ -183,7 +183,7 @@ def kind(name: str, place: str = "") -> DeviceKind:
         return found
     raise TargetError(
         place or f"kind({name!r})", f"unknown kind {name!r}",
-        f"Use one of {', '.join(_KINDS)}, for example Target('cuda -arch=sm_90').",
+        f"Use one of {', '.join(_KINDS)}, for example 'cuda -arch=sm_90'.",
     )  # fmt: skip
 
 

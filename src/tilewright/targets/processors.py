@@ -101,8 +101,14 @@ _ARM64_BY_NAME = {
     "neoverse-v2": replace(_ARM64, ghz=3.0, pipes=4, l1_bytes=64 << 10, l2_bytes=2 << 20),
     "apple-m1": replace(_ARM64, ghz=3.2, pipes=4, l1_bytes=128 << 10, l2_bytes=12 << 20),
 }
+_BY_NAME = {"x86_64": _X86_BY_NAME, "aarch64": _ARM64_BY_NAME, "arm": _ARM64_BY_NAME}
 _NEON = Processor(ghz=1.2, pipes=0.5, l2_bytes=512 << 10)
 _VFP = replace(_NEON, vector_bytes=8)  # two registers of four bytes, or one of eight
+
+
+def names(arch: str) -> tuple[str, ...]:
+    """Of processors of an architecture that are known here."""
+    return tuple(_BY_NAME.get(arch, ()))
 
 
 def named(options: Mapping[str, str]) -> Processor | None:

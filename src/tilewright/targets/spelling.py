@@ -109,6 +109,12 @@ def check_options(place: str, options: Mapping[str, str], known: DeviceKind) -> 
                 place, f"unknown option -{name}",
                 f"Known: {listed} and the integers of Limits, such as -max-threads-per-block.",
             )  # fmt: skip
+    for word in filter(None, options.get("mattr", "").split(",")):
+        if word[0] not in "+-":
+            raise TargetError(
+                place, f"-mattr does not say whether {word!r} is there",
+                f"Write +{word}, or -{word} where it is not.",
+            )  # fmt: skip
     _check_float_abi(place, options)
 
 

@@ -26,6 +26,7 @@ from tilewright.relay.graph.expr import (
 from tilewright.relay.graph.traversal import is_call, with_children
 
 _WAY_OUT = "Make a module for each size and give relay.build the list of them."
+_COMMAND = "Export the network with an open batch, and give --batch for that file."
 Shape = tuple[int, ...]
 
 
@@ -38,7 +39,7 @@ def batch_of(function: Function, bound: Collection[str] = ()) -> int:
         shown = ", ".join(f"{name}: {list(s) or 'a scalar'}" for name, s in found.items())
         raise ModelError(
             "batch_sizes", f"the inputs have no batch in common (first extents: {shown or 'none'})",
-            _WAY_OUT,
+            _WAY_OUT, command=_COMMAND,
         )  # fmt: skip
     return sizes.pop()[0]
 
@@ -64,12 +65,14 @@ def with_batch(function: Function, size: int, bound: Collection[str] = ()) -> Fu
                 _rebuild(node, new, repeats)
     except ModelError as error:
         way_out = error.way_out if "batch" in error.way_out else _WAY_OUT
-        raise ModelError(f"{place}: {error.place}", error.reason, way_out) from None
+        raise ModelError(
+            f"{place}: {error.place}", error.reason, way_out, command=_COMMAND
+        ) from None
     body = new[function.body]
     if body.checked_type != (wanted := _scaled(function.body.checked_type, ratio)):
         raise ModelError(
             place, f"the result is {body.checked_type} where {wanted} was expected: the network "
-            "fixes its batch size, or computes across samples", _WAY_OUT,
+            "fixes its batch size, or computes across samples", _WAY_OUT, command=_COMMAND,
         )  # fmt: skip
     params = [new[p] for p in function.params]
     return Function([p for p in params if isinstance(p, Var)], body, attrs=function.attrs)
@@ -114,7 +117,7 @@ def _reshaped(before: Shape, after: Shape, result: Shape, repeats: int) -> tuple
             break
     raise ModelError(
         f"reshape of {list(after)}", f"where {list(before)} became {list(result)}, its batch has "
-        "no place", _WAY_OUT,
+        "no place", _WAY_OUT, command=_COMMAND,
     )  # fmt: skip
 
 

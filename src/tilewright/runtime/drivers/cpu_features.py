@@ -14,6 +14,7 @@ from tilewright.base.concurrency import once
 from tilewright.base.errors import TargetError
 from tilewright.runtime.drivers import cpu_host
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
+from tilewright.runtime.drivers.cpu_names import check_known
 from tilewright.targets import processors
 
 # Instructions of operating systems, for caches, for random numbers: LLVM uses them only where a
@@ -135,6 +136,7 @@ def lacks(options: Mapping[str, str]) -> tuple[str, ...]:
     """Features that this machine lacks of those that a target's own options ask for."""
     if not options.keys() & {"mcpu", "mattr"}:
         return ()
+    check_known(options)
     llvm = llvm_library()
     cpu, features = options.get("mcpu", "native"), options.get("mattr", "")
     if cpu == "native":

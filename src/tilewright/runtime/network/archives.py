@@ -19,6 +19,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.runtime.network.plan import Array, TensorSpec
 
+_NUMPY, _ZIP = b"\x93NUMPY", b"PK"
 FILLS = ("random", "zeros", "ones")
 
 
@@ -55,16 +56,32 @@ def complete(
 
 def read_arrays(path: str | os.PathLike[str], place: str) -> dict[str, Array]:
     """The arrays of a file of numpy's, which is no program.  Raises ModelError."""
+    arrays: dict[str, Array] = {}
     try:
+        with open(path, "rb") as file:
+            if not file.read(len(_NUMPY)).startswith((_NUMPY, _ZIP)):
+                raise ValueError("it is no file of numpy")
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             raise ValueError("it is one array without a name")
         with found:
-            return {name: found[name] for name in found.files}
+            for name in found.files:
+                arrays[name] = _numbers(found, name)
     except Exception as error:  # a damaged archive raises many kinds
+        reason = error.strerror if isinstance(error, OSError) else ""
         raise ModelError(
-            place, f"it cannot be read ({error})", "Write it with numpy.savez."
+            place, f"it cannot be read ({reason or error})", "Write it with numpy.savez."
         ) from None
+    return arrays
+
+
+def _numbers(archive: Any, name: str) -> Array:
+    """An array of an archive.  Raises ValueError for a damaged one, and for objects of Python."""
+    try:
+        array: Array = archive[name]
+    except ValueError:  # numpy's way out is to run them
+        raise ValueError(f"{name} is damaged, or holds no numbers") from None
+    return array
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any], place: str) -> None:

@@ -104,7 +104,7 @@ def read(path: str | os.PathLike[str]) -> Contents:
             raise
         raise ModelError(
             place, f"it is no compiled network, or damaged ({error})",
-            "Write it with lib.export_library.",
+            "Write it with lib.export_library.", command="`tilewright compile` writes one.",
         ) from None  # fmt: skip
 
 

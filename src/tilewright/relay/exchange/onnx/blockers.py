@@ -117,10 +117,11 @@ class Blockers:
             return
         if len(blocking) == 1 and not behind and blocking[0].error is not None:
             raise blocking[0].error
-        raise ModelError("from_onnx", _listed(blocking, nodes, behind), _WAY_OUT)
+        raise ModelError("from_onnx", _listed(blocking, nodes, behind), _WAY_OUT, command=_COMMAND)
 
 
 _WAY_OUT = "relay.exchange.onnx.ops.CONVERTERS lists the operators that can be imported."
+_COMMAND = "docs/onnx.md lists the operators that can be imported."
 
 
 def _no_value(*_: Any) -> Any:

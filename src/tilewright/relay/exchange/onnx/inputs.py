@@ -6,13 +6,14 @@ shapes, or the values that the caller gives.  Read next: `importer.py`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.doors import is_integer
 from tilewright.base.dtype import TYPES
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, named
 from tilewright.relay.exchange.onnx.checks import element_type, shown
 from tilewright.relay.exchange.onnx.values import WIDER, Absent, Items, Narrow, Value
 from tilewright.relay.graph.expr import Var, as_array
@@ -50,7 +51,7 @@ class Given:
             if unknown := sorted(set(given) - known):
                 extents = f", its open extents {', '.join(sorted(map(shown, symbols)))}"
                 raise ModelError(
-                    f"from_onnx({what}={{{unknown[0]!r}: ...}})", "the model has no such input",
+                    f"from_onnx: {what} of {shown(unknown[0])!r}", "the model has no such input",
                     f"Its inputs are {', '.join(shown(i.name) for i in infos)}"
                     f"{extents if symbols else ''}.",
                 )  # fmt: skip
@@ -66,49 +67,73 @@ class Given:
             raise ModelError(
                 place, "it is not a tensor",
                 f"Give it as a constant: params={{{info.name!r}: ...}}; sequences and maps "
-                "cannot be inputs.",
+                "cannot be inputs.", command="Sequences and maps cannot be inputs.",
             )  # fmt: skip
         dtype = str(self.dtypes.get(info.name) or element_type(kind.elem_type))
-        if dtype in WIDER:
-            made = var(info.name, shape=self._shape(info, place), dtype=WIDER[dtype])
-            return Narrow(made, dtype)
-        if dtype not in TYPES:
+        if dtype not in WIDER and dtype not in TYPES:
             raise ModelError(place, f"its element type is {dtype}", _WAYS_OUT.get(dtype, OTHERS))
-        return var(info.name, shape=self._shape(info, place), dtype=dtype)
+        shape = self._shape(info, place)
+        with named(place, f"relay.var({info.name!r})"):
+            made = var(info.name, shape=shape, dtype=WIDER.get(dtype, dtype))
+        return Narrow(made, dtype) if dtype in WIDER else made
 
     def _shape(self, info: Any, place: str) -> tuple[Any, ...]:
         has_shape = _tensor(info.type).HasField("shape")
         declared = [_extent(d) for d in _dims(info)]
         given = self.shapes.get(info.name)
         if given is not None:
-            where = f"from_onnx(shape={{{info.name!r}: {given!r}}})"
             if not isinstance(given, Sequence) or isinstance(given, str):
-                raise ModelError(where, "it is no shape", "Give a tuple of ints.")
+                raise ModelError(
+                    place, f"{given!r} is no shape", "Give a tuple of ints.",
+                    command=f"Write {_shape_option(info.name, declared or [given])}.",
+                )  # fmt: skip
             if has_shape and len(given) != len(declared):
                 raise ModelError(
-                    where,
-                    f"it has {len(given)} extents, the input has {len(declared)}",
-                    f"Its shape in the model is ({', '.join(map(str, declared))}).",
+                    place,
+                    f"the shape {tuple(given)} has {len(given)} extents, the input has "
+                    f"{len(declared)}",
+                    f"Its shape in the model is ({', '.join(map(shown, map(str, declared)))}).",
                 )
             return tuple(given)
         if not has_shape:
             raise ModelError(
-                place, "its shape is not given", f"Pass shape={{{info.name!r}: (...)}}."
-            )
+                place, "its shape is not given", f"Pass shape={{{info.name!r}: (...)}}.",
+                command=f"Give {_shape_option(info.name, [1, 3, 224, 224])}, or what it is.",
+            )  # fmt: skip
         extents = [self.shapes.get(d, d) if isinstance(d, str) else d for d in declared]
         given_extents = [self.shapes[str(d)] for d in declared if d in self.shapes]
         if wrong := [d for d in given_extents if not is_integer(d)]:
             raise ModelError(
-                place, f"the extent {wrong[0]!r} is no int", "Give an int by its name."
-            )
+                place, f"the extent {wrong[0]!r} is no int", "Give an int by its name.",
+                command="Give a number by its name: --shape NAME:N.",
+            )  # fmt: skip
         if open_ := [d for d in extents if isinstance(d, str)]:
             guess = tuple(1 if isinstance(d, str) else d for d in extents)
             raise ModelError(
                 place,
                 f"its extent {', '.join(map(shown, open_))} is open",
                 f"Pass shape={{{info.name!r}: {guess}}}.",
+                command=f"Give {_ways_to_say(info.name, declared, open_)}.",
             )
         return tuple(extents)
+
+
+def _ways_to_say(name: str, declared: Sequence[int | str], open_: Sequence[str]) -> str:
+    """The options that give open extents a number."""
+    whole = _shape_option(name, declared)
+    if open_ == [declared[0]] and open_[0] != "?":
+        return f"--batch 1, or {whole}"
+    named = [d for d in dict.fromkeys(open_) if d != "?"]
+    if len(named) < len({*open_}) or any(":" in d or " " in d for d in named):
+        return whole
+    each = (f"--shape {shlex.quote(f'{shown(d)}:1')}" for d in named)
+    return f"{' '.join(each)}, or {whole}"
+
+
+def _shape_option(name: str, extents: Sequence[int | str]) -> str:
+    """What gives an input a shape; extents that are open are 1."""
+    numbers = ",".join(str(1 if isinstance(d, str) else d) for d in extents)
+    return f"--shape {shlex.quote(f'{shown(name)}:[{numbers}]')}"
 
 
 def open_batch(proto: Any) -> tuple[str, ...]:

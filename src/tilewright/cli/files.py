@@ -1,0 +1,177 @@
+"""What a file is that somebody named: by how it begins, then by its name.
+
+In: a path or the name of a network.  Out: nothing, or a ModelError that says what the file is and
+how to bring it.  Nothing of the file is unpickled, and no more of it is read than tells.
+Read next: `network.py`, `deploy.py`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from tilewright.base.errors import ModelError
+
+_COMPILED = "a compiled network"
+_ONNX = "an ONNX model"
+_LOG = "a log of `tilewright tune`"
+_PYTORCH = "a file of PyTorch"
+_SAVED, _FROZEN = "a saved model of TensorFlow", "a graph of TensorFlow"
+_KERAS = "a model of Keras, or another file of HDF5"
+_LITE = "a model of TensorFlow Lite"
+
+_TO_ONNX = "Export it to ONNX first"
+_WAYS = {  # what it is -> how to bring it
+    "a program of PyTorch (torch.export)":
+        f"{_TO_ONNX}: torch.onnx.export(torch.export.load(PATH), dynamo=True).save('net.onnx'); or "
+        "in Python: relay.frontend.from_exported_program.",
+    "a scripted module of PyTorch":
+        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch.",
+    _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
+    _SAVED:
+        f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --saved-model FILE --output net.onnx",
+    _FROZEN: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --graphdef FILE --output "
+        "net.onnx, which wants --inputs and --outputs, too.",
+    _KERAS: f"{_TO_ONNX}: model.export('net.onnx', format='onnx') in Keras 3, or tf2onnx.",
+    _LITE: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --tflite FILE --output net.onnx",
+    "a model of Core ML": f"{_TO_ONNX}, from the program that it was made of.",
+    "a model of Paddle": f"{_TO_ONNX}, with paddle2onnx.",
+    "a model of Caffe": f"{_TO_ONNX}, from the program that it was made of.",
+    "a file of weights (safetensors)":
+        f"{_TO_ONNX} with the code that reads them: weights alone are no network.",
+    "a file of weights (GGUF)": "Weights alone are no network; export it to ONNX from elsewhere.",
+    "an engine of TensorRT": "Take the ONNX model that it was made of.",
+    "a saved model of tvmc": "Read it in Python: driver.tvmc.TVMCModel(model_path=PATH).",
+    "a pointer of Git LFS": "Fetch the file itself: git lfs pull",
+    "a web page": "Download the file itself, not the page about it.",
+    "a file of numpy": "Arrays by name are what `tilewright run` takes as --inputs.",
+}  # fmt: skip
+_BEGINNINGS = (
+    (b"\x89HDF\r\n\x1a\n", _KERAS),
+    (b"GGUF", "a file of weights (GGUF)"),
+    (b"version https://git-lfs", "a pointer of Git LFS"),
+    (b"<!doctype html", "a web page"),
+    (b"<html", "a web page"),
+    (b"\x93NUMPY", "a file of numpy"),
+    (b'{"kind":', _LOG),
+    (b"\x80\x02", _PYTORCH),  # a pickle, as old versions wrote
+)
+_ENDINGS = {
+    ".onnx": _ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _PYTORCH,
+    ".pb": _FROZEN, ".h5": _KERAS, ".hdf5": _KERAS, ".keras": _KERAS, ".tflite": _LITE,
+    ".mlmodel": "a model of Core ML", ".mlpackage": "a model of Core ML",
+    ".pdmodel": "a model of Paddle", ".caffemodel": "a model of Caffe",
+    ".prototxt": "a model of Caffe", ".safetensors": "a file of weights (safetensors)",
+    ".gguf": "a file of weights (GGUF)", ".engine": "an engine of TensorRT",
+    ".plan": "an engine of TensorRT", ".npz": "a file of numpy", ".npy": "a file of numpy",
+    ".so": "a shared object", ".tar": "an archive", ".zip": "an archive", ".jsonl": _LOG,
+}  # fmt: skip
+_MEMBERS = (  # of archives: how a name ends that tells
+    ("network.json", _COMPILED),
+    ("saved_model.pb", _SAVED),
+    ("model.onnx", "a saved model of tvmc"),
+    ("archive_format", "a program of PyTorch (torch.export)"),
+    ("serialized_exported_program.json", "a program of PyTorch (torch.export)"),
+    ("constants.pkl", "a scripted module of PyTorch"),
+    ("data.pkl", _PYTORCH),
+    ("model.weights.h5", _KERAS),
+    (".npy", "a file of numpy"),
+)
+
+
+def check_model(model: str) -> None:
+    """Raises ModelError for a name that is no network, and for a file that is no ONNX model."""
+    from tilewright.relay.testing import NETWORKS, unknown_network
+
+    if model in NETWORKS:
+        return
+    path = Path(model)
+    if not model or not path.exists():
+        if not _is_path(model):
+            raise unknown_network(model)
+        raise _missing(model)
+    what = kind_of(path)
+    if what not in (_ONNX, ""):
+        raise ModelError(
+            model, f"it is {what}, not an ONNX model", _way(what, path, "a network's name")
+        )
+
+
+def check_compiled(file: Path) -> None:
+    """Raises ModelError for a file that is known to be anything but a compiled network."""
+    what = kind_of(file)
+    if what == _ONNX:
+        made = shlex.quote(f"{file.stem}.tar")
+        raise ModelError(
+            str(file), f"it is {what}, not a compiled network",
+            f"Compile it first: tilewright compile {shlex.quote(str(file))} -o {made}",
+        )  # fmt: skip
+    if what in _WAYS or what in ("a folder", "an empty file", _LOG):
+        way_out = _way(what, file, "a file that `tilewright compile` wrote")
+        raise ModelError(str(file), f"it is {what}, not a compiled network", way_out)
+
+
+def kind_of(path: Path) -> str:
+    """What is there, "a model of Keras"; "" where neither its beginning nor its name tells."""
+    if path.is_dir():
+        if (path / "saved_model.pb").exists():
+            return _SAVED
+        return "a model of Core ML" if path.suffix == ".mlpackage" else "a folder"
+    if not path.is_file():
+        return ""  # what is read from a pipe is gone
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError:
+        return ""  # who reads it says why it cannot be
+    if not head:
+        return "an empty file"
+    for begins, what in _BEGINNINGS:
+        if head[: len(begins)].lower() == begins.lower():
+            return what
+    if head[4:8] == b"TFL3":
+        return _LITE
+    members = _members(path, head)
+    told = next((w for end, w in _MEMBERS for m in members if m.endswith(end)), "")
+    if told or head.startswith(b"\x7fELF"):
+        return told or "a shared object"
+    return _ENDINGS.get(path.suffix.lower(), "")
+
+
+def _members(path: Path, head: bytes) -> list[str]:
+    """Names in an archive, also in one behind a shared object."""
+    import tarfile
+    import zipfile
+
+    with suppress(OSError, zipfile.BadZipFile, tarfile.TarError, ValueError, NotImplementedError):
+        if head[257:262] == b"ustar":
+            with tarfile.open(path, "r:") as tar:
+                return tar.getnames()
+        if head.startswith((b"PK", b"\x7fELF")):
+            with zipfile.ZipFile(path) as archive:
+                return archive.namelist()
+    return []
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or Path(text).suffix.lower() in _ENDINGS
+
+
+def _missing(text: str) -> ModelError:
+    if "://" in text:
+        return ModelError(
+            text, "it is an address, and nothing is fetched from elsewhere",
+            "Download the file, and name it.",
+        )  # fmt: skip
+    return ModelError(text, "there is no such file", "Check the path.")
+
+
+def _way(what: str, path: Path, else_: str) -> str:
+    own = shlex.quote(str(path))
+    if what == _COMPILED:
+        return f"It runs as it is: tilewright run {own} --repeat 10"
+    if what == _LOG:
+        return f"Its contents: tilewright records {own}"
+    told = _WAYS.get(what, f"Give the path of an .onnx file, or {else_}.")
+    return told.replace("FILE", own).replace("PATH", repr(str(path)))
