@@ -27,7 +27,8 @@ from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.auto_scheduler.workload_registry import knows
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.measure.database import Database, from_log, pick_best
+from tilewright.measure.database import Database, pick_best
+from tilewright.measure.lines import from_log
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
 from tilewright.targets.target import Target, TargetLike
 

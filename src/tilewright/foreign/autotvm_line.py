@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.measure.database import DAMAGE
-from tilewright.measure.lines import NOT_JSON, TOO_LONG, refusal
+from tilewright.measure.lines import DAMAGE, NOT_JSON, TOO_LONG, refusal
 from tilewright.measure.record import AUTOTVM, MOST_SECONDS, MOST_TIME, written_by
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.targets.target import Target

@@ -28,7 +28,7 @@ from tilewright.foreign.autotvm_line import (
     target_of,
     time_of,
 )
-from tilewright.measure.database import DAMAGE, Database
+from tilewright.measure.database import Database
 from tilewright.measure.failures import blotted
 from tilewright.measure.lines import Skipped, decoded, read_lines
 from tilewright.measure.record import (

@@ -15,7 +15,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -31,7 +30,7 @@ from tilewright.base.output import check, replacing
 from tilewright.measure.contents import FINAL, OK
 from tilewright.measure.failures import Failure, histogram
 from tilewright.measure.index import contents_of
-from tilewright.measure.lines import Skipped, decoded
+from tilewright.measure.lines import DAMAGE, Skipped, decoded
 from tilewright.measure.record import (
     LOG,
     Candidate,
@@ -54,25 +53,6 @@ if TYPE_CHECKING:
     from tilewright.targets.target import Target
 
 T = TypeVar("T")
-# What plain Python raises for data that no DAG has.
-DAMAGE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
-
-
-@contextmanager
-def from_log(what: str) -> Iterator[None]:
-    """What the block makes of a computation that a log tells may fail in any way: then RecordError.
-
-    Attributes of operations do not count for a hash, so those of a line may be damaged.
-    """
-    try:
-        yield
-    except TilewrightError:
-        raise
-    except DAMAGE as error:
-        raise RecordError(
-            what, f"the log tells its computation wrongly ({type(error).__name__}: {error})",
-            "Leave that line out.",
-        ) from error  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.errors import RecordError
+from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.base.text import printable
 
 # A record has 2 to 10 KiB, the computation of a fused group up to some hundred; of what a compiler
@@ -42,6 +43,8 @@ _ONES = np.uint64(0x0101010101010101)
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
 _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
+# What plain Python raises for data that no DAG has.
+DAMAGE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 class Skipped(Counter[str]):
@@ -232,3 +235,20 @@ def decoded(text: bytes | msgspec.Raw, what: str, kind: Any = Any) -> Any:
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             reason = short(str(error))
     raise RecordError(what, reason, "Leave the line out.")
+
+
+@contextmanager
+def from_log(what: str) -> Iterator[None]:
+    """What the block makes of a computation that a log tells may fail in any way: then RecordError.
+
+    Attributes of operations do not count for a hash, so those of a line may be damaged.
+    """
+    try:
+        yield
+    except TilewrightError:
+        raise
+    except DAMAGE as error:
+        raise RecordError(
+            what, f"the log tells its computation wrongly ({type(error).__name__}: {error})",
+            "Leave that line out.",
+        ) from error  # fmt: skip

@@ -21,7 +21,8 @@ import numpy as np
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.cost.features import Matrix, Vector
 from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
-from tilewright.measure.database import Database, from_log, readable
+from tilewright.measure.database import Database, readable
+from tilewright.measure.lines import from_log
 from tilewright.measure.record import Key, Record, TaskId
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, create, task_of_dag
