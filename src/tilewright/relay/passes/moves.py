@@ -25,6 +25,7 @@ from tilewright.relay.passes.dead_code import is_view, merged_view
 from tilewright.topi.transform import reshape_groups
 
 Move = Callable[[Expr], Expr | None]  # an operand as the step before the move has it
+_Followed = dict[Expr, int]  # elementwise steps that were moved -> the worth of what they follow
 
 
 def moves_last(mod: IRModule) -> IRModule:
@@ -35,13 +36,22 @@ def moves_last(mod: IRModule) -> IRModule:
     batch_matmul(a, transpose(b))  ->  batch_matmul(a, b, transpose_b=True), or the other way round,
                                        where neighbours in `b` are then neighbours again
 
-    Where f takes several values, it follows one that a contraction computes, if there is one.
+    Where f takes several values, it follows one that a contraction computes, if there is one.  All
+    moves between the two go behind f, or none: f then reads what was computed.
     """
     return each_function(mod, lambda f: with_body(f, _until_settled(f.body)))
 
 
 def _until_settled(body: Expr) -> Expr:
-    while (found := _rewritten(body)) is not body:
+    """Rewritten again and again, which comes to an end, for each rewrite makes one of these fall
+    and none before it rise:
+
+    - transpositions of the innermost axis on the ways to the second operands of products,
+    - what elementwise steps may still gain, summed up: 2 less what each follows (`_Followed`),
+    - moves on the ways to the result, which views of views have more of.
+    """
+    followed: _Followed = {}
+    while (found := _rewritten(body, followed)) is not body:
         body = found
     return body
 
@@ -68,11 +78,13 @@ class _Readers:
             self._found[source] = ()
 
 
-def _rewritten(body: Expr) -> Expr:
+def _rewritten(body: Expr, followed: _Followed) -> Expr:
     readers = _Readers(body)
     gains: dict[Expr, int] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
+        if old in followed:
+            followed[node] = followed[old]
         found = changed(node)
         readers.replaced(old, found)
         return found
@@ -89,36 +101,54 @@ def _rewritten(body: Expr) -> Expr:
             return merged
         if not _is_elementwise(node):
             return node
-        movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]
-        if not movable:
+        moves = [_moves(node, arg, readers) for arg in node.args]
+        if not any(moves):
             return node
         worth = [_worth(a, readers, gains) for a in node.args]
-        for at in sorted(movable, key=lambda k: -worth[k]):
-            fixed = [
-                worth[k]
-                for k, a in enumerate(node.args)
-                if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
-            ]
-            if worth[at] > max(fixed, default=-1) and (found := _behind(node, at)) is not None:
-                readers.made(found.args[0], found)
-                return found
+        now = [
+            worth[k]
+            for k, a in enumerate(node.args)
+            if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
+        ]
+        least = max((followed.get(node, -1), *now))
+        for at in sorted(range(len(moves)), key=lambda k: -worth[k]):
+            if worth[at] <= least:
+                break
+            made = _before(node, at, moves[at]) if moves[at] else None
+            if made is not None:
+                followed[made] = worth[at]
+                return behind(moves[at], made)
         return node
+
+    def behind(moves: Sequence[Call], found: Call) -> Call:
+        for move in reversed(moves):
+            before, found = found, _as(move, found)
+            readers.made(before, found)
+        return found
 
     return rewrite(body, visit)
 
 
-def _may_move(node: Call, arg: Expr, readers: _Readers) -> bool:
-    """Whether `arg` moves what nothing else reads, and all that read it can do without."""
-    if not isinstance(arg, Call) or not _is_move(arg) or arg.shape != node.shape:
-        return False
-    source = arg.args[0]
-    if not isinstance(source, Call) or len(readers[source]) != 1:
-        return False
-    if not is_view(arg):
-        return len(readers[arg]) == 1
-    return all(
+def _moves(node: Call, arg: Expr, readers: _Readers) -> list[Call]:
+    """The moves between `node` and what computes its argument, the last one first; none where
+    something else reads what they move, and where what reads the argument needs it as it is."""
+    if not _is_move(arg) or arg.shape != node.shape:
+        return []
+    shared = len(readers[arg]) > 1  # then each reader gets moves of its own: views, which are free
+    if shared and not all(
         isinstance(r, Call) and _is_elementwise(r) and r.shape == arg.shape for r in readers[arg]
-    )
+    ):
+        return []
+    found: list[Call] = []
+    while isinstance(arg, Call) and _is_move(arg):
+        source = arg.args[0]
+        if not isinstance(source, Call) or len(readers[source]) != 1:
+            return []
+        if shared and not is_view(arg):
+            return []
+        found.append(arg)
+        arg = source
+    return found
 
 
 def _worth(node: Expr, readers: _Readers, known: dict[Expr, int]) -> int:
@@ -183,27 +213,29 @@ def _is_move(node: Expr) -> bool:
     return is_view(node) or is_call(node, "transpose")
 
 
-def _behind(node: Call, at: int) -> Call | None:
-    """`node` with the move of argument `at` behind it."""
-    moved = node.args[at]
-    if not isinstance(moved, Call) or not _is_move(moved):
-        return None
-    source = moved.args[0]
-    if not isinstance(source, Call):
-        return None
-    back = _unview(node, source) if is_view(moved) else _untranspose(node, moved)
-    args = [source if k == at else back(a) for k, a in enumerate(node.args)]
-    if any(a is None for a in args):
-        return None
-    made = Call(node.op, tuple(args), node.attrs)
-    if is_view(moved):
-        return call("reshape", made, newshape=node.shape)
-    return call("transpose", made, axes=moved.attrs.axes)
+def _as(move: Call, value: Expr) -> Call:
+    """`value` moved alike."""
+    if is_view(move):
+        return call("reshape", value, newshape=move.shape)
+    return call("transpose", value, axes=move.attrs.axes)
 
 
-def _unview(node: Call, source: Expr) -> Move:
+def _before(node: Call, at: int, moves: Sequence[Call]) -> Call | None:
+    """`node` as it is in front of the moves of argument `at`; None where there is no such thing."""
+    args: list[Expr] = list(node.args)
+    for move in moves:
+        source = move.args[0]
+        back = _unview(move, source) if is_view(move) else _untranspose(move)
+        moved = [source if k == at else back(a) for k, a in enumerate(args)]
+        if any(a is None for a in moved):
+            return None
+        args = [a for a in moved if a is not None]
+    return Call(node.op, tuple(args), node.attrs)
+
+
+def _unview(move: Call, source: Expr) -> Move:
     def back(operand: Expr) -> Expr | None:
-        shape = unstretched(operand.shape, node.shape, source.shape)
+        shape = unstretched(operand.shape, move.shape, source.shape)
         if shape is None:
             return None
         if isinstance(operand, Constant):
@@ -215,8 +247,8 @@ def _unview(node: Call, source: Expr) -> Move:
     return back
 
 
-def _untranspose(node: Call, moved: Call) -> Move:
-    rank, axes = len(node.shape), moved.attrs.axes
+def _untranspose(move: Call) -> Move:
+    rank, axes = len(move.shape), move.attrs.axes
     order = [axes.index(k) for k in range(rank)]
 
     def back(operand: Expr) -> Expr | None:
