@@ -6,8 +6,9 @@ is `reshape(dense(x, W) + b)`, so the sum shares the kernel of the product.  Rea
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from tilewright.relay.passes.dead_code import is_view, merged_view
 from tilewright.topi.transform import reshape_groups
 
 Move = Callable[[Expr], Expr | None]  # an operand as the step before the move has it
-_Followed = dict[Expr, int]  # elementwise steps that were moved -> the worth of what they follow
+_Followed = dict[Expr, int]  # elementwise steps that were moved -> what they gained
+_MOST_WORTH = 2
 
 
 def moves_last(mod: IRModule) -> IRModule:
@@ -37,7 +39,8 @@ def moves_last(mod: IRModule) -> IRModule:
                                        where neighbours in `b` are then neighbours again
 
     Where f takes several values, it follows one that a contraction computes, if there is one.  All
-    moves between the two go behind f, or none: f then reads what was computed.
+    moves between the two go behind f, which then reads what was computed; or else the views behind
+    a transposition, which then shares the kernel of f.
     """
     return each_function(mod, lambda f: with_body(f, _until_settled(f.body)))
 
@@ -47,7 +50,7 @@ def _until_settled(body: Expr) -> Expr:
     and none before it rise:
 
     - transpositions of the innermost axis on the ways to the second operands of products,
-    - what elementwise steps may still gain, summed up: 2 less what each follows (`_Followed`),
+    - what elementwise steps may still gain, summed up: the most less what each has (`_gain`),
     - moves on the ways to the result, which views of views have more of.
     """
     followed: _Followed = {}
@@ -101,23 +104,22 @@ def _rewritten(body: Expr, followed: _Followed) -> Expr:
             return merged
         if not _is_elementwise(node):
             return node
-        moves = [_moves(node, arg, readers) for arg in node.args]
-        if not any(moves):
+        ways = [(at, way) for at, a in enumerate(node.args) for way in _ways(node, a, readers)]
+        if not ways:
             return node
         worth = [_worth(a, readers, gains) for a in node.args]
         now = [
-            worth[k]
+            _gain(a, worth[k])
             for k, a in enumerate(node.args)
-            if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
+            if a.shape == node.shape and not isinstance(a, Constant) and not is_view(a)
         ]
         least = max((followed.get(node, -1), *now))
-        for at in sorted(range(len(moves)), key=lambda k: -worth[k]):
-            if worth[at] <= least:
-                break
-            made = _before(node, at, moves[at]) if moves[at] else None
+        gains_of = [_gain(way[-1].args[0], worth[at]) for at, way in ways]
+        for gained, (at, way) in sorted(zip(gains_of, ways, strict=True), key=lambda one: -one[0]):
+            made = _before(node, at, way) if gained > least else None
             if made is not None:
-                followed[made] = worth[at]
-                return behind(moves[at], made)
+                followed[made] = gained
+                return behind(way, made)
         return node
 
     def behind(moves: Sequence[Call], found: Call) -> Call:
@@ -129,26 +131,38 @@ def _rewritten(body: Expr, followed: _Followed) -> Expr:
     return rewrite(body, visit)
 
 
-def _moves(node: Call, arg: Expr, readers: _Readers) -> list[Call]:
-    """The moves between `node` and what computes its argument, the last one first; none where
-    something else reads what they move, and where what reads the argument needs it as it is."""
-    if not _is_move(arg) or arg.shape != node.shape:
-        return []
+def _ways(node: Call, arg: Expr, readers: _Readers) -> Iterator[list[Call]]:
+    """The moves of an argument that may go behind `node`, the last one first: all up to what
+    computes it, or the views in front of a transposition.
+
+    None where something else reads what they move, or needs the argument as it is.
+    """
+    if not isinstance(arg, Call) or not _is_move(arg) or arg.shape != node.shape:
+        return
     shared = len(readers[arg]) > 1  # then each reader gets moves of its own: views, which are free
     if shared and not all(
         isinstance(r, Call) and _is_elementwise(r) and r.shape == arg.shape for r in readers[arg]
     ):
-        return []
+        return
     found: list[Call] = []
-    while isinstance(arg, Call) and _is_move(arg):
-        source = arg.args[0]
-        if not isinstance(source, Call) or len(readers[source]) != 1:
-            return []
-        if shared and not is_view(arg):
-            return []
-        found.append(arg)
-        arg = source
-    return found
+    source: Expr = arg
+    while isinstance(source, Call) and _is_move(source) and (is_view(source) or not shared):
+        behind = source.args[0]
+        if not isinstance(behind, Call) or len(readers[behind]) != 1:
+            break
+        found.append(source)
+        source = behind
+    if found and not _is_move(source):
+        yield found
+    views = list(itertools.takewhile(is_view, found))
+    if views and is_call(views[-1].args[0], "transpose"):
+        yield views
+
+
+def _gain(value: Expr, worth: int) -> int:
+    """What it is worth to read `value`: most where it is computed, little where it is moved only,
+    which can at least be done in the same kernel."""
+    return worth if _is_move(value) else _MOST_WORTH + 1 + worth
 
 
 def _worth(node: Expr, readers: _Readers, known: dict[Expr, int]) -> int:
