@@ -27,7 +27,6 @@ from tilewright.topi.transform import reshape_groups
 
 Move = Callable[[Expr], Expr | None]  # an operand as the step before the move has it
 _Followed = dict[Expr, int]  # elementwise steps that were moved -> what they gained
-_MOST_WORTH = 2
 
 
 def moves_last(mod: IRModule) -> IRModule:
@@ -160,9 +159,9 @@ def _ways(node: Call, arg: Expr, readers: _Readers) -> Iterator[list[Call]]:
 
 
 def _gain(value: Expr, worth: int) -> int:
-    """What it is worth to read `value`: most where it is computed, little where it is moved only,
+    """What it is worth to read `value`: more where it is computed than where it is only moved,
     which can at least be done in the same kernel."""
-    return worth if _is_move(value) else _MOST_WORTH + 1 + worth
+    return 2 * worth + (not _is_move(value))
 
 
 def _worth(node: Expr, readers: _Readers, known: dict[Expr, int]) -> int:
