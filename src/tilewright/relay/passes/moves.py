@@ -111,6 +111,7 @@ def _rewritten(body: Expr, followed: _Followed) -> Expr:
             _gain(a, worth[k])
             for k, a in enumerate(node.args)
             if a.shape == node.shape and not isinstance(a, Constant) and not is_view(a)
+            if not _is_move(a) or len(readers[a]) == 1  # or it has a kernel of its own anyway
         ]
         least = max((followed.get(node, -1), *now))
         gains_of = [_gain(way[-1].args[0], worth[at]) for at, way in ways]
