@@ -48,6 +48,22 @@ def test_optional_and_slow_libraries_are_imported_when_needed():
     assert found == []
 
 
+def test_values_are_cached_without_a_lock_that_a_fork_would_copy():
+    """`functools.cached_property` of Python 3.11 has one; `functools.cache`, in C, has none."""
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
+            named = node.attr if isinstance(node, ast.Attribute) else ""
+            functools = (
+                (isinstance(node, ast.ImportFrom) and node.module == "functools")
+                or (isinstance(node, ast.Attribute) and ast.unparse(node.value) == "functools")
+            )  # fmt: skip
+            if functools and "cached_property" in (*names, named):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
+
+
 def test_every_module_opens_by_saying_what_it_is():
     silent = [
         str(path.relative_to(ROOT)) for path in FILES

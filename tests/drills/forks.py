@@ -1,6 +1,6 @@
 """Processes that fork at random moments while threads of theirs build and call modules.
 
-Each child then builds, calls modules of its parent and of its own, runs networks, and asks for
+Each child then builds modules and networks, calls those of its parent and of its own, and asks for
 OpenCL and CUDA, which must refuse: those libraries do not survive a fork.
 """
 
@@ -54,6 +54,9 @@ class Parent:
         rng, factor = random.Random(k), 1000 * k
         while not self.stop:
             factor += 1
+            if not k:  # one of them builds networks
+                network(factor)
+                continue
             built = module(cpu(), factor)  # never the same text: LLVM has something to do
             for _ in range(20):
                 call(built, factor, rng)
@@ -66,6 +69,9 @@ class Parent:
             lambda: call(module(cpu(), factor % 1000), factor % 1000, rng),
             lambda: call(self.on_cpu, 3, rng),
             lambda: infer(own, rng),
+            lambda: infer(
+                GraphModule(network(factor % 1000)["default"](cpu())), rng, factor % 1000
+            ),
             lambda: infer(self.net, rng),
             lambda: all(refuses(called, rng) for called in self.elsewhere),
         ]

@@ -17,6 +17,7 @@ from tilewright.base.errors import (
     TargetError,
     Unavailable,
 )
+from tilewright.measure import calls
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunJob
 from tilewright.measure.local import LocalBuilder, LocalRunner
@@ -237,6 +238,31 @@ def test_controls_build_and_run_a_small_kernel(kind, builder, runner):
 
 def test_the_machine_is_named(runner):
     assert runner.describe(Target("llvm")).name and runner.describe(Target("llvm")).shares_host
+
+
+@pytest.mark.parametrize("ask", ["describe", "probe"])
+@pytest.mark.parametrize("times", [1, 3, 4])
+def test_a_process_that_opens_the_device_is_started_again_when_killed(
+    ask, times, tmp_path, monkeypatch
+):
+    name = {"describe": "describe", "probe": "probe_device"}[ask]
+    killer = partial(M.killed_some_times, str(tmp_path), times, name)
+    monkeypatch.setattr(calls, name, killer)
+    with LocalRunner() as runner:
+        if times < 4:
+            getattr(runner, ask)(Target("llvm"))
+        else:
+            with pytest.raises(DeviceError, match="killed by SIGKILL, 4 times in a row"):
+                getattr(runner, ask)(Target("llvm"))
+    assert len(list(tmp_path.iterdir())) == times
+
+
+def test_builds_are_tried_again_when_the_process_is_killed(tmp_path, monkeypatch):
+    killer = partial(M.killed_some_times, str(tmp_path), 2, "probe_build")
+    monkeypatch.setattr(calls, "probe_build", killer)
+    with LocalBuilder(n_parallel=1) as builder:
+        builder.probe(Target("llvm"))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_missing_device_is_one_error_and_no_records(builder):

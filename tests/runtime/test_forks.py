@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,7 +17,13 @@ from llvmlite import binding
 
 from tilewright import relay
 from tilewright.base.artifact import Artifact
-from tilewright.base.concurrency import finish_first, importing, lock, once
+from tilewright.base.concurrency import (
+    cached_property,
+    finish_first,
+    importing,
+    lock,
+    once,
+)
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, Module, array, cpu, device, empty
 from tilewright.runtime.drivers import ForkGuard, cuda, opencl
@@ -133,11 +140,66 @@ def test_what_is_made_once_can_be_made_in_a_child_of_a_process_that_is_at_it() -
         thread.join()
 
 
+class Slow:
+    """A value that is computed until `go_on` is set, in both of the ways that the package uses."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.cached = cache(self.compute)
+
+    def compute(self) -> int:
+        self.begun.set()
+        self.go_on.wait(60)
+        return os.getpid()
+
+    @cached_property
+    def value(self) -> int:
+        return self.compute()
+
+
+@pytest.mark.parametrize("ask", [lambda slow: slow.value, lambda slow: slow.cached()])
+def test_what_is_cached_can_be_computed_in_a_child_of_a_process_that_computes_it(
+    ask: Callable[[Slow], int],
+) -> None:
+    slow = Slow()
+    thread = threading.Thread(target=ask, args=(slow,))
+    thread.start()
+    assert slow.begun.wait(10)
+
+    def child_asks() -> None:
+        slow.go_on.set()
+        assert ask(slow) == os.getpid()
+
+    try:
+        assert in_child(child_asks) == "worked"
+    finally:
+        slow.go_on.set()
+        thread.join()
+
+
+def test_threads_that_ask_at_once_get_one_value() -> None:
+    class Fresh:
+        @cached_property
+        def value(self) -> object:
+            """What it is."""
+            met.wait(10)  # each of the two is inside
+            return object()
+
+    fresh, met, found = Fresh(), threading.Barrier(2), []
+    threads = [threading.Thread(target=lambda: found.append(fresh.value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1] is fresh.value
+    assert Fresh.value.__doc__ == "What it is."
+
+
 def test_a_fork_waits_for_what_must_finish() -> None:
     guard, steps = threading.RLock(), []
     finish_first(guard)
 
-    class Slow:
+    class Begun:
         def __enter__(self) -> None:
             guard.acquire()
             steps.append("begun")
@@ -149,7 +211,7 @@ def test_a_fork_waits_for_what_must_finish() -> None:
     def look() -> None:
         assert steps == ["begun", "finished"]
 
-    assert while_held(Slow(), look, 0.2) == "worked"
+    assert while_held(Begun(), look, 0.2) == "worked"
 
 
 def test_a_network_in_a_child() -> None:

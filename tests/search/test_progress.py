@@ -138,6 +138,13 @@ def test_a_terminal_gets_a_table():
     assert "conv 1x64x56x56" in text and "1.0000" in text and "2000.0" in text
 
 
+def test_a_search_that_began_with_some_tasks_only_settles_those():
+    progress = Progress(stream=io.StringIO())
+    progress.start([TaskRow("a", 1, 1.0, best_seconds=2e-3), TaskRow("b", 1, 1.0)])
+    progress.settle([1e-3])  # Ctrl-C while tasks were prepared
+    assert [row.best_seconds for row in progress.rows] == [1e-3, None]
+
+
 def test_interrupted_drawing_gives_the_terminal_back():
     out = Terminal()
     with pytest.raises(KeyboardInterrupt):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tilewright.auto_scheduler.computation import Computation
 from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.records import read_log, trials_of
+from tilewright.base.concurrency import cached_property
 from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.measure.database import Database

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.doors import door
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.foreign.ansor_steps import ANNOTATIONS, Positions

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.loop_state import State, schedule_of
 from tilewright.autotvm.results import ERROR_NUMBERS
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import cached_property
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.record import MOST_SECONDS, ErrorKind, Record, Result, make_record

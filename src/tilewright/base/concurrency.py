@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, update_wrapper
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +47,30 @@ class once(Generic[P, T]):
         """
         _FORGOTTEN.append(self._made)
         self._made = cache(self._function)
+
+
+class cached_property(Generic[T]):
+    """`functools.cached_property` without its lock, which Python 3.11 has one of for all instances
+    and leaves locked in a child that was forked while a property was computed.
+
+    Threads that ask at the same time may each compute the value; all get the one that was first.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        value: T = instance.__dict__.setdefault(self._name, self._function(instance))
+        return value
 
 
 def in_forked_child(action: Callable[[], object]) -> None:

@@ -22,13 +22,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.concurrency import cached_property
 from tilewright.cost.access import Point, vector
 from tilewright.ir import expr as E
 from tilewright.schedule.sketch import Group

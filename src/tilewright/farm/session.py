@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import cached_property
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.farm import address, idle, wire

@@ -30,7 +30,7 @@ from tilewright.foreign.autotvm_line import (
 )
 from tilewright.measure.database import Database
 from tilewright.measure.failures import blotted
-from tilewright.measure.lines import Skipped, decoded, read_lines
+from tilewright.measure.lines import DAMAGE, Skipped, decoded, read_lines
 from tilewright.measure.record import (
     ANSOR,
     AUTOTVM,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, fields
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ModelError
 from tilewright.base.output import FileKind, beginning, write
 

@@ -7,6 +7,7 @@ Read next: `calls.py`, run by the workers; `flow.py`, where it is decided who is
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from tilewright.base.artifact import Source
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.measure import calls
+from tilewright.measure.flow import blamed
 from tilewright.measure.jobs import Built, Cause, Job, RunJob, RunResult
 from tilewright.measure.pool import (
     Options,
@@ -105,8 +107,8 @@ class LocalBuilder:
     def probe(self, target: Target) -> None:
         """Build a small kernel.  Raises DeviceError where that fails, too."""
         kind = target.kind
-        call = self._pool(kind).submit(calls.probe_build, kind, timeout=self.timeout)
-        _answer(call, f"builds for {kind}", "a small kernel cannot be built")
+        ask = partial(self._pool(kind).submit, calls.probe_build, kind, timeout=self.timeout)
+        _answer(ask, f"builds for {kind}", "a small kernel cannot be built")
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -224,8 +226,8 @@ class LocalRunner:
         Raises DeviceError or TargetError when the device is gone.
         """
         kind, pool = target.kind, self.renew(target)
-        call = pool.submit(calls.probe_device, kind, self.index, timeout=_OPEN_SECONDS)
-        _answer(call, f"device {kind} {self.index}", "it cannot be opened")
+        ask = partial(pool.submit, calls.probe_device, kind, self.index, timeout=_OPEN_SECONDS)
+        _answer(ask, f"device {kind} {self.index}", "it cannot be opened")
 
     def renew(self, target: Target) -> WorkerPool:
         """The next trial gets a new process."""
@@ -245,8 +247,10 @@ class LocalRunner:
         self.close()
 
     def _open(self, kind: str) -> DeviceSpec:
-        call = self._pool(kind).submit(calls.describe, kind, self.index, timeout=_OPEN_SECONDS)
-        spec: DeviceSpec = _answer(call, f"device {kind} {self.index}", "it cannot be opened")
+        ask = partial(
+            self._pool(kind).submit, calls.describe, kind, self.index, timeout=_OPEN_SECONDS
+        )
+        spec: DeviceSpec = _answer(ask, f"device {kind} {self.index}", "it cannot be opened")
         return spec
 
     def _pool(self, kind: str) -> WorkerPool:
@@ -277,12 +281,22 @@ def _check_here(target: Target) -> None:
         )  # fmt: skip
 
 
-def _answer(call: Future[Any], place: str, reason: str) -> Any:
-    """What a call gives.  Raises DeviceError where the worker fails, and what the call raises."""
-    try:
-        return call.result()
-    except (WorkerFailure, WorkerMissing) as failure:
-        raise DeviceError(place, f"{reason}: {failure}", "Run `tilewright doctor`.") from None
+def _answer(ask: Callable[[], Future[Any]], place: str, reason: str) -> Any:
+    """What a call gives, made again where somebody killed its process.
+
+    Raises DeviceError where the worker fails, and what the call raises.
+    """
+    for tries in itertools.count(1):
+        try:
+            return ask().result()
+        except (WorkerFailure, WorkerMissing) as failure:
+            if _cause(failure) == "killed" and not blamed("killed", tries):
+                continue
+            often = f", {tries} times in a row" if tries > 1 else ""
+            raise DeviceError(
+                place, f"{reason}: {failure}{often}", "Run `tilewright doctor`."
+            ) from None
+    raise AssertionError
 
 
 def _built(inner: Future[Any], timeout: float) -> Built:
@@ -313,7 +327,7 @@ def _tried(inner: Future[Any], timeout: float) -> RunResult:
         return RunResult(error="run", message=str(failure), cause=_cause(failure), fatal=crashed)
 
 
-def _cause(failure: WorkerFailure) -> Cause:
+def _cause(failure: WorkerFailure | WorkerMissing) -> Cause:
     return "killed" if isinstance(failure, WorkerCrash) and failure.killed else "unclear"
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule

@@ -100,8 +100,9 @@ class References:
             del self._futures[_case_key(task)]
             raise
 
-    def close(self) -> None:
-        self._worker.shutdown(cancel_futures=True)
+    def close(self, wait: bool = True) -> None:
+        """wait: until what is being computed is there; else nobody will ask for it"""
+        self._worker.shutdown(wait=wait, cancel_futures=True)
         self._store.close()
 
     def _compute(self, task: Task) -> Reference:

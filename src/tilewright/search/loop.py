@@ -153,7 +153,7 @@ class _Loop:
         except KeyboardInterrupt:
             report.interrupted = True
         finally:
-            self._close()
+            self._close(wait=not report.interrupted)
         report.seconds = self._elapsed()
         report.correlation = self.model.correlation()
         return report
@@ -391,11 +391,11 @@ class _Loop:
             state.report.known + state.submitted, state.identity, state.dag,
         )  # fmt: skip
 
-    def _close(self) -> None:
+    def _close(self, wait: bool) -> None:
         if self.flights:
             self.measurer.forget()
         if self.references is not None:
-            self.references.close()
+            self.references.close(wait)
         if self.owns_model:
             self.model.close()
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import exp, inf, isfinite
 from numbers import Real
 from typing import Any
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import SpaceError
 from tilewright.measure.record import Record
 from tilewright.schedule.task import Task

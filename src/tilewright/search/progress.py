@@ -111,8 +111,11 @@ class Progress:
         self.redraw()
 
     def settle(self, best_seconds: Sequence[float | None]) -> None:
-        """What the log says of each task in the end: leaders count with their last timing."""
-        for row, seconds in zip(self.rows, best_seconds, strict=True):
+        """What the log says of each task in the end: leaders count with their last timing.
+
+        Of a search that was interrupted early, the last tasks may be missing.
+        """
+        for row, seconds in zip(self.rows, best_seconds, strict=False):
             row.best_seconds = seconds or row.best_seconds
 
     def confirmed(self, seconds: float) -> None:

@@ -51,14 +51,18 @@ def whole_numbers(
     dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
 ) -> Case:
     """The case in which as much as possible is exact and tells what it was computed from."""
-    tried: list[tuple[float, Case]] = []
+    best: tuple[float, Case] | None = None
     for largest, halvings in _SCALES:
         inputs = random_inputs(dag, seed + 1, _drawing(dag, largest, 0.5**halvings), given)
         results = approximations(dag, inputs)
-        tried.append((min(map(_telling, results)), _case(dag, inputs, results)))
-        if tried[-1][0] >= _ENOUGH:
+        told = min(map(_telling, results))
+        if best is None or told > best[0]:
+            best = told, _case(dag, inputs, results)
+        del inputs, results  # they may be large
+        if best[0] >= _ENOUGH:
             break
-    return max(tried, key=lambda one: one[0])[1]
+    assert best is not None
+    return best[1]
 
 
 def _case(dag: ComputeDAG, inputs: list[Array], results: list[Approx]) -> Case:

@@ -12,9 +12,9 @@ import json
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, TypeVar
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E

@@ -25,6 +25,7 @@ from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.extern import ExternOp, values_of
+from tilewright.te.held import Values, repeated
 from tilewright.te.numeric import DOMAINS, apply, constant
 from tilewright.te.positions import Position, positions
 from tilewright.te.rounding import (
@@ -132,9 +133,14 @@ def random_inputs(
     limit = min((p.size for p in indices.values()), default=DRAW_LIMIT)
     while True:
         rng = np.random.default_rng(seed)
-        drawn = [_draw(t, rng, indices.get(t), kinds.get(t, ""), draw) for t in tensors]
+        drawn = [
+            repeated(
+                t, partial(_draw, rng=rng, place=indices.get(t), kind=kinds.get(t, ""), draw=draw)
+            )
+            for t in tensors
+        ]
         arrays = [given.get(t, value) for t, value in zip(tensors, drawn, strict=True)]
-        if not indices or limit == 1:
+        if not indices or limit <= 1:  # 0: nothing can be read
             return arrays
         try:
             evaluate(dag, arrays)
@@ -176,7 +182,7 @@ def _draw(
         return np.clip(beyond, int(dtype.least), most).astype(dtype.storage)
     if place is not None:
         least = int(kind == "divisor" and place.size > 1)
-        return rng.integers(least, place.size, tensor.shape).astype(dtype.storage)
+        return rng.integers(least, max(place.size, 1), tensor.shape).astype(dtype.storage)
     whole = rng.integers(*_integer_range(dtype), tensor.shape, kept_as(dtype), endpoint=True)
     if not dtype.is_index:
         extremes = np.array([dtype.least, dtype.greatest], kept_as(dtype))[
@@ -214,7 +220,7 @@ def _input_tensors(dag: ComputeDAG) -> list[Tensor]:
     return [t for t in dag.args if isinstance(t.op, PlaceholderOp)]
 
 
-def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Tensor, Approx]:
+def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> Values:
     tensors = _input_tensors(dag)
     if isinstance(inputs, Mapping):
         given = {getattr(key, "name", key): value for key, value in inputs.items()}
@@ -226,7 +232,7 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Tensor, Approx]:
                 "evaluate", f"{len(arrays)} inputs for {len(tensors)} placeholders",
                 f"Give {', '.join(t.name for t in tensors)}, in this order.",
             )  # fmt: skip
-    bound: dict[Tensor, Approx] = {}
+    bound: dict[Tensor, Array] = {}
     for tensor, array in zip(tensors, arrays, strict=True):
         if array is None:
             raise ExpressionError("evaluate", f"no value for the placeholder {tensor.name!r}")
@@ -236,9 +242,8 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> dict[Tensor, Approx]:
                 f"evaluate({tensor.name})", f"an array of shape {list(value.shape)}",
                 f"The placeholder has shape {list(tensor.shape)}.",
             )  # fmt: skip
-        held = cast_value(value.astype(tensor.dtype.storage), tensor.dtype)
-        bound[tensor] = Approx(held, grid=grid_of(held) if track else 0.0)
-    return bound
+        bound[tensor] = value.astype(tensor.dtype.storage, copy=False)
+    return Values(bound, track)
 
 
 def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
@@ -250,10 +255,10 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
             if op in inside:
                 continue
             if op.recurrence is not None:
-                values |= _steps(op, dag.steps[op], values, track)
+                values.update(_steps(op, dag.steps[op], values, track))
                 continue
             if isinstance(op, ExternOp):
-                values |= _extern(op, values, track)
+                values.update(_extern(op, values, track))
                 continue
             product = contraction(op) if op not in dag.late else None
             if op in dag.late:
@@ -262,7 +267,7 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
                 results = [_contract(op, product, values, track)]
             else:
                 results = _Stage(op, values, track).run()
-            values |= _finished(op, results, track)
+            values.update(_finished(op, results, track))
     return [values[t] for t in dag.outputs]
 
 
@@ -297,7 +302,7 @@ def _extern(op: ExternOp, values: Mapping[Tensor, Approx], track: bool) -> dict[
     }
 
 
-def _late(op: ComputeOp, first: int, values: Mapping[Tensor, Approx], track: bool) -> list[Approx]:
+def _late(op: ComputeOp, first: int, values: Values, track: bool) -> list[Approx]:
     """A stage of which nobody reads what lies before the index `first`; that is 0."""
     if first >= op.shape[0]:
         return [Approx(np.zeros(op.shape, kept_as(kind))) for kind in op.accumulators]
@@ -310,18 +315,18 @@ def _late(op: ComputeOp, first: int, values: Mapping[Tensor, Approx], track: boo
 
 
 def _steps(
-    scan: ComputeOp, inside: Sequence[ComputeOp], values: Mapping[Tensor, Approx], track: bool
+    scan: ComputeOp, inside: Sequence[ComputeOp], values: Values, track: bool
 ) -> dict[Tensor, Approx]:
     """A scan and what its steps compute, one step after the other."""
     assert scan.recurrence is not None
     ops = (*inside, scan)
-    known = dict(values)
+    known = values.copy()
     for tensor in (t for op in ops for t in op.outputs):
         errors = np.zeros(tensor.shape) if track else None
         known[tensor] = Approx(np.zeros(tensor.shape, kept_as(tensor.dtype)), errors, math.inf)
     for step in range(scan.shape[0]):
         for op in ops if step >= scan.recurrence.first else (scan,):
-            known |= dict(zip(scan.states, (known[t] for t in scan.outputs), strict=True))
+            known.update(zip(scan.states, (known[t] for t in scan.outputs), strict=True))
             results = _Stage(op, known, track).run(range(step, step + 1))
             for tensor, result in _finished(op, results, track).items():
                 whole = known[tensor]
@@ -385,10 +390,11 @@ class _Stage:
     Every array has one dimension per axis, of length 1 where it does not depend on the axis.
     """
 
-    def __init__(self, op: ComputeOp, values: Mapping[Tensor, Approx], track: bool) -> None:
+    def __init__(self, op: ComputeOp, values: Values, track: bool) -> None:
         self.op, self.values, self.track = op, values, track
         self.axes = [ax.var for ax in (*op.axis, *op.reduce_axis)]
         self.extents = [ax.size for ax in (*op.axis, *op.reduce_axis)]
+        self.points = math.prod(self.extents)
         self.spatial = len(op.axis)
         self.first = 0  # where the first axis begins
         self.block: list[range] = []
@@ -511,10 +517,9 @@ class _Stage:
         return Approx(np.where(zero, 1, divisor.value), divisor.error)
 
     def _read(self, node: Expr, scope: _Scope) -> Approx:
-        source = self.values[node.attr]
         view = self._slices(node)
         if view is not None:
-            return source.map(lambda array: self._grid(array[view[0]], view[1]))
+            return self._picked(node, lambda array: self._grid(array[view[0]], view[1]))
         indices: list[Array] = []
         unsure: Array | None = None
         for k, (index, size) in enumerate(zip(node.args, node.attr.shape, strict=True)):
@@ -532,11 +537,14 @@ class _Stage:
             if position.error is not None:
                 moved = np.where(position.error > 0, np.inf, 0.0)
                 unsure = moved if unsure is None else unsure + moved
-        found = source.map(lambda array: array[tuple(indices)])
+        found = self._picked(node, lambda array: array[tuple(indices)])
         if unsure is None:
             return found
         unsure = unsure if found.error is None else found.error + unsure
         return found._replace(error=unsure)
+
+    def _picked(self, node: Expr, pick: Callable[[Array], Array]) -> Approx:
+        return self.values.picked(node.attr, pick, self.points)
 
     def _slices(self, node: Expr) -> tuple[tuple[slice | int, ...], list[int]] | None:
         """The read of the block as basic slices, and the axis that each slice follows; or None.

@@ -12,11 +12,11 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
 from tilewright.base import output
+from tilewright.base.concurrency import cached_property
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.export import to_onnx

@@ -7,12 +7,12 @@ Read next: `lower.py`, `build.py`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base import context
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.alternatives import Alternative, Transformed, alternatives
@@ -60,7 +60,7 @@ class FusedGroup:
     transformed: Mapping[int, Transformed] = field(default_factory=dict)
     instead_of: str = ""
 
-    @functools.cached_property
+    @cached_property
     def key(self) -> str:
         return self.dag.hash
 

@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, islice
 from statistics import median
 from typing import Any
 
 from tilewright.base import context
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.foreign.history import History
 from tilewright.foreign.sources import source_of

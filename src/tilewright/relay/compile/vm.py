@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.relay.compile.build import build

@@ -32,6 +32,7 @@ from tilewright.relay.graph.expr import (
     free_vars,
     post_order,
 )
+from tilewright.relay.graph.functional import Apply
 from tilewright.relay.graph.later import Later
 from tilewright.relay.graph.untyped import infer, typed
 
@@ -54,7 +55,8 @@ def evaluate(
     dtype:   "float32" or "float64" computes every floating-point value in that type
     observe: called with each node and its value, in order
     change:  what each value is replaced by as soon as it is known
-    Raises ModelError for a missing input or one of the wrong shape.
+    Raises ModelError for a missing input or one of the wrong shape, for calls that go too deep, and
+    for a graph that has other values than tensors.
     """
     if dtype is not None:
         dtype = str(check_dtype(dtype, "relay.evaluate"))
@@ -187,7 +189,7 @@ def _run(
 def _value(
     node: Expr, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
 ) -> Value:
-    if isinstance(node, Call):
+    if isinstance(node, Call) and not isinstance(node, Apply):
         if node.waits:
             given = [values[a] for a in node.args]
             node = Call(node.op, [*map(_constant, given)], node.attrs)
@@ -202,8 +204,12 @@ def _value(
         return values[node.tuple_value][node.index]
     if isinstance(node, Later):
         return _made_now(node, values, bound, dtype)
-    assert isinstance(node, Var)
-    return bound[node]
+    if isinstance(node, Var):
+        return bound[node]
+    raise ModelError(
+        "evaluate", "there are functions as values, data types or references in it",
+        'Run it with relay.create_executor("vm", mod).',
+    )  # fmt: skip
 
 
 def _read_first(node: Expr) -> Sequence[Expr]:
@@ -216,8 +222,14 @@ def _made_now(
 ) -> Value:
     """The value of a node that is made for the values of its parts; of a branch that is not taken
     nothing is computed."""
-    found = node.make([_constant(values[p]) if p in values else p for p in node.parts])
-    return _run(found, bound, dtype, None)
+    try:
+        found = node.make([_constant(values[p]) if p in values else p for p in node.parts])
+        return _run(found, bound, dtype, None)
+    except RecursionError:
+        raise ModelError(
+            node.error.place, "functions call one another too deeply, or for ever",
+            'End them sooner, or run it with relay.create_executor("vm", mod).',
+        ) from None  # fmt: skip
 
 
 def _constant(value: Value) -> Expr:

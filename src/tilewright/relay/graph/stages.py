@@ -178,8 +178,17 @@ def made_of_constants(function: Function) -> Function:
         return function
     body = _made(function.body, {})
     if body.waits:
-        raise next(iter(_waiting(body))).error
+        raise _reason(body)
     return Function(function.params, body, attrs=function.attrs)
+
+
+def _reason(body: Expr) -> ModelError:
+    """Why `body` waits: for values, or a function that it calls does."""
+    found = _waiting(body)
+    if found:
+        return found[0].error
+    calls = (n.op for n in post_order(body) if isinstance(n, Call) and n.waits)
+    return _reason(next(f.body for f in calls if isinstance(f, Function) and f.body.waits))
 
 
 def _made(body: Expr, new: Mapping[Expr, Expr]) -> Expr:

@@ -6,8 +6,9 @@ is `reshape(dense(x, W) + b)`, so the sum shares the kernel of the product.  Rea
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from tilewright.relay.passes.dead_code import is_view, merged_view
 from tilewright.topi.transform import reshape_groups
 
 Move = Callable[[Expr], Expr | None]  # an operand as the step before the move has it
+_Followed = dict[Expr, int]  # elementwise steps that were moved -> what they gained
 
 
 def moves_last(mod: IRModule) -> IRModule:
@@ -35,13 +37,23 @@ def moves_last(mod: IRModule) -> IRModule:
     batch_matmul(a, transpose(b))  ->  batch_matmul(a, b, transpose_b=True), or the other way round,
                                        where neighbours in `b` are then neighbours again
 
-    Where f takes several values, it follows one that a contraction computes, if there is one.
+    Where f takes several values, it follows one that a contraction computes, if there is one.  All
+    moves between the two go behind f, which then reads what was computed; or else the views behind
+    a transposition, which then shares the kernel of f.
     """
     return each_function(mod, lambda f: with_body(f, _until_settled(f.body)))
 
 
 def _until_settled(body: Expr) -> Expr:
-    while (found := _rewritten(body)) is not body:
+    """Rewritten again and again, which comes to an end, for each rewrite makes one of these fall
+    and none before it rise:
+
+    - transpositions of the innermost axis on the ways to the second operands of products,
+    - what elementwise steps may still gain, summed up: the most less what each has (`_gain`),
+    - moves on the ways to the result, which views of views have more of.
+    """
+    followed: _Followed = {}
+    while (found := _rewritten(body, followed)) is not body:
         body = found
     return body
 
@@ -68,11 +80,13 @@ class _Readers:
             self._found[source] = ()
 
 
-def _rewritten(body: Expr) -> Expr:
+def _rewritten(body: Expr, followed: _Followed) -> Expr:
     readers = _Readers(body)
     gains: dict[Expr, int] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
+        if old in followed:
+            followed[node] = followed[old]
         found = changed(node)
         readers.replaced(old, found)
         return found
@@ -89,36 +103,66 @@ def _rewritten(body: Expr) -> Expr:
             return merged
         if not _is_elementwise(node):
             return node
-        movable = [k for k, arg in enumerate(node.args) if _may_move(node, arg, readers)]
-        if not movable:
+        ways = [(at, way) for at, a in enumerate(node.args) for way in _ways(node, a, readers)]
+        if not ways:
             return node
         worth = [_worth(a, readers, gains) for a in node.args]
-        for at in sorted(movable, key=lambda k: -worth[k]):
-            fixed = [
-                worth[k]
-                for k, a in enumerate(node.args)
-                if a.shape == node.shape and not isinstance(a, Constant) and not _is_move(a)
-            ]
-            if worth[at] > max(fixed, default=-1) and (found := _behind(node, at)) is not None:
-                readers.made(found.args[0], found)
-                return found
+        now = [
+            _gain(a, worth[k])
+            for k, a in enumerate(node.args)
+            if a.shape == node.shape and not isinstance(a, Constant) and not is_view(a)
+            if not _is_move(a) or len(readers[a]) == 1  # or it has a kernel of its own anyway
+        ]
+        least = max((followed.get(node, -1), *now))
+        gains_of = [_gain(way[-1].args[0], worth[at]) for at, way in ways]
+        for gained, (at, way) in sorted(zip(gains_of, ways, strict=True), key=lambda one: -one[0]):
+            made = _before(node, at, way) if gained > least else None
+            if made is not None:
+                followed[made] = gained
+                return behind(way, made)
         return node
+
+    def behind(moves: Sequence[Call], found: Call) -> Call:
+        for move in reversed(moves):
+            before, found = found, _as(move, found)
+            readers.made(before, found)
+        return found
 
     return rewrite(body, visit)
 
 
-def _may_move(node: Call, arg: Expr, readers: _Readers) -> bool:
-    """Whether `arg` moves what nothing else reads, and all that read it can do without."""
+def _ways(node: Call, arg: Expr, readers: _Readers) -> Iterator[list[Call]]:
+    """The moves of an argument that may go behind `node`, the last one first: all up to what
+    computes it, or the views in front of a transposition.
+
+    None where something else reads what they move, or needs the argument as it is.
+    """
     if not isinstance(arg, Call) or not _is_move(arg) or arg.shape != node.shape:
-        return False
-    source = arg.args[0]
-    if not isinstance(source, Call) or len(readers[source]) != 1:
-        return False
-    if not is_view(arg):
-        return len(readers[arg]) == 1
-    return all(
+        return
+    shared = len(readers[arg]) > 1  # then each reader gets moves of its own: views, which are free
+    if shared and not all(
         isinstance(r, Call) and _is_elementwise(r) and r.shape == arg.shape for r in readers[arg]
-    )
+    ):
+        return
+    found: list[Call] = []
+    source: Expr = arg
+    while isinstance(source, Call) and _is_move(source) and (is_view(source) or not shared):
+        behind = source.args[0]
+        if not isinstance(behind, Call) or len(readers[behind]) != 1:
+            break
+        found.append(source)
+        source = behind
+    if found and not _is_move(source):
+        yield found
+    views = list(itertools.takewhile(is_view, found))
+    if views and is_call(views[-1].args[0], "transpose"):
+        yield views
+
+
+def _gain(value: Expr, worth: int) -> int:
+    """What it is worth to read `value`: more where it is computed than where it is only moved,
+    which can at least be done in the same kernel."""
+    return 2 * worth + (not _is_move(value))
 
 
 def _worth(node: Expr, readers: _Readers, known: dict[Expr, int]) -> int:
@@ -183,27 +227,29 @@ def _is_move(node: Expr) -> bool:
     return is_view(node) or is_call(node, "transpose")
 
 
-def _behind(node: Call, at: int) -> Call | None:
-    """`node` with the move of argument `at` behind it."""
-    moved = node.args[at]
-    if not isinstance(moved, Call) or not _is_move(moved):
-        return None
-    source = moved.args[0]
-    if not isinstance(source, Call):
-        return None
-    back = _unview(node, source) if is_view(moved) else _untranspose(node, moved)
-    args = [source if k == at else back(a) for k, a in enumerate(node.args)]
-    if any(a is None for a in args):
-        return None
-    made = Call(node.op, tuple(args), node.attrs)
-    if is_view(moved):
-        return call("reshape", made, newshape=node.shape)
-    return call("transpose", made, axes=moved.attrs.axes)
+def _as(move: Call, value: Expr) -> Call:
+    """`value` moved alike."""
+    if is_view(move):
+        return call("reshape", value, newshape=move.shape)
+    return call("transpose", value, axes=move.attrs.axes)
 
 
-def _unview(node: Call, source: Expr) -> Move:
+def _before(node: Call, at: int, moves: Sequence[Call]) -> Call | None:
+    """`node` as it is in front of the moves of argument `at`; None where there is no such thing."""
+    args: list[Expr] = list(node.args)
+    for move in moves:
+        source = move.args[0]
+        back = _unview(move, source) if is_view(move) else _untranspose(move)
+        moved = [source if k == at else back(a) for k, a in enumerate(args)]
+        if any(a is None for a in moved):
+            return None
+        args = [a for a in moved if a is not None]
+    return Call(node.op, tuple(args), node.attrs)
+
+
+def _unview(move: Call, source: Expr) -> Move:
     def back(operand: Expr) -> Expr | None:
-        shape = unstretched(operand.shape, node.shape, source.shape)
+        shape = unstretched(operand.shape, move.shape, source.shape)
         if shape is None:
             return None
         if isinstance(operand, Constant):
@@ -215,8 +261,8 @@ def _unview(node: Call, source: Expr) -> Move:
     return back
 
 
-def _untranspose(node: Call, moved: Call) -> Move:
-    rank, axes = len(node.shape), moved.attrs.axes
+def _untranspose(move: Call) -> Move:
+    rank, axes = len(move.shape), move.attrs.axes
     order = [axes.index(k) for k in range(rank)]
 
     def back(operand: Expr) -> Expr | None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.base.concurrency import lock
+
 # `tilewright_parallel` is what kernels call: the pool, unless something is in its place.
 DISPATCH_IR = """
 @tilewright_instead = global ptr null
@@ -33,7 +35,7 @@ instead:
 
 _BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _PARALLEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-_lock = threading.Lock()
+_lock = lock()
 
 
 def run_apart(

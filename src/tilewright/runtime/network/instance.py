@@ -7,11 +7,11 @@ Read next: `graph_executor.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 
 from tilewright.base.artifact import BufferSpec
+from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, empty

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 from tilewright.base.artifact import Artifact
-from tilewright.base.concurrency import lock
+from tilewright.base.concurrency import cached_property, lock
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.runtime.device import Device, device

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Allocate, statements

@@ -7,8 +7,8 @@ Read next: `bounds.py` (the numbers), `loop_tree.py` (both together).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.concurrency import cached_property
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 
