@@ -71,6 +71,7 @@ class _Importer:
     values:  by name, lists where there are several; None: what has no type here
     blocked: names of steps, by operator, reason and way out
     behind:  names of steps that read what has no type
+    calls:   steps by name
     """
 
     def __init__(self, program: Program, place: str, limits: Limits, staged: bool) -> None:
@@ -80,6 +81,7 @@ class _Importer:
         self.params: dict[str, Array] = {}
         self.blocked: dict[tuple[str, str, str], list[str]] = {}
         self.behind: list[str] = []
+        self.calls = {step.name: step for step in program.steps}
         self.constant_bytes = 0
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
@@ -193,7 +195,8 @@ class _Importer:
         if any(self.values.get(name) is None for name in given):
             return None if step.op == "getitem" else self._passed_over(step)
         if step.op == "getitem":
-            return self.values[given[0]][step.args["index"]]
+            found = self.values[given[0]][step.args["index"]]
+            return self._left_out(step, given[0]) if found is None else found
         values = {name: self.values[name] for name in given}
         of_complex = any(isinstance(v, Complex) for v in values.values())
         try:
@@ -211,6 +214,18 @@ class _Importer:
         except _UNREAD as e:
             reason = f"its arguments are not understood ({type(e).__name__}: {e})"
             return self._block(step, reason, "Please report it.")
+
+    def _left_out(self, item: Step, source: str) -> Any:
+        """A stand-in for one of several results, which the converter of `source` does not give:
+        that call is blocked, unless it is already, or this is no tensor."""
+        stopped = any(source in names for names in self.blocked.values()) or source in self.behind
+        if stopped or item.results[0] is None:
+            return None
+        self._block(
+            self.calls[source], f"its result {item.args['index']} is not computed here",
+            "Use its other results only, or compute this one outside.",
+        )  # fmt: skip
+        return self._stand_in(item)
 
     def _place(self, step: Step) -> str:
         return f"{self.place}: {step.name} ({step.op})"
