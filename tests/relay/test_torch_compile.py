@@ -13,6 +13,7 @@ import pytest
 from relay.torch_networks import NETWORKS, VIEWS, Memory, close, leaves, network, nn, torch
 from tilewright import relay
 from tilewright.relay.exchange.torch import compile as torch_compile
+from tilewright.relay.exchange.torch import told
 from tilewright.relay.exchange.torch.weights import unchanged
 
 
@@ -22,7 +23,7 @@ def fresh(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    torch_compile._told.clear()
+    told._told.clear()
     torch_compile.register()
 
 

@@ -93,8 +93,10 @@ def cast_inside(torch: Any, gm: Any, kind: str, dtype: Any) -> None:
 
 
 def is_number(node: Any) -> bool:
-    """Whether an input of a graph is a float of Python's, which is passed in a tensor."""
-    return bool(getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False))
+    """Whether an input of a graph is a float of Python's, which is passed in a tensor and read from
+    it.  numpy's arrays and numbers are passed in tensors, too, and are tensors to the graph."""
+    passed = bool(getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False))
+    return passed and all(u.op == "call_method" and u.target == "item" for u in node.users)
 
 
 def attributes(gm: Any) -> list[Any]:

@@ -172,7 +172,8 @@ def _adaptive_windows(old: int, new: int) -> Array:
     fills the row."""
     begins, ends = np.arange(new) * old // new, -(-(np.arange(new) + 1) * old // new)
     widest = int((ends - begins).max(initial=1))
-    return np.minimum(begins[:, None] + np.arange(widest), ends[:, None] - 1)
+    places: Array = np.minimum(begins[:, None] + np.arange(widest), ends[:, None] - 1)
+    return places
 
 
 def _resize(rank: int, method: str) -> Converter:
