@@ -353,7 +353,11 @@ def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -
     caller.record([room.ctypes.data])
     caller.copy(z.ctypes.data, y.ctypes.data, 4 * SIZE)
     simulation.user, stream = None, 9
-    assert not simulation.spoilt and [f and f[0] for f, _ in simulation.recorded] == ["k0", "k0", None]
+    assert not simulation.spoilt and [f and f[0] for f, _ in simulation.recorded] == [
+        "k0",
+        "k0",
+        None,
+    ]
     kept = set(simulation.memory)
     before = len(simulation.log)
     for seed in range(3):  # runs of its own in between, also from a graph, disturb nothing
@@ -366,7 +370,7 @@ def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -
         np.testing.assert_array_equal(z, y)
         np.testing.assert_array_equal(room, a + b)
     assert "graph2" in simulation.log[before:]
-    del caller
+    caller = None
     gc.collect()
     assert set(simulation.memory) == kept  # the graph may be replayed after that
 

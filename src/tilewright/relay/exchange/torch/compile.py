@@ -39,7 +39,7 @@ from tilewright.relay.exchange.torch.export import (
     written,
 )
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
-from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
+from tilewright.relay.exchange.torch.parts import Part, parts_of, with_complex, without_values
 from tilewright.relay.exchange.torch.program import Program
 from tilewright.relay.exchange.torch.told import (
     PLACE,
@@ -113,8 +113,8 @@ def backend(
     """
     torch = torch_module(PLACE)
     chosen = Options.of(options)
-    follow(backend)
-    tell_breaks()
+    follow(torch, backend)
+    tell_breaks(torch)
     needs_grad = [t for t in example_inputs if isinstance(t, torch.Tensor) and t.requires_grad]
     if torch.is_grad_enabled() and needs_grad:
         warn(
@@ -140,7 +140,7 @@ def _prepare(torch: Any) -> None:
     around them, and tell what it leaves."""
     if hasattr(torch._dynamo.config, "allow_rnn"):
         torch._dynamo.config.allow_rnn = True
-    follow(backend)
+    follow(torch, backend)
 
 
 class _Graph:
@@ -392,7 +392,7 @@ def _in_parts(
     their names in it
     Raises ModelError where that would be too many pieces.
     """
-    parts = parts_of(program, blocked)
+    parts = parts_of(program, with_complex(program, blocked))
     if sum(part.compiled for part in parts) > _MOST_PARTS:
         raise ModelError(PLACE, f"it would fall into {len(parts)} parts",
                          f"At most {_MOST_PARTS} are compiled.")  # fmt: skip

@@ -86,7 +86,8 @@ class _Importer:
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
         self.limits.check("nodes", len(self.program.steps), self.place)
-        inputs = [self._input(name, spec) for name, spec in self.program.inputs]
+        every = [self._input(name, spec) for name, spec in self.program.inputs]
+        inputs = [v for v in every if v is not None]
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
         self._steps()
@@ -94,6 +95,7 @@ class _Importer:
         outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
+        self._check()
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         self.limits.check_graph(body)
         weights = [v for v in free_vars(body) if v not in inputs]
@@ -103,6 +105,10 @@ class _Importer:
     def _steps(self) -> None:
         for step in live(self.program):
             self.values[step.name] = self._convert(step)
+        if self.staged:
+            self._check()
+
+    def _check(self) -> None:
         if self.blocked or self.behind:
             names = {name for found in self.blocked.values() for name in found}
             steps = frozenset(names.union(self.behind))
@@ -131,7 +137,21 @@ class _Importer:
             return value.data
         return self.params.get(value.name_hint) if isinstance(value, Var) else None
 
-    def _input(self, name: str, spec: Spec) -> Var:
+    def _input(self, name: str, spec: Spec) -> Var | None:
+        """None, and noted, where networks have no such input but others may run what reads it."""
+        try:
+            self._fit(name, spec)
+        except ModelError as e:
+            if self.staged:
+                raise
+            self.blocked.setdefault(("input", e.reason, e.way_out), []).append(name)
+            return None
+        made = var(name, shape=spec.shape, dtype=spec.dtype)
+        self.values[name] = made
+        return made
+
+    def _fit(self, name: str, spec: Spec) -> None:
+        """Raises ModelError for what is no input of a network."""
         place = f"{self.place}: input {name!r}"
         if spec.dtype in PARTS:
             raise ModelError(
@@ -147,9 +167,6 @@ class _Importer:
                 place, f"its extent {', '.join(open_)} is open",
                 "Export the module without dynamic_shapes, once for each shape.",
             )  # fmt: skip
-        made = var(name, shape=spec.shape, dtype=spec.dtype)
-        self.values[name] = made
-        return made
 
     def _weight(self, name: str, array: Array) -> Expr | Complex:
         """Floating-point tensors become parameters, all else constants."""
@@ -177,10 +194,13 @@ class _Importer:
         if isinstance(value, (bool, int, float)):
             return const(value)
         if isinstance(value, Complex):
-            raise ModelError(
-                f"{self.place}: output {index}", "its numbers are complex",
-                "Return torch.view_as_real of it.",
-            )  # fmt: skip
+            reason, way_out = "its numbers are complex", "Return torch.view_as_real of it."
+            if self.staged or given.name not in self.calls:
+                raise ModelError(f"{self.place}: output {index}", reason, way_out)
+            call = self.calls[given.name]
+            source = call.args["self"].name if call.op == "getitem" else call.name
+            self._block(self.calls[source], f"it is an output, and {reason}", way_out)
+            return value.real
         what = f"{value!r}, not a tensor" if value is not None else "what is not computed here"
         raise ModelError(f"{self.place}: output {index}", f"it is {what}", "Return tensors.")
 

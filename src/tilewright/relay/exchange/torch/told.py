@@ -12,6 +12,7 @@ from typing import Any
 PLACE = 'torch.compile(backend="tilewright")'
 _EXAMPLES = 3  # extents in a warning
 _told: set[str] = set()  # warnings, and breaks of graphs
+_graphs = 0  # that came
 
 
 class TilewrightWarning(UserWarning):
@@ -24,32 +25,39 @@ def warn(text: str) -> None:
         warnings.warn(f"{PLACE}: {text}", TilewrightWarning, stacklevel=2)
 
 
-def tell_breaks() -> None:
-    """Graph breaks since the last time: what lies between two graphs runs in PyTorch."""
-    import torch._dynamo.utils as found
+def tell_breaks(torch: Any, came: bool = True) -> None:
+    """Graph breaks since the last time: what lies between two graphs runs in PyTorch.
 
-    reasons = [str(r).splitlines()[0] for r in found.counters["graph_break"]]
-    if new := [r for r in reasons if r not in _told]:
+    came: a graph did.  If nothing came of a function, what Dynamo could not trace in it counts, too
+    """
+    global _graphs
+    _graphs += came
+    counters = torch._dynamo.utils.counters
+    kinds = ("graph_break",) if came else ("graph_break", "unimplemented")
+    every = [str(r).splitlines()[0] for kind in kinds for r in counters[kind]]
+    if new := [r for r in dict.fromkeys(every) if r not in _told]:
         _told.update(new)
         warn(f"the model is compiled in parts; between them PyTorch runs: {'; '.join(new[:10])}")
 
 
-def follow(backend: Callable[..., Any]) -> None:
+def follow(torch: Any, backend: Callable[..., Any]) -> None:
     """Have Dynamo's work for `backend` followed, so that breaks are told where no graph is left.
 
     Dynamo does not say for whom it works: where other backends are in use, too, only a graph that
     comes tells of breaks before it.
     """
-    from torch._dynamo import callback, eval_frame
-
-    handler = getattr(callback, "callback_handler", None)
+    handler = getattr(torch._dynamo.callback, "callback_handler", None)
     if handler is None or any(getattr(c, "tells", False) for c in handler.end_callbacks):
         return
+    before = _graphs
 
     def tell(*_: Any) -> None:
-        used = getattr(eval_frame, "cached_backends", {}).values()
-        if used and all(getattr(u, "compiler_fn", u) is backend for u in used):
-            tell_breaks()
+        nonlocal before
+        cached = getattr(torch._dynamo.eval_frame, "cached_backends", {}).values()
+        used = [u for u in cached if u is not None]  # None: where Dynamo is switched off
+        if _graphs == before and all(getattr(u, "compiler_fn", u) is backend for u in used):
+            tell_breaks(torch, came=False)
+        before = _graphs
 
     tell.tells = True  # type: ignore[attr-defined]
     handler.register_end_callback(tell)
