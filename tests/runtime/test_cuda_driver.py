@@ -362,8 +362,9 @@ def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -
     before = len(simulation.log)
     for seed in range(3):  # runs of its own in between, also from a graph, disturb nothing
         place(x, x)
-        b[:] = 1
+        b[:], room[:] = 1, 5
         caller.run()
+        assert (room == 5).all()
         a[:], b[:] = np.random.default_rng(seed).normal(size=(2, SIZE)).astype(np.float32)
         simulation.replay()
         np.testing.assert_array_equal(y, (a + b) * 2)

@@ -49,6 +49,7 @@ class Caller:
     run:     runs on the other library's current stream
     rooms:   how many bytes each block of intermediate values has that is no output's; `run` has
              blocks of its own, `record` is given some
+    copy:    copies on that stream: target and source addresses, how many bytes
     turn:    to be held from the first `put` to the end of `run` or `record`
 
     stream: gives the handle of that stream; of no interest on a CPU
@@ -82,6 +83,7 @@ class Caller:
         self.outputs = self._outputs()
         self.rooms = [memory.nbytes for _, memory in self._rooms]
         self._stream = stream
+        self.copy = self._copier()
 
     def record(self, rooms: Sequence[int]) -> None:
         """Have the other library's current stream, which is being captured, take up one run.
@@ -95,13 +97,12 @@ class Caller:
         ]
         self._plan.record(self._stream(), moved)
 
-    def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Copy between addresses, on the other library's current stream."""
-        driver = self.device.driver
-        if hasattr(driver, "copy_between"):
-            driver.copy_between(target, source, nbytes, self._stream())
-        else:
-            ctypes.memmove(target, source, nbytes)
+    def _copier(self) -> Callable[[int, int, int], object]:
+        driver, stream = self.device.driver, self._stream
+        if not hasattr(driver, "copy_between"):
+            return ctypes.memmove
+        between = driver.copy_between
+        return lambda target, source, nbytes: between(target, source, nbytes, stream())
 
     def _outputs(self) -> list[Output]:
         plan, found, first = self._held.plan, list[Output](), dict[Operand, int]()

@@ -22,7 +22,7 @@ from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
-from tilewright.relay.exchange.torch.aliases import shared
+from tilewright.relay.exchange.torch.aliases import results_of, shared
 from tilewright.relay.exchange.torch.calls import (
     Run,
     current_stream,
@@ -350,6 +350,10 @@ def _made_anew(
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(PLACE, f"torch.export refuses it: {reason[:300]}") from error
+    devices = {t.device for t in results_of(ep) if isinstance(t, torch.Tensor)}
+    if away := sorted(map(str, devices - {site.where})):
+        raise ModelError(PLACE, f"an output is on {', '.join(away)}, inputs are on {site.where}",
+                         f"Make it on {site.where}, or outside.")  # fmt: skip
     views = shared(torch, ep, PLACE)
     ep = decomposed(ep)
     program = read(ep, PLACE, with_writes=True)
@@ -416,13 +420,14 @@ def _in_parts(
 def _part(site: _Site, part: Part, eager: Eager) -> Callable[[dict[str, Any]], None]:
     """Takes and gives values by name."""
     steps = eager.steps(part.program)
-    if not part.compiled:
+    if not part.compiled or not part.program.outputs:
         return steps
     try:
         library = site.built(part.program)
         kinds = [("output", k) for k in range(len(part.program.outputs))]
         call = site.loaded(library, kinds, range(len(part.program.inputs)))
-    except TilewrightError:  # such as: it computes nothing
+    except TilewrightError as error:
+        warn(f"a part of a graph runs in PyTorch: {error}")
         return steps
     inputs = [name for name, _ in part.program.inputs]
     outputs = [ref.name for ref in part.program.outputs]
