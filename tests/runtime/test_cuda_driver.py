@@ -119,6 +119,10 @@ class Simulation:
         if self.user is not None and self.mode != 2:
             self.spoilt.append(name)
 
+    def cuStreamIsCapturing(self, stream: Any) -> tuple:
+        assert stream  # of the default one it may be an error
+        return OK, int(stream == self.user)
+
     def cuStreamSynchronize(self, stream: Any) -> tuple:
         self._unsafe("cuStreamSynchronize")
         return (self.broken,)
@@ -345,11 +349,14 @@ def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -
 
     place(a, y)
     caller.run()
-    assert caller.rooms == [4 * SIZE]
+    assert caller.rooms == [4 * SIZE] and not caller.captured()
+    stream = 0
+    assert not caller.captured()
     litter = GPU.driver.allocate(8)
     stream = simulation.user = 77
     del litter  # as whenever Python collects garbage
     gc.collect()
+    assert caller.captured()
     caller.record([room.ctypes.data])
     caller.copy(z.ctypes.data, y.ctypes.data, 4 * SIZE)
     simulation.user, stream = None, 9

@@ -389,6 +389,10 @@ class CudaDriver:
         self.enter()
         self._ask("copy", _cu().cuMemcpyDtoDAsync(target, source, nbytes, stream))
 
+    def captures(self, stream: int) -> bool:
+        """Whether somebody captures a stream of another library; the default one cannot be."""
+        return bool(stream) and self._ask("stream", _cu().cuStreamIsCapturing(stream)) != 0
+
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
         cu, place = _cu(), f"load({artifact.source.entry_name})"
         if not artifact.binary:

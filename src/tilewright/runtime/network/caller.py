@@ -50,6 +50,8 @@ class Caller:
     rooms:   how many bytes each block of intermediate values has that is no output's; `run` has
              blocks of its own, `record` is given some
     copy:    copies on that stream: target and source addresses, how many bytes
+    captured: whether that stream is being captured, so that `record` is to be called; None on a
+             device without graphs
     turn:    to be held from the first `put` to the end of `run` or `record`
 
     stream: gives the handle of that stream; of no interest on a CPU
@@ -84,6 +86,8 @@ class Caller:
         self.rooms = [memory.nbytes for _, memory in self._rooms]
         self._stream = stream
         self.copy = self._copier()
+        ask = getattr(self.device.driver, "captures", None)
+        self.captured = None if ask is None else lambda: bool(ask(stream()))
 
     def record(self, rooms: Sequence[int]) -> None:
         """Have the other library's current stream, which is being captured, take up one run.

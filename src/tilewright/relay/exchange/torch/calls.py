@@ -18,15 +18,15 @@ Run = Callable[[Sequence[Any]], Any]  # of the arguments of a graph
 
 
 def function(
-    torch: Any, caller: Caller, inputs: Sequence[int], outputs: Sequence[Any], where: Any,
-    capturing: Callable[[], bool] | None = None,
-) -> Run:  # fmt: skip
+    torch: Any, caller: Caller, inputs: Sequence[int], outputs: Sequence[Any], where: Any
+) -> Run:
     """The call, with everything bound that can be known before it.
 
-    capturing: whether the current stream is recorded into a graph of the user's.  Then what is
-    written lies in memory of PyTorch's, whose pool for that graph keeps it for replays
+    While the current stream is captured into a graph of the user's, what is written lies in memory
+    of PyTorch's, whose pool for that graph keeps it for replays.
     """
     turn, compute, copy = caller.turn, caller.run, caller.copy
+    capturing = caller.captured
     rooms = [partial(torch.empty, n, dtype=torch.uint8, device=where) for n in caller.rooms]
     puts = list(zip(inputs, caller.inputs, caller.staging, strict=True))
     makers = [

@@ -331,8 +331,7 @@ class _Site:
         """inputs: the position among the arguments of each input of the library."""
         stream, where = current_stream(self.torch, self.where), self.where
         caller = Caller(library.load_on(device(self.target, where.index or 0)), stream)
-        capturing = self.torch.cuda.is_current_stream_capturing if where.type == "cuda" else None
-        return function(self.torch, caller, inputs, outputs, where, capturing)
+        return function(self.torch, caller, inputs, outputs, where)
 
 
 def _made_anew(
