@@ -39,6 +39,7 @@ from tilewright.relay.graph.traversal import unpacked
 _MOST_LINES = 30
 _CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
 _NO_TYPE = "what is not there, or of a type that there is not here"
+_COMPLEX_OUTPUT = ("its numbers are complex", "Return torch.view_as_real of it.")
 _EXAMPLES = 2  # names of nodes in a line
 # What a converter raises over arguments that are not those of the operator's schema.
 _UNREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -91,11 +92,13 @@ class _Importer:
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
         self._steps()
+        if not self.staged:
+            self._block_complex_outputs()
+        self._check()
         given = enumerate(self.program.outputs)
         outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
             raise ModelError(self.place, "the module returns no tensor", "Return what it computes.")
-        self._check()
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         self.limits.check_graph(body)
         weights = [v for v in free_vars(body) if v not in inputs]
@@ -105,14 +108,21 @@ class _Importer:
     def _steps(self) -> None:
         for step in live(self.program):
             self.values[step.name] = self._convert(step)
-        if self.staged:
-            self._check()
 
     def _check(self) -> None:
         if self.blocked or self.behind:
             names = {name for found in self.blocked.values() for name in found}
             steps = frozenset(names.union(self.behind))
             raise Blocked(self.place, self._blockers(), OPERATORS, steps)
+
+    def _block_complex_outputs(self) -> None:
+        """Others may run what gives them."""
+        for name in refs(list(self.program.outputs)):
+            call = self.calls.get(name)
+            if call is not None and isinstance(self.values.get(name), Complex):
+                source = call.args["self"].name if call.op == "getitem" else name
+                reason, way_out = _COMPLEX_OUTPUT
+                self._block(self.calls[source], f"it is an output, and {reason}", way_out)
 
     def _expanded(self, place: str, body: Program, given: Sequence[Any]) -> list[Expr]:
         """What a branch, or a trip of a loop, gives for `given` values.
@@ -125,6 +135,7 @@ class _Importer:
         inner.values |= zip((name for name, _ in body.inputs), given, strict=True)
         try:
             inner._steps()
+            inner._check()
         except Blocked as error:
             inside = "; ".join(line.strip() for line in error.reason.splitlines()[1:])
             raise ModelError(place, f"inside it {inside}") from None
@@ -194,13 +205,7 @@ class _Importer:
         if isinstance(value, (bool, int, float)):
             return const(value)
         if isinstance(value, Complex):
-            reason, way_out = "its numbers are complex", "Return torch.view_as_real of it."
-            if self.staged or given.name not in self.calls:
-                raise ModelError(f"{self.place}: output {index}", reason, way_out)
-            call = self.calls[given.name]
-            source = call.args["self"].name if call.op == "getitem" else call.name
-            self._block(self.calls[source], f"it is an output, and {reason}", way_out)
-            return value.real
+            raise ModelError(f"{self.place}: output {index}", *_COMPLEX_OUTPUT)
         what = f"{value!r}, not a tensor" if value is not None else "what is not computed here"
         raise ModelError(f"{self.place}: output {index}", f"it is {what}", "Return tensors.")
 
