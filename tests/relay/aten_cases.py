@@ -353,6 +353,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     *each("adaptive_avg_pool1d", self=SEQ, output_size=[3]),
     *each("adaptive_max_pool1d", self=T((1, 2, 6)), output_size=[3]),
     *each("adaptive_max_pool2d", self=T((1, 2, 6, 4)), output_size=[3, 2]),
+    *each("adaptive_max_pool2d", self=T((2, 7, 4), -3, 3, seed=5), output_size=[3, 5]),
     *each("adaptive_max_pool3d", self=VOLUME, output_size=[2, 2, 1]),
     *each("upsample_nearest1d.vec", input=SEQ, output_size=[10], scale_factors=None),
     *each("upsample_nearest2d.vec", input=IMAGE, output_size=None, scale_factors=[2.0, 2.0]),

@@ -10,24 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relay import torch_compiled
+from relay.torch_compiled import compiled
 from relay.torch_networks import NETWORKS, VIEWS, Memory, close, leaves, network, nn, torch
 from tilewright import relay
 from tilewright.relay.exchange.torch import compile as torch_compile
 from tilewright.relay.exchange.torch.weights import unchanged
 
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch, tmp_path):
-    """Nothing that was compiled or told before counts."""
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch_compile._told.clear()
-    torch_compile.register()
-
-
-def compiled(module: Any, **options: Any) -> Any:
-    return torch.compile(module, backend="tilewright", options=options or None)
+fresh = torch_compiled.fresh  # a fixture
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -23,6 +23,11 @@ from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, f
 from tilewright.runtime import trial as trials
 from tilewright.runtime.dlpack import export_capsule
 from tilewright.runtime.drivers import Launch, Spot, cuda
+from tilewright.runtime.network.caller import Caller
+from tilewright.runtime.network.library import Library
+from tilewright.runtime.network.plan import Launch as PlanLaunch
+from tilewright.runtime.network.plan import Operand, Plan, TensorSpec
+from tilewright.runtime.network.report import BuildReport, KernelReport
 from tilewright.runtime.trial import trial
 
 SIZE = 40
@@ -56,6 +61,10 @@ class Simulation:
         self.broken = OK
         self.clock = 0.0
         self.shared: dict[str, int] = {}
+        self.user: int | None = None  # the stream that a user captures, in global mode
+        self.recorded: list[tuple] = []  # what that took up
+        self.mode = 0  # of the thread's captures
+        self.spoilt: list[str] = []  # calls that end the user's capture
         flags = {"CU_STREAM_DEFAULT": 0, "CU_STREAM_NON_BLOCKING": 1}
         self.CUstream_flags = SimpleNamespace(**flags)
         self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
@@ -102,17 +111,47 @@ class Simulation:
     def cuGetErrorString(self, status: int) -> tuple:
         return OK, b"simulated"
 
+    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple:
+        before, self.mode = self.mode, mode
+        return OK, before
+
+    def _unsafe(self, name: str) -> None:
+        if self.user is not None and self.mode != 2:
+            self.spoilt.append(name)
+
+    def cuStreamIsCapturing(self, stream: Any) -> tuple:
+        assert stream  # of the default one it may be an error
+        return OK, int(stream == self.user)
+
+    def cuStreamSynchronize(self, stream: Any) -> tuple:
+        self._unsafe("cuStreamSynchronize")
+        return (self.broken,)
+
+    def cuStreamWaitEvent(self, stream: Any, event: list, flags: int) -> tuple:
+        if stream == self.user:
+            self.spoilt.append("cuStreamWaitEvent")
+        return (self.broken,)
+
+    def replay(self) -> None:
+        for function, pointers in self.recorded:
+            self._run(function, pointers)
+
     def cuMemAlloc(self, nbytes: int) -> tuple:
+        self._unsafe("cuMemAlloc")
         block = np.zeros(nbytes + 256, np.uint8)
         pointer = block.ctypes.data + -block.ctypes.data % 256  # as CUDA aligns it
         self.memory[pointer] = block
         return OK, pointer
 
     def cuMemFree(self, pointer: int) -> tuple:
+        self._unsafe("cuMemFree")
         del self.memory[pointer]
         return (OK,)
 
-    def _copy(self, target: int, source: int, nbytes: int, stream: str) -> tuple:
+    def _copy(self, target: int, source: int, nbytes: int, stream: Any) -> tuple:
+        if stream == self.user:
+            self.recorded.append((None, [target, source, nbytes]))
+            return (OK,)
         ctypes.memmove(target, source, nbytes)
         return (OK,)
 
@@ -138,14 +177,24 @@ class Simulation:
         if self.capturing is not None and stream == "capture":
             self.capturing.append((function, rest))
             return (OK,)
-        self.clock += 1e-3
-        self.log.append(function[0])
         count = len(function[1][4])
         slots = ctypes.cast(params, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
-        views = [_floats(slots[i][0], SIZE) for i in range(count)]
+        pointers = [slots[i][0] for i in range(count)]
+        if self.user is not None and stream == self.user:
+            self.recorded.append((function, pointers))
+            return (OK,)
+        self.clock += 1e-3
+        self.log.append(function[0])
+        self._run(function, pointers)
+        return (self.broken,)
+
+    def _run(self, function: tuple | None, pointers: list[int]) -> None:
+        if function is None:
+            ctypes.memmove(*pointers)
+            return
+        views = [_floats(pointer, SIZE) for pointer in pointers]
         to, x, op, y, _ = function[1]
         views[to][:] = views[x] + views[y] if op == "+" else views[x] * y
-        return (self.broken,)
 
     def cuStreamBeginCapture(self, stream: str, mode: int) -> tuple:
         assert stream == "capture"
@@ -160,6 +209,8 @@ class Simulation:
         return OK, list(graph)
 
     def cuGraphLaunch(self, graph: list, stream: str) -> tuple:
+        if self.user is not None and stream == self.user:
+            self.spoilt.append("cuGraphLaunch")
         self.log.append(f"graph{len(graph)}")
         for function, rest in graph:
             self.cuLaunchKernel(function, *rest[:7], stream, *rest[8:])
@@ -271,6 +322,65 @@ def test_an_open_plan_passes_parts_of_what_it_is_given(simulation: Simulation) -
     found = np.empty(4 * SIZE, np.uint8)
     driver.read(held[2], found)
     np.testing.assert_array_equal(found.view("float32"), 2 * np.arange(SIZE) + 16)
+
+
+def a_network() -> Any:
+    """(a + b) * 2 by two kernels, with one block of memory between them."""
+    specs = [TensorSpec(n, (SIZE,), "float32") for n in "aby"]
+    kernels = (artifact([ADD]), artifact([(1, 0, "*", 2.0)], "io"))
+    places = [Operand("input", 0), Operand("input", 1), Operand("slot", 0), Operand("slot", 1)]
+    launches = (PlanLaunch(0, tuple(places[:3])), PlanLaunch(1, tuple(places[2:])))
+    outputs = ((specs[2], places[3]),)
+    plan = Plan("cuda", tuple(specs[:2]), outputs, launches, (4 * SIZE, 4 * SIZE))
+    told = tuple(KernelReport("k", "k", 1, "default", 0.0) for _ in kernels)
+    return Library(plan, kernels, (), BuildReport("cuda", told, 0.0, 0, 0, 0)).load_on(GPU)
+
+
+def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -> None:
+    stream = 9
+    caller = Caller(a_network(), lambda: stream)
+    hosts = [np.zeros(SIZE + 16, np.float32) for _ in range(6)]
+    a, b, y, room, x, z = (h[-h.ctypes.data % 64 // 4 :][:SIZE] for h in hosts)
+
+    def place(first: np.ndarray, last: np.ndarray) -> None:
+        for put, array_ in zip(caller.inputs, (first, b), strict=True):
+            put(array_.ctypes.data)
+        caller.outputs[0].put(last.ctypes.data)
+
+    place(a, y)
+    caller.run()
+    assert caller.rooms == [4 * SIZE] and not caller.captured()
+    stream = 0
+    assert not caller.captured()
+    litter = GPU.driver.allocate(8)
+    stream = simulation.user = 77
+    del litter  # as whenever Python collects garbage
+    gc.collect()
+    assert caller.captured()
+    caller.record([room.ctypes.data])
+    caller.copy(z.ctypes.data, y.ctypes.data, 4 * SIZE)
+    simulation.user, stream = None, 9
+    assert not simulation.spoilt and [f and f[0] for f, _ in simulation.recorded] == [
+        "k0",
+        "k0",
+        None,
+    ]
+    kept = set(simulation.memory)
+    before = len(simulation.log)
+    for seed in range(3):  # runs of its own in between, also from a graph, disturb nothing
+        place(x, x)
+        b[:], room[:] = 1, 5
+        caller.run()
+        assert (room == 5).all()
+        a[:], b[:] = np.random.default_rng(seed).normal(size=(2, SIZE)).astype(np.float32)
+        simulation.replay()
+        np.testing.assert_array_equal(y, (a + b) * 2)
+        np.testing.assert_array_equal(z, y)
+        np.testing.assert_array_equal(room, a + b)
+    assert "graph2" in simulation.log[before:]
+    caller = None
+    gc.collect()
+    assert set(simulation.memory) == kept  # the graph may be replayed after that
 
 
 def test_module_call_and_release(simulation: Simulation) -> None:

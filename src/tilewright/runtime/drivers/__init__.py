@@ -115,6 +115,14 @@ class OpenPlan(Plan, Protocol):
         happen in the order in which they were enqueued
         """
 
+    def record(self, stream: int, moved: Sequence[tuple[Sequence[Spot], int, int]]) -> None:
+        """Put the launches into the graph that another library captures on `stream`.
+
+        moved: places of memory, its address, and the address to use this time instead of it
+        Nothing is allocated, no other stream or event has a part in it.  The plan lives from now on
+        as long as the process, as nobody says when such a graph is gone.  On a CPU it is not there.
+        """
+
 
 class Driver(Protocol):
     """One device.  Methods raise `DeviceError`, with `fatal` true when the process is lost.

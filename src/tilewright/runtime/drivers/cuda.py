@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -174,8 +174,7 @@ class CudaPlan:
         def put(pointer: int) -> None:
             if self._open[at] != pointer:
                 self._open[at] = pointer
-                for launch, position, offset in places:
-                    self._calls[launch].put(position, pointer + offset)
+                self._move([(places, pointer)])
 
         return put
 
@@ -196,6 +195,23 @@ class CudaPlan:
                 call.enqueue(stream)
         elif self._calls:
             driver.launch_graph(self._graph(1), stream)
+
+    def record(self, stream: int, moved: Sequence[tuple[Sequence[Spot], int, int]]) -> None:
+        """A launch copies its arguments, so they are as before when the next run comes."""
+        driver = self._driver
+        driver.enter()
+        driver.recorded[id(self)] = self
+        try:
+            self._move((places, to) for places, _, to in moved)
+            for call in self._calls:
+                call.enqueue(stream)
+        finally:
+            self._move((places, own) for places, own, _ in moved)
+
+    def _move(self, places: Iterable[tuple[Sequence[Spot], int]]) -> None:
+        for spots, pointer in places:
+            for launch, position, offset in spots:
+                self._calls[launch].put(position, pointer + offset)
 
     def _change(self, stream: int) -> None:
         """The next run is on `stream`, after the last one."""
@@ -301,6 +317,7 @@ class CudaDriver:
         )
         self._capturing = lock()
         self._events: list[Any] = []  # free events
+        self.recorded: dict[int, CudaPlan] = {}  # graphs of others hold their addresses
         self._scratch: CudaMemory | None = None
 
     def describe(self) -> DeviceSpec:
@@ -372,6 +389,10 @@ class CudaDriver:
         """Copy between addresses, on a stream of another library."""
         self.enter()
         self._ask("copy", _cu().cuMemcpyDtoDAsync(target, source, nbytes, stream))
+
+    def captures(self, stream: int) -> bool:
+        """Whether somebody captures a stream of another library; the default one cannot be."""
+        return bool(stream) and self._ask("stream", _cu().cuStreamIsCapturing(stream)) != 0
 
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
         cu, place = _cu(), f"load({artifact.source.entry_name})"
@@ -503,9 +524,16 @@ def _on_death(owner: object, driver: CudaDriver, function: str, handle: Any) -> 
 
 
 def _release(cu: Any, context: Any, stream: Any, function: str, handle: Any) -> None:
-    """Wait for the stream, then release.  In a poisoned context this fails, which harms nobody."""
+    """Wait for the stream, then release.  In a poisoned context this fails, which harms nobody.
+
+    A graph that somebody captures meanwhile has no part in it, so that must not end its capture.
+    """
     if _fork.broken:  # it is the parent's
         return
     cu.cuCtxSetCurrent(context)
+    relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    status, mode = cu.cuThreadExchangeStreamCaptureMode(relaxed)
     cu.cuStreamSynchronize(stream)
     getattr(cu, function)(handle)
+    if status == 0:
+        cu.cuThreadExchangeStreamCaptureMode(mode)

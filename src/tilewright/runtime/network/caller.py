@@ -6,8 +6,9 @@ networks through it.  Read next: `instance.py`, `../drivers/__init__.py` (`OpenP
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from tilewright.base.concurrency import lock
@@ -28,6 +29,7 @@ class Output:
     memory: from here, where no other is named: it shares it with larger values, or is a constant
     same:   from the earlier output that is the same value, if any
     given:  from the input that it is, if it is one
+    room:   which of `Caller.rooms` holds it, if one does
     """
 
     spec: TensorSpec
@@ -35,6 +37,7 @@ class Output:
     memory: Memory
     same: int | None = None
     given: int | None = None
+    room: int | None = None
 
 
 class Caller:
@@ -44,7 +47,12 @@ class Caller:
     staging: for each input memory of its size, where one that is not aligned can be copied to
     outputs: see `Output`
     run:     runs on the other library's current stream
-    turn:    to be held from the first `put` to the end of `run`
+    rooms:   how many bytes each block of intermediate values has that is no output's; `run` has
+             blocks of its own, `record` is given some
+    copy:    copies on that stream: target and source addresses, how many bytes
+    captured: whether that stream is being captured, so that `record` is to be called; None on a
+             device without graphs
+    turn:    to be held from the first `put` to the end of `run` or `record`
 
     stream: gives the handle of that stream; of no interest on a CPU
     Raises DeviceError on a device whose memory has no addresses.
@@ -72,16 +80,49 @@ class Caller:
                 self._places.setdefault(id(memory.whole), []).append(spot)
         self.staging = [a.memory for a in self._held.inputs]
         self.inputs = [self._plan.argument(self._places.get(id(m), [])) for m in self.staging]
+        self._room_of: dict[int, int] = {}  # by the memory
+        self._rooms: list[tuple[list[Spot], Memory]] = []
         self.outputs = self._outputs()
+        self.rooms = [memory.nbytes for _, memory in self._rooms]
+        self._stream = stream
+        self.copy = self._copier()
+        ask = getattr(self.device.driver, "captures", None)
+        self.captured = None if ask is None else lambda: bool(ask(stream()))
+
+    def record(self, rooms: Sequence[int]) -> None:
+        """Have the other library's current stream, which is being captured, take up one run.
+
+        rooms: addresses of memory like `self.rooms`, aligned to `drivers.ALIGNMENT`
+        What it reads and writes besides lies where `put` said, and the caller keeps all of that as
+        long as it replays.  Weights and code are kept as long as the process.
+        """
+        moved = [
+            (places, m.pointer, to) for (places, m), to in zip(self._rooms, rooms, strict=True)
+        ]
+        self._plan.record(self._stream(), moved)
+
+    def _copier(self) -> Callable[[int, int, int], object]:
+        driver, stream = self.device.driver, self._stream
+        if not hasattr(driver, "copy_between"):
+            return ctypes.memmove
+        between = driver.copy_between
+        return lambda target, source, nbytes: between(target, source, nbytes, stream())
 
     def _outputs(self) -> list[Output]:
         plan, found, first = self._held.plan, list[Output](), dict[Operand, int]()
+        written = set[int]()  # outputs' own memory
         for k, (spec, where) in enumerate(plan.outputs):
             memory, same = self._held.outputs[k].memory, first.setdefault(where, k)
             is_whole = where.kind == "slot" and spec.nbytes == plan.slot_bytes[where.index]
             put = None
             if is_whole and same == k:
                 put = self._plan.argument(self._places[id(memory.whole)])
+                written.add(id(memory.whole))
             given = where.index if where.kind == "input" else None
             found.append(Output(spec, put, memory, None if same == k else same, given))
-        return found
+        for slot in self._held.slots:
+            whole = slot.memory.whole
+            if id(whole) in self._places and id(whole) not in written:
+                self._room_of[id(whole)] = len(self._rooms)
+                self._rooms.append((self._places[id(whole)], whole))
+        return [replace(o, room=self._room_of.get(id(o.memory.whole))) for o in found]

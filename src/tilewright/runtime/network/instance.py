@@ -33,10 +33,10 @@ def slots_of(module: LoadedLibrary) -> list[NDArray]:
 
 class Instance:
     """launches: of each launch of the plan the kernel calls it makes; sequence: all of them, None
-    where there is nothing to compute."""
+    where there is nothing to compute; slots: intermediate values."""
 
     def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
-        self.module, self.plan, self._slots = module, plan, slots
+        self.module, self.plan, self.slots = module, plan, slots
         self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
         for held in self.inputs:
             held.copyfrom(np.zeros(held.shape, held.dtype))
@@ -79,7 +79,7 @@ class Instance:
 
     def _memory(self, where: Operand, nbytes: int) -> Memory:
         """`nbytes` of an operand; the same object each time it is asked for."""
-        held = {"input": self.inputs, "constant": self.module.constants, "slot": self._slots}
+        held = {"input": self.inputs, "constant": self.module.constants, "slot": self.slots}
         whole = held[where.kind][where.index].memory
         if not where.offset and nbytes == whole.nbytes:
             return whole

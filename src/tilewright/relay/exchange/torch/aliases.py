@@ -15,6 +15,12 @@ from tilewright.base.errors import ModelError
 Shared = tuple[str, Any]
 
 
+def results_of(ep: Any) -> list[Any]:
+    """What it returns, as PyTorch has it while it traces."""
+    (output,) = (n for n in ep.graph.nodes if n.op == "output")
+    return [n.meta.get("val") if hasattr(n, "meta") else n for n in output.args[0]]
+
+
 def shared(torch: Any, ep: Any, place: str) -> dict[int, Shared]:
     """By output: ("input", position) for an argument itself, ("input_view", (position, shape,
     strides, offset)) for a view of one, and ("output_view", ...) for one of another output, which
@@ -30,8 +36,7 @@ def shared(torch: Any, ep: Any, place: str) -> dict[int, Shared]:
     for k, tensor in enumerate(given):
         if _is(torch, tensor):
             before.setdefault(_memory(tensor), []).append(k)
-    (output,) = (n for n in ep.graph.nodes if n.op == "output")
-    results = [n.meta.get("val") if hasattr(n, "meta") else n for n in output.args[0]]
+    results = results_of(ep)
     found: dict[int, Shared] = {}
     groups: dict[Any, list[int]] = {}
     for k, tensor in enumerate(results):
@@ -97,4 +102,4 @@ def _overlap(torch: Any, tensors: Sequence[Any]) -> bool:
     return False
 
 
-__all__ = ["shared"]
+__all__ = ["results_of", "shared"]

@@ -8,13 +8,11 @@ warning.  Needs PyTorch.  Read next: `export.py`, `../../../runtime/network/call
 
 from __future__ import annotations
 
-import ctypes
-import math
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,14 @@ from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
 from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
-from tilewright.relay.exchange.torch.aliases import shared
+from tilewright.relay.exchange.torch.aliases import results_of, shared
+from tilewright.relay.exchange.torch.calls import (
+    Run,
+    current_stream,
+    function,
+    given_back,
+    is_capturing,
+)
 from tilewright.relay.exchange.torch.eager import Eager
 from tilewright.relay.exchange.torch.export import (
     as_numpy,
@@ -34,33 +39,35 @@ from tilewright.relay.exchange.torch.export import (
     written,
 )
 from tilewright.relay.exchange.torch.importer import Blocked, import_program
-from tilewright.relay.exchange.torch.parts import Part, parts_of, without_values
+from tilewright.relay.exchange.torch.parts import Part, parts_of, with_complex, without_values
 from tilewright.relay.exchange.torch.program import Program
+from tilewright.relay.exchange.torch.told import (
+    PLACE,
+    TilewrightWarning,
+    follow,
+    tell_breaks,
+    varying,
+    warn,
+)
+from tilewright.relay.exchange.torch.watched import Watched
 from tilewright.relay.exchange.torch.weights import (
     bind,
     cast_inside,
     is_number,
     is_static,
     lifted,
-    unchanged,
 )
 from tilewright.relay.graph.expr import IRModule
 from tilewright.runtime.device import device
-from tilewright.runtime.drivers import ALIGNMENT
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
 from tilewright.search import report
 from tilewright.targets.target import Target, TargetLike
 
-PLACE = 'torch.compile(backend="tilewright")'
-Run = Callable[[Sequence[Any]], Any]  # of the arguments of a graph
 _KINDS = {"cpu": "llvm", "cuda": "cuda"}
-_MOST_VARIANTS = 32  # shapes of one graph
+_MOST_VARIANTS = 32  # sizes of one graph
+_CALLS_A_BUILD = 64  # of what was compiled, before one size more than `Options.sizes` is
 _MOST_PARTS = 8  # that a graph is cut into by operators that PyTorch runs
-
-
-class TilewrightWarning(UserWarning):
-    """Something runs in PyTorch, not in Tilewright."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Options:
     log:          path of a log of tuning results; `tune_minutes` adds to it
     tune_minutes: to tune each new graph for, before it is built
     target:       default: the device of the inputs
+    sizes:        of a graph whose extents or numbers vary, how many are compiled as they come
     frozen:       weights are never written to after the first call, so calls need not look
     cache:        keep compiled graphs on disk
     verify:       as in relay.build
@@ -78,6 +86,7 @@ class Options:
     log: str | None = None
     tune_minutes: float = 0.0
     target: TargetLike | None = None
+    sizes: int = 3
     frozen: bool = False
     cache: bool = True
     verify: bool = True
@@ -104,10 +113,11 @@ def backend(
     """
     torch = torch_module(PLACE)
     chosen = Options.of(options)
-    _tell_breaks(torch)
+    follow(torch, backend)
+    tell_breaks(torch)
     needs_grad = [t for t in example_inputs if isinstance(t, torch.Tensor) and t.requires_grad]
     if torch.is_grad_enabled() and needs_grad:
-        _warn(
+        warn(
             f"a graph that gradients may be asked of runs in PyTorch ({len(needs_grad)} of its "
             "inputs require them); write `with torch.no_grad():` around the calls"
         )
@@ -118,43 +128,39 @@ def backend(
 
 def register() -> None:
     """Make the backend known by name where the package is not installed with its entry points."""
-    torch_module(PLACE)
+    _prepare(torch_module(PLACE))
     from torch._dynamo.backends.registry import list_backends, register_backend
 
     if "tilewright" not in list_backends(exclude_tags=()):
         register_backend(backend, name="tilewright")
 
 
-_told: set[str] = set()  # warnings: each is told once
-
-
-def _warn(text: str) -> None:
-    if text not in _told:
-        _told.add(text)
-        warnings.warn(f"{PLACE}: {text}", TilewrightWarning, stacklevel=2)
-
-
-def _tell_breaks(torch: Any) -> None:
-    """Graph breaks since the last graph: what lies between two graphs runs in PyTorch."""
-    import torch._dynamo.utils as found
-
-    reasons = [str(r).splitlines()[0] for r in found.counters["graph_break"]]
-    if new := [r for r in reasons if r not in _told]:
-        _told.update(new)
-        _warn(f"the model is compiled in parts; between them PyTorch runs: {'; '.join(new[:10])}")
+def _prepare(torch: Any) -> None:
+    """Have Dynamo trace recurrent layers, which it otherwise leaves to PyTorch with everything
+    around them, and tell what it leaves."""
+    if hasattr(torch._dynamo.config, "allow_rnn"):
+        torch._dynamo.config.allow_rnn = True
+    follow(torch, backend)
 
 
 class _Graph:
-    """One graph of PyTorch's, and its variants by the shapes of its arguments."""
+    """One graph of PyTorch's, and its variants by the shapes of its arguments.
+
+    Extents that differ from call to call, such as those of a cache that grows, must not cost a
+    build each: a few are compiled as they come, one more whenever calls have been many.
+    """
 
     def __init__(self, torch: Any, gm: Any, options: Options) -> None:
         self.torch, self.gm, self.options = torch, gm, options
         inputs = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self.names = [n.name for n in inputs]
         self.static = [k for k, node in enumerate(inputs) if is_static(node)]
         self.numbers = [k for k, node in enumerate(inputs) if is_number(node)]
         self.dynamic = bool(self.numbers) or any(node.type is torch.SymInt for node in inputs)
         self._variants: dict[Any, Run] = {}
         self._only: Run | None = None
+        self._is_told = False  # that others run in PyTorch
+        self._calls = 0  # of variants that were there
         self._turn = lock()
 
     def __call__(self, *args: Any) -> Any:
@@ -165,26 +171,43 @@ class _Graph:
         if run is None:
             with self._turn:
                 run = self._variants.get(key) or self._made(key, args)
+        else:
+            self._calls += 1
         return run(args)
 
     def _key(self, args: Sequence[Any]) -> Any:
         tensor = self.torch.Tensor
         shapes = [(a.shape, a.stride()) if isinstance(a, tensor) else a for a in args]
-        return (*shapes, *(args[k].item() for k in self.numbers))
+        for k in self.numbers:
+            shapes[k] = args[k].item()
+        return tuple(shapes)
 
     def _made(self, key: Any, args: Sequence[Any]) -> Run:
-        if len(self._variants) >= _MOST_VARIANTS:
-            _warn(f"a graph that was met with {_MOST_VARIANTS} shapes runs in PyTorch for others")
+        first, more = self.options.sizes, self._calls // _CALLS_A_BUILD
+        if len(self._variants) >= max(first, min(first + more, _MOST_VARIANTS), 1):
+            if not self._is_told:
+                self._is_told = True
+                self._tell(key)
+            return self._in_pytorch
+        if is_capturing(self.torch):
+            warn("a graph that is new within torch.cuda.graph is recorded as PyTorch runs it; call "
+                 "it once before, with the same shapes")  # fmt: skip
             return self._in_pytorch
         try:
             run = _compiled(self.torch, self.gm, self.static, self.numbers, args, self.options)
         except TilewrightError as error:
-            _warn(f"a graph runs in PyTorch: {error}")
+            warn(f"a graph runs in PyTorch: {error}")
             run = self._in_pytorch
         self._variants[key] = run
         if not self.dynamic:
             self._only = run
         return run
+
+    def _tell(self, key: Any) -> None:
+        several = varying(self.names, [*self._variants, key])
+        warn(f"a graph was compiled for {len(self._variants)} sizes and runs in PyTorch for others:"
+             f" {several}. Pad to few sizes, use a cache of fixed size, pass numbers that vary in "
+             'tensors, or say how many sizes to compile: options={"sizes": 16}')  # fmt: skip
 
     def _in_pytorch(self, args: Sequence[Any]) -> Any:
         return self.gm.forward(*args)
@@ -195,16 +218,17 @@ class _Graph:
 
 def _compiled(
     torch: Any, gm: Any, static: Sequence[int], numbers: Sequence[int], args: Sequence[Any],
-    options: Options,
+    options: Options, read: frozenset[int] = frozenset(),
 ) -> Run:  # fmt: skip
     """The graph as a function of its arguments.  Raises TilewrightError where it cannot be made.
 
     static:  positions of weights
     numbers: positions of floats in a tensor, for which it is compiled as they are
+    read:    positions of weights that are read in each call, of those that the graph holds, too
     """
     module, held = lifted(torch, gm, {k: args[k].item() for k in numbers})
     whole = [*args, *held]
-    fixed = [*static, *range(len(args), len(whole))]
+    fixed = [k for k in (*static, *range(len(args), len(whole))) if k not in read]
     tensors = {k: a for k, a in enumerate(whole) if isinstance(a, torch.Tensor)}
     devices = {a.device for k, a in tensors.items() if k not in numbers}
     if len(devices) != 1 or (where := next(iter(devices))).type not in _KINDS:
@@ -241,10 +265,18 @@ def _compiled(
     if options.frozen:
         return run
     kept = [k for k in fixed if k not in read_again]
-    watched = [whole[k] for k in kept if k >= len(args)]
-    again = partial(_compiled, torch, gm, static, numbers, options=replace(options, frozen=True))
-    return _watched(torch, run, [k for k in kept if k < len(args)], watched, args, again,
-                    at_first=bool(writes))  # fmt: skip
+
+    def again(args: Sequence[Any], read: frozenset[int]) -> Run:
+        unwatched = replace(options, frozen=True)
+        return _compiled(torch, gm, static, numbers, args, unwatched, read)
+
+    if not kept:
+        return run
+    return Watched(
+        torch, run, args, [k for k in kept if k < len(args)],
+        {k: whole[k] for k in kept if k >= len(args)}, again, bool(writes),
+        lambda args: gm.forward(*args),
+    )  # fmt: skip
 
 
 def _with_held(run: Run, held: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -297,10 +329,9 @@ class _Site:
 
     def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""
-        stream = _stream(self.torch, self.where)
-        caller = Caller(library.load_on(device(self.target, self.where.index or 0)), stream)
-        copy = _copy_function(caller, stream)
-        return _function(self.torch, caller, inputs, outputs, self.where, copy)
+        stream, where = current_stream(self.torch, self.where), self.where
+        caller = Caller(library.load_on(device(self.target, where.index or 0)), stream)
+        return function(self.torch, caller, inputs, outputs, where)
 
 
 def _made_anew(
@@ -318,6 +349,10 @@ def _made_anew(
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(PLACE, f"torch.export refuses it: {reason[:300]}") from error
+    devices = {t.device for t in results_of(ep) if isinstance(t, torch.Tensor)}
+    if away := sorted(map(str, devices - {site.where})):
+        raise ModelError(PLACE, f"an output is on {', '.join(away)}, inputs are on {site.where}",
+                         f"Make it on {site.where}, or outside.")  # fmt: skip
     views = shared(torch, ep, PLACE)
     ep = decomposed(ep)
     program = read(ep, PLACE, with_writes=True)
@@ -343,7 +378,7 @@ def _made_anew(
     except Blocked as error:
         if any(s.args.get("dense") is False for s in program.steps):
             raise  # it reads memory, which parts lay out in another way than PyTorch does
-        _warn(f"some operators of a graph run in PyTorch: {error}")
+        warn(f"some operators of a graph run in PyTorch: {error}")
         fixed = {name: args[k] for k, (name, _) in given.items() if k not in inputs}
         run = _in_parts(site, ep, program, error.steps, outputs, inputs, fixed)
         return run, None, outputs, inputs
@@ -360,7 +395,7 @@ def _in_parts(
     their names in it
     Raises ModelError where that would be too many pieces.
     """
-    parts = parts_of(program, blocked)
+    parts = parts_of(program, with_complex(program, blocked))
     if sum(part.compiled for part in parts) > _MOST_PARTS:
         raise ModelError(PLACE, f"it would fall into {len(parts)} parts",
                          f"At most {_MOST_PARTS} are compiled.")  # fmt: skip
@@ -376,7 +411,7 @@ def _in_parts(
             step(values)
             for name in part.dead:
                 values.pop(name, None)
-        return _given(outputs, [values[name] for name in results], args)
+        return given_back(outputs, [values[name] for name in results], args)
 
     return run
 
@@ -384,13 +419,14 @@ def _in_parts(
 def _part(site: _Site, part: Part, eager: Eager) -> Callable[[dict[str, Any]], None]:
     """Takes and gives values by name."""
     steps = eager.steps(part.program)
-    if not part.compiled:
+    if not part.compiled or not part.program.outputs:
         return steps
     try:
         library = site.built(part.program)
         kinds = [("output", k) for k in range(len(part.program.outputs))]
         call = site.loaded(library, kinds, range(len(part.program.inputs)))
-    except TilewrightError:  # such as: it computes nothing
+    except TilewrightError as error:
+        warn(f"a part of a graph runs in PyTorch: {error}")
         return steps
     inputs = [name for name, _ in part.program.inputs]
     outputs = [ref.name for ref in part.program.outputs]
@@ -401,140 +437,8 @@ def _part(site: _Site, part: Part, eager: Eager) -> Callable[[dict[str, Any]], N
     return run
 
 
-# -- calling ---------------------------------------------------------------------------------------
-
-
-def _function(
-    torch: Any, caller: Caller, inputs: Sequence[int], outputs: Sequence[Any], where: Any,
-    copy: Callable[[int, int, int], Any],
-) -> Run:  # fmt: skip
-    """The call, with everything bound that can be known before it."""
-    turn, compute = caller.turn, caller.run
-    puts = list(zip(inputs, caller.inputs, caller.staging, strict=True))
-    makers = [
-        (o.put, _maker(torch, o.spec.shape, getattr(torch, o.spec.dtype), where), o)
-        for o in caller.outputs
-    ]
-    plain = [kind for kind, _ in outputs] == ["output"] * len(makers) and all(
-        o.put is not None for o in caller.outputs
-    )
-
-    def run(args: Sequence[Any]) -> Any:
-        with turn:
-            kept, given = [], []  # until the kernels are enqueued
-            for k, put, stage in puts:
-                tensor = args[k]
-                if not tensor.is_contiguous():
-                    tensor = tensor.contiguous()
-                    kept.append(tensor)
-                pointer = tensor.data_ptr()
-                if pointer % ALIGNMENT:
-                    copy(stage.pointer, pointer, stage.nbytes)
-                    pointer = stage.pointer
-                put(pointer)
-                given.append(pointer)
-            made: list[Any] = []
-            for place, make, _ in makers:
-                tensor = make()
-                if place is not None:
-                    place(tensor.data_ptr())
-                made.append(tensor)
-            compute()
-            if plain:
-                return made
-            for tensor, (place, _, output) in zip(made, makers, strict=True):
-                if place is None:
-                    source = output.memory.pointer
-                    if output.same is not None:
-                        source = made[output.same].data_ptr()
-                    elif output.given is not None:
-                        source = given[output.given]
-                    copy(tensor.data_ptr(), source, tensor.nbytes)
-            return _given(outputs, made, args)
-
-    return run
-
-
-def _given(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """What a graph returns, after it has written to its arguments.
-
-    made: what was computed
-    """
-
-    def value(kind: str, item: Any) -> Any:
-        return made[item] if kind == "output" else args[item] if kind == "input" else item
-
-    given = [(kind, item) for kind, item in outputs if kind != "write"]
-    found = [value(kind, item) for kind, item in given]
-    written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
-    for position, tensor in written:
-        args[position].copy_(tensor)
-    for k, (kind, item) in enumerate(given):
-        if kind.endswith("_view"):
-            which, shape, strides, offset = item
-            base = args[which] if kind == "input_view" else found[which]
-            found[k] = base.as_strided(shape, strides, base.storage_offset() + offset)
-    return found
-
-
-def _maker(torch: Any, shape: tuple[int, ...], kind: Any, where: Any) -> Callable[[], Any]:
-    """Makes a new tensor.  PyTorch has a function for its own compilers that takes a third of the
-    time of `torch.empty`, on CPUs."""
-    quick = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
-    if quick is None or where.type != "cpu":
-        return partial(torch.empty, shape, dtype=kind, device=where)
-    strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-    return partial(quick, shape, strides, kind)
-
-
-def _stream(torch: Any, where: Any) -> Callable[[], int]:
-    """The handle of the caller's current stream; a CPU has none."""
-    if where.type != "cuda":
-        return int
-    return partial(torch._C._cuda_getCurrentRawStream, where.index or 0)
-
-
-def _copy_function(caller: Caller, stream: Callable[[], int]) -> Callable[[int, int, int], Any]:
-    """Copies bytes between addresses: target, source, how many."""
-    driver = caller.device.driver
-    if not hasattr(driver, "copy_between"):
-        return ctypes.memmove
-    between = driver.copy_between
-    return lambda target, source, nbytes: between(target, source, nbytes, stream())
-
-
-def _watched(
-    torch: Any, run: Run, static: Sequence[int], own: Sequence[Any], args: Sequence[Any],
-    again: Callable[[Sequence[Any]], Run], at_first: bool,
-) -> Run:  # fmt: skip
-    """`run`, built again when a weight is not what it was: another tensor, or written to.
-
-    static, own: positions of weights among the arguments, and those that are none
-    That is asked after a run, so that a GPU computes meanwhile; in the rare case it runs again.
-    at_first: ask before, as a run cannot be repeated
-    """
-    held_on = tuple(own)
-    quick = itemgetter(*static) if len(static) > 1 else None
-
-    def weights(given: Sequence[Any]) -> tuple[Any, ...]:
-        picked = quick(given) if quick else tuple(given[k] for k in static)
-        return picked + held_on if held_on else picked
-
-    if not weights(args):
-        return run
-    same, current = unchanged(torch, weights(args)), run
-
-    def call(given: Sequence[Any]) -> Any:
-        nonlocal same, current
-        made = None if at_first else current(given)
-        if same(held := weights(given)):
-            return current(given) if at_first else made
-        _warn("weights have changed, so the graph is compiled again")
-        same = unchanged(torch, held)
-        current = again(given)
-        return current(given)
-
-    return call
+if "torch" in sys.modules:  # Dynamo loads this where it needs the backend
+    _prepare(sys.modules["torch"])
 
 
 __all__ = ["Options", "TilewrightWarning", "backend", "register"]

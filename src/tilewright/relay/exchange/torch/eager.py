@@ -12,6 +12,8 @@ from typing import Any
 
 from tilewright.relay.exchange.torch.program import Program
 
+_HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
+
 
 class Eager:
     """constants: tensors of the program that are no argument, by their names in `Program`."""
@@ -22,7 +24,7 @@ class Eager:
         weights = ep.graph_signature
         self._known = {
             spec.arg.name: str(spec.target)
-            for spec in weights.input_specs if spec.kind.name != "USER_INPUT"
+            for spec in weights.input_specs if spec.kind.name in _HELD
         }  # fmt: skip
         self.constants = {
             name: ep.state_dict[name] if name in ep.state_dict else ep.constants[name]

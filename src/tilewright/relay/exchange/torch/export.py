@@ -238,6 +238,8 @@ def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
             found = placeholders[name].meta.get("val")
             if isinstance(found, torch.Tensor):  # numbers are part of the program
                 inputs.append((name, _spec(found)))
+        elif kind == "TOKEN":  # of checks, see `_is_check`
+            continue
         elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             known[name] = _weight_name(spec, weights, ep)
         else:
@@ -247,7 +249,8 @@ def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
             )  # fmt: skip
     reader = _Reader(torch, known)
     steps, outputs = _calls(reader, ep.graph_module, weights, place, with_bodies=not with_writes)
-    outputs = outputs[0 if with_writes else len(written(ep)) :]
+    tokens = sum(spec.kind.name == "TOKEN" for spec in signature.output_specs)
+    outputs = outputs[tokens + (0 if with_writes else len(written(ep))) :]
     inputs = [(_clear(name, weights), spec) for name, spec in inputs]
     return Program(tuple(inputs), weights, tuple(steps), tuple(outputs))
 
@@ -262,7 +265,8 @@ def _calls(
     torch, steps, outputs = reader.torch, list[Step](), list[Any]()
     for node in owner.graph.nodes:
         if node.op == "call_function":
-            steps.append(reader.step(node))
+            if not _is_check(node):
+                steps.append(reader.step(node))
         elif node.op == "get_attr":
             held = attrgetter(str(node.target))(owner)
             if isinstance(held, torch.Tensor):
@@ -279,6 +283,15 @@ def _calls(
             (found,) = node.args
             outputs = [reader.value(v) for v in (found if isinstance(found, Sequence) else [found])]
     return steps, outputs
+
+
+def _is_check(node: Any) -> bool:
+    """Whether it only raises errors over data, in the order of tokens, or is such a token."""
+    if node.target is operator.getitem:
+        return _is_check(node.args[0])
+    if getattr(node.target, "__name__", "") != "with_effects":
+        return False
+    return "_linalg_check_errors" in str(node.args[1])
 
 
 def _body(torch: Any, owner: Any, place: str) -> Program:

@@ -39,6 +39,7 @@ from tilewright.relay.graph.traversal import unpacked
 _MOST_LINES = 30
 _CHECKS = ("_assert_", "sym_constrain_range")  # they compute nothing
 _NO_TYPE = "what is not there, or of a type that there is not here"
+_COMPLEX_OUTPUT = ("its numbers are complex", "Return torch.view_as_real of it.")
 _EXAMPLES = 2  # names of nodes in a line
 # What a converter raises over arguments that are not those of the operator's schema.
 _UNREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -71,6 +72,7 @@ class _Importer:
     values:  by name, lists where there are several; None: what has no type here
     blocked: names of steps, by operator, reason and way out
     behind:  names of steps that read what has no type
+    calls:   steps by name
     """
 
     def __init__(self, program: Program, place: str, limits: Limits, staged: bool) -> None:
@@ -80,14 +82,19 @@ class _Importer:
         self.params: dict[str, Array] = {}
         self.blocked: dict[tuple[str, str, str], list[str]] = {}
         self.behind: list[str] = []
+        self.calls = {step.name: step for step in program.steps}
         self.constant_bytes = 0
 
     def run(self) -> tuple[IRModule, dict[str, Array]]:
         self.limits.check("nodes", len(self.program.steps), self.place)
-        inputs = [self._input(name, spec) for name, spec in self.program.inputs]
+        every = [self._input(name, spec) for name, spec in self.program.inputs]
+        inputs = [v for v in every if v is not None]
         for name, array in self.program.weights.items():
             self.values[name] = self._weight(name, array)
         self._steps()
+        if not self.staged:
+            self._block_complex_outputs()
+        self._check()
         given = enumerate(self.program.outputs)
         outputs = [self._output(k, o) for k, o in given if o is not None]
         if not outputs:
@@ -101,10 +108,21 @@ class _Importer:
     def _steps(self) -> None:
         for step in live(self.program):
             self.values[step.name] = self._convert(step)
+
+    def _check(self) -> None:
         if self.blocked or self.behind:
             names = {name for found in self.blocked.values() for name in found}
             steps = frozenset(names.union(self.behind))
             raise Blocked(self.place, self._blockers(), OPERATORS, steps)
+
+    def _block_complex_outputs(self) -> None:
+        """Others may run what gives them."""
+        for name in refs(list(self.program.outputs)):
+            call = self.calls.get(name)
+            if call is not None and isinstance(self.values.get(name), Complex):
+                source = call.args["self"].name if call.op == "getitem" else name
+                reason, way_out = _COMPLEX_OUTPUT
+                self._block(self.calls[source], f"it is an output, and {reason}", way_out)
 
     def _expanded(self, place: str, body: Program, given: Sequence[Any]) -> list[Expr]:
         """What a branch, or a trip of a loop, gives for `given` values.
@@ -117,6 +135,7 @@ class _Importer:
         inner.values |= zip((name for name, _ in body.inputs), given, strict=True)
         try:
             inner._steps()
+            inner._check()
         except Blocked as error:
             inside = "; ".join(line.strip() for line in error.reason.splitlines()[1:])
             raise ModelError(place, f"inside it {inside}") from None
@@ -129,7 +148,21 @@ class _Importer:
             return value.data
         return self.params.get(value.name_hint) if isinstance(value, Var) else None
 
-    def _input(self, name: str, spec: Spec) -> Var:
+    def _input(self, name: str, spec: Spec) -> Var | None:
+        """None, and noted, where networks have no such input but others may run what reads it."""
+        try:
+            self._fit(name, spec)
+        except ModelError as e:
+            if self.staged:
+                raise
+            self.blocked.setdefault(("input", e.reason, e.way_out), []).append(name)
+            return None
+        made = var(name, shape=spec.shape, dtype=spec.dtype)
+        self.values[name] = made
+        return made
+
+    def _fit(self, name: str, spec: Spec) -> None:
+        """Raises ModelError for what is no input of a network."""
         place = f"{self.place}: input {name!r}"
         if spec.dtype in PARTS:
             raise ModelError(
@@ -145,9 +178,6 @@ class _Importer:
                 place, f"its extent {', '.join(open_)} is open",
                 "Export the module without dynamic_shapes, once for each shape.",
             )  # fmt: skip
-        made = var(name, shape=spec.shape, dtype=spec.dtype)
-        self.values[name] = made
-        return made
 
     def _weight(self, name: str, array: Array) -> Expr | Complex:
         """Floating-point tensors become parameters, all else constants."""
@@ -175,10 +205,7 @@ class _Importer:
         if isinstance(value, (bool, int, float)):
             return const(value)
         if isinstance(value, Complex):
-            raise ModelError(
-                f"{self.place}: output {index}", "its numbers are complex",
-                "Return torch.view_as_real of it.",
-            )  # fmt: skip
+            raise ModelError(f"{self.place}: output {index}", *_COMPLEX_OUTPUT)
         what = f"{value!r}, not a tensor" if value is not None else "what is not computed here"
         raise ModelError(f"{self.place}: output {index}", f"it is {what}", "Return tensors.")
 
@@ -193,7 +220,8 @@ class _Importer:
         if any(self.values.get(name) is None for name in given):
             return None if step.op == "getitem" else self._passed_over(step)
         if step.op == "getitem":
-            return self.values[given[0]][step.args["index"]]
+            found = self.values[given[0]][step.args["index"]]
+            return self._left_out(step, given[0]) if found is None else found
         values = {name: self.values[name] for name in given}
         of_complex = any(isinstance(v, Complex) for v in values.values())
         try:
@@ -211,6 +239,18 @@ class _Importer:
         except _UNREAD as e:
             reason = f"its arguments are not understood ({type(e).__name__}: {e})"
             return self._block(step, reason, "Please report it.")
+
+    def _left_out(self, item: Step, source: str) -> Any:
+        """A stand-in for one of several results, which the converter of `source` does not give:
+        that call is blocked, unless it is already, or this is no tensor."""
+        stopped = any(source in names for names in self.blocked.values()) or source in self.behind
+        if stopped or item.results[0] is None:
+            return None
+        self._block(
+            self.calls[source], f"its result {item.args['index']} is not computed here",
+            "Use its other results only, or compute this one outside.",
+        )  # fmt: skip
+        return self._stand_in(item)
 
     def _place(self, step: Step) -> str:
         return f"{self.place}: {step.name} ({step.op})"

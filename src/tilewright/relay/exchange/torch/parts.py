@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from tilewright.relay.exchange.torch.node import PARTS
 from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step, refs
 
 
@@ -51,6 +52,24 @@ def parts_of(program: Program, blocked: frozenset[str]) -> list[Part]:
         dead = tuple(n for n in (*given, *made) if last.get(n, -1) <= k)
         found.append(Part(inside, not kinds[made[0]], dead))
     return found
+
+
+def with_complex(program: Program, blocked: frozenset[str]) -> frozenset[str]:
+    """`blocked`, and what gives it complex numbers or takes them from it: compiled parts take and
+    give real ones."""
+    giving = {s.name for s in program.steps if any(r and r.dtype in PARTS for r in s.results)}
+    reads = {s.name: giving.intersection(refs(list(s.args.values()))) for s in program.steps}
+    found, left = set(blocked), [*blocked]
+    readers: dict[str, list[str]] = {}
+    for name, read in reads.items():
+        for source in read:
+            readers.setdefault(source, []).append(name)
+    while left:
+        name = left.pop()
+        for other in {*reads.get(name, ()), *readers.get(name, ())} - found:
+            found.add(other)
+            left.append(other)
+    return frozenset(found)
 
 
 def _tensor(step: Step) -> Spec | None:
@@ -102,4 +121,4 @@ def without_values(
     return replace(program, outputs=tuple(computed)), positions
 
 
-__all__ = ["Part", "parts_of", "without_values"]
+__all__ = ["Part", "parts_of", "with_complex", "without_values"]

@@ -63,6 +63,7 @@ def lifted(torch: Any, gm: Any, numbers: Mapping[int, float]) -> tuple[Any, list
     """
     graph, held = torch.fx.Graph(), list[Any]()
     graph.output(graph.graph_copy(gm.graph, {}))
+    _with_real_autocast(torch, graph)
     nodes = list(graph.nodes)
     inputs = [n for n in nodes if n.op == "placeholder"]
     for k, number in numbers.items():
@@ -84,17 +85,42 @@ def lifted(torch: Any, gm: Any, numbers: Mapping[int, float]) -> tuple[Any, list
 
 def cast_inside(torch: Any, gm: Any, kind: str, dtype: Any) -> None:
     """Have the graph compute under `torch.autocast(kind, dtype)` wherever it is traced."""
-    mode, nodes = torch.amp.autocast_mode, list(gm.graph.nodes)
+    nodes = list(gm.graph.nodes)
     with gm.graph.inserting_before(next(n for n in nodes if n.op != "placeholder")):
-        entered = gm.graph.call_function(mode._enter_autocast, (kind, dtype, True, None))
+        entered = gm.graph.call_function(
+            torch.amp.autocast_mode._enter_autocast, (kind, dtype, True, None)
+        )
     with gm.graph.inserting_before(nodes[-1]):
-        gm.graph.call_function(mode._exit_autocast, (entered,))
+        gm.graph.call_function(torch.amp.autocast_mode._exit_autocast, (entered,))
+    _with_real_autocast(torch, gm.graph)
     gm.recompile()
 
 
+def _with_real_autocast(torch: Any, graph: Any) -> None:
+    """Where PyTorch's own functions are traced they are noted, not entered, and what is computed
+    between them is taken for of another type than it is."""
+
+    def enter(*given: Any) -> Any:
+        mode = torch.amp.autocast(*given)
+        mode.__enter__()
+        return mode
+
+    def leave(mode: Any) -> None:
+        mode.__exit__(None, None, None)
+
+    own = torch.amp.autocast_mode
+    for node in graph.nodes:
+        if node.target is own._enter_autocast:
+            node.target = enter
+        elif node.target is own._exit_autocast:
+            node.target = leave
+
+
 def is_number(node: Any) -> bool:
-    """Whether an input of a graph is a float of Python's, which is passed in a tensor."""
-    return bool(getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False))
+    """Whether an input of a graph is a float of Python's, which is passed in a tensor and read from
+    it.  numpy's arrays and numbers are passed in tensors, too, and are tensors to the graph."""
+    passed = bool(getattr(node.meta.get("grapharg"), "pass_arg_as_tensor", False))
+    return passed and all(u.op == "call_method" and u.target == "item" for u in node.users)
 
 
 def attributes(gm: Any) -> list[Any]:

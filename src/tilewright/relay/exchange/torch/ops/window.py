@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay import image, nn, tensor
-from tilewright.relay.exchange.torch.node import Converter, Node, number
+from tilewright.relay.exchange.torch.node import Converter, Node, as_type, number
 from tilewright.relay.exchange.torch.ops.elementwise import scaled
 from tilewright.relay.exchange.torch.ops.indexing import take
 from tilewright.relay.exchange.torch.ops.movement import part, reshaped
 from tilewright.relay.graph.expr import Array, Expr
 from tilewright.relay.graph.leaves import const
-from tilewright.relay.indexing import scatter_elements
+from tilewright.relay.indexing import argmax, scatter_elements
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -131,14 +131,49 @@ def _adaptive_avg(rank: int) -> Converter:
 
 
 def _adaptive_max(rank: int) -> Converter:
-    def convert(n: Node) -> Any:
+    """The maxima, and where in its image each lies."""
+
+    def convert(n: Node) -> list[Expr]:
         made = _batched(
             n, rank,
             lambda x: getattr(nn, f"adaptive_max_pool{rank}d")(x, output_size=n.shape[-rank:]),
         )  # fmt: skip
-        return [made, None]
+        return [made, _places_of_adaptive_maxima(n, rank)]
 
     return convert
+
+
+def _places_of_adaptive_maxima(n: Node, rank: int) -> Expr:
+    """In the image, counted row by row: every window as a row, and where its maximum is first."""
+    found, lead = n["self"], n.shape[:-rank]
+    image, size = found.shape[-rank:], n.shape[-rank:]
+    each = [_adaptive_windows(old, new) for old, new in zip(image, size, strict=True)]
+    at = np.zeros((1, 1), np.int64)  # in the image, [windows, places in one]
+    for k, (old, places) in enumerate(zip(image, each, strict=True)):
+        new, width = places.shape
+        n.room(8 * places.size)
+        found = take(found, const(places.reshape(-1), "int64"), len(lead) + 2 * k)
+        found = reshaped(found, (*found.shape[: len(lead) + 2 * k], new, width, *image[k + 1 :]))
+        at = (at * old)[:, None, :, None] + places[None, :, None, :]
+        at = at.reshape(at.shape[0] * new, -1)
+    n.room(2 * 8 * at.size)
+    first = len(lead)
+    order = (*range(first), *range(first, found_rank := first + 2 * rank, 2),
+             *range(first + 1, found_rank, 2))  # fmt: skip
+    rows = reshaped(tensor.transpose(found, order), (*lead, *at.shape))
+    where = as_type(argmax(rows, len(lead) + 1, False), "int64")
+    begin = const(np.arange(at.shape[0], dtype=np.int64) * at.shape[1], "int64")
+    picked = take(const(at.reshape(-1), "int64"), tensor.add(where, begin), 0)
+    return reshaped(picked, n.shape)
+
+
+def _adaptive_windows(old: int, new: int) -> Array:
+    """The places in each of `new` windows of an axis, [new, the widest]; the last one of a window
+    fills the row."""
+    begins, ends = np.arange(new) * old // new, -(-(np.arange(new) + 1) * old // new)
+    widest = int((ends - begins).max(initial=1))
+    places: Array = np.minimum(begins[:, None] + np.arange(widest), ends[:, None] - 1)
+    return places
 
 
 def _resize(rank: int, method: str) -> Converter:

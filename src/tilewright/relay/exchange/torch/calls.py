@@ -1,0 +1,132 @@
+"""Calls of compiled graphs of PyTorch's on its tensors' own memory.
+
+In: a `Caller`, and what a graph returns.  Out: a function of the graph's arguments.
+Read next: `compile.py`, `../../../runtime/network/caller.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from tilewright.runtime.drivers import ALIGNMENT
+from tilewright.runtime.network.caller import Caller
+
+Run = Callable[[Sequence[Any]], Any]  # of the arguments of a graph
+
+
+def function(
+    torch: Any, caller: Caller, inputs: Sequence[int], outputs: Sequence[Any], where: Any
+) -> Run:
+    """The call, with everything bound that can be known before it.
+
+    While the current stream is captured into a graph of the user's, what is written lies in memory
+    of PyTorch's, whose pool for that graph keeps it for replays.
+    """
+    turn, compute, copy = caller.turn, caller.run, caller.copy
+    capturing = caller.captured
+    rooms = [partial(torch.empty, n, dtype=torch.uint8, device=where) for n in caller.rooms]
+    puts = list(zip(inputs, caller.inputs, caller.staging, strict=True))
+    makers = [
+        (o.put, _maker(torch, o.spec.shape, getattr(torch, o.spec.dtype), where), o)
+        for o in caller.outputs
+    ]
+    plain = [kind for kind, _ in outputs] == ["output"] * len(makers) and all(
+        o.put is not None for o in caller.outputs
+    )
+
+    def run(args: Sequence[Any]) -> Any:
+        with turn:
+            kept, given = [], []  # until the kernels are enqueued
+            recorded = capturing is not None and capturing()
+            for k, put, stage in puts:
+                tensor = args[k]
+                if not tensor.is_contiguous():
+                    tensor = tensor.contiguous()
+                    kept.append(tensor)
+                pointer = tensor.data_ptr()
+                if pointer % ALIGNMENT:
+                    if recorded:
+                        kept.append(tensor := tensor.clone())
+                        pointer = tensor.data_ptr()
+                    else:
+                        copy(stage.pointer, pointer, stage.nbytes)
+                        pointer = stage.pointer
+                put(pointer)
+                given.append(pointer)
+            made: list[Any] = []
+            for place, make, _ in makers:
+                tensor = make()
+                if place is not None:
+                    place(tensor.data_ptr())
+                made.append(tensor)
+            if recorded:
+                kept += (held := [make() for make in rooms])
+                apart = [t.data_ptr() for t in held]
+                caller.record(apart)
+            else:
+                compute()
+            if plain:
+                return made
+            for tensor, (place, _, output) in zip(made, makers, strict=True):
+                if place is None:
+                    source = output.memory.pointer
+                    if recorded and output.room is not None:
+                        source = apart[output.room] + output.memory.offset
+                    if output.same is not None:
+                        source = made[output.same].data_ptr()
+                    elif output.given is not None:
+                        source = given[output.given]
+                    copy(tensor.data_ptr(), source, tensor.nbytes)
+            return given_back(outputs, made, args)
+
+    return run
+
+
+def given_back(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """What a graph returns, after it has written to its arguments.
+
+    made: what was computed
+    """
+
+    def value(kind: str, item: Any) -> Any:
+        return made[item] if kind == "output" else args[item] if kind == "input" else item
+
+    given = [(kind, item) for kind, item in outputs if kind != "write"]
+    found = [value(kind, item) for kind, item in given]
+    written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
+    for position, tensor in written:
+        args[position].copy_(tensor)
+    for k, (kind, item) in enumerate(given):
+        if kind.endswith("_view"):
+            which, shape, strides, offset = item
+            base = args[which] if kind == "input_view" else found[which]
+            found[k] = base.as_strided(shape, strides, base.storage_offset() + offset)
+    return found
+
+
+def _maker(torch: Any, shape: tuple[int, ...], kind: Any, where: Any) -> Callable[[], Any]:
+    """Makes a new tensor.  PyTorch has a function for its own compilers that takes a third of the
+    time of `torch.empty`, on CPUs."""
+    quick = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None)
+    if quick is None or where.type != "cpu":
+        return partial(torch.empty, shape, dtype=kind, device=where)
+    strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+    return partial(quick, shape, strides, kind)
+
+
+def current_stream(torch: Any, where: Any) -> Callable[[], int]:
+    """The handle of the caller's current stream; a CPU has none."""
+    if where.type != "cuda":
+        return int
+    return partial(torch._C._cuda_getCurrentRawStream, where.index or 0)
+
+
+def is_capturing(torch: Any) -> bool:
+    """Whether PyTorch's current stream is recorded into a graph."""
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
+__all__ = ["Run", "current_stream", "function", "given_back", "is_capturing"]
