@@ -20,6 +20,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.relay.compile.build import build
+from tilewright.relay.compile.confirm import Trials, loading
 from tilewright.relay.compile.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.relay.exchange.torch import store
 from tilewright.relay.exchange.torch.aliases import results_of, shared
@@ -326,6 +327,8 @@ class _Site:
                 budget = report.Options(seconds=60 * self.options.tune_minutes)
                 every = with_layouts(tasks, [mod], params, target, budget, rules=True)
                 tune(every, database, budget).check()
+                with loading(target) as load:
+                    Trials(mod, params, target, load).confirm(database)
 
     def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""
