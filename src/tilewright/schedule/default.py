@@ -214,7 +214,8 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
     if not stage.leaf_iter_vars or not op.axis:
         return
     anchor = epilogue_anchor(s, stage)
-    if anchor is not None and points < 64 * target.limits.cores and may_be_long(anchor.op):
+    few = points < 64 * target.limits.cores
+    if anchor is not None and isinstance(anchor.op, ComputeOp) and few and may_be_long(anchor.op):
         block = stage.fuse(*op.axis)
         stage.bind(block, "blockIdx.x")
         anchor.set_scope("shared")
