@@ -67,6 +67,7 @@ def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
         if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis or op.states:
             continue
         _open_stage(stage, target)
+    block_sums(s)
     return s
 
 

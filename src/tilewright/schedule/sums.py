@@ -14,7 +14,7 @@ from tilewright.schedule.space.decision import Size, ceil_div, where
 from tilewright.schedule.space.policies import factors
 from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.chains import may_be_long
-from tilewright.te.chains import BLOCK, LONGEST, PRODUCT_BLOCK, is_product, terms_of
+from tilewright.te.chains import BLOCK, LONGEST, PRODUCT_BLOCK, is_product, longest_whole, terms_of
 from tilewright.te.tensor import ComputeOp, IterVar
 
 _LEVELS = {True: 1, False: 2}  # of blocks that a loop of a product, and of another sum, gets
@@ -87,5 +87,5 @@ def _dividing(size: Size, op: ComputeOp, most: int) -> Size:
     for n in factors(terms_of(op)):
         if 1 < n <= most:
             found = where(size % n == 0, n, found)
-    chosen: Size = where(ceil_div(size, found) > LONGEST, most, found)
+    chosen: Size = where(ceil_div(size, found) > longest_whole(op), most, found)
     return chosen
