@@ -186,8 +186,8 @@ def test_far_from_zero_is_within_the_domain_and_promises_something() -> None:
         case = cases(ComputeDAG([x, out]))[0]
         assert np.isfinite(case.expected[0]).all(), function
         assert np.isfinite(case.tolerance[0]).mean() >= 0.5, function
-    (half,) = cases(summed((2, 1 << 17), (1,), "float16"))[0].inputs
-    assert (half < 0).any(axis=1).all(), "far from zero, every sum would be infinite"
+    (half,) = cases(summed((1, 1 << 17), (1,), "float16"))[0].inputs
+    assert (half[:, :100] < 0).any(), "far from zero the sum would be infinite"
 
 
 def test_indices_and_integers_of_a_long_sum_are_drawn_as_ever() -> None:

@@ -66,9 +66,13 @@ def _random(dag: ComputeDAG, seed: int, given: Mapping[Tensor, Array]) -> Case:
 
 
 def _promised(result: Approx) -> bool:
-    """Whether at least half of the elements have a bound: nothing overflows far from zero."""
-    bound = np.zeros(()) if result.error is None else result.error
-    return bound.size == 0 or bool(np.isfinite(bound).mean() >= 0.5)
+    """Whether at least half of the elements are numbers with a bound: far from zero nothing has
+    become too large."""
+    if not result.value.size:
+        return True
+    known = np.isfinite(result.value)
+    known = known if result.error is None else known & np.isfinite(result.error)
+    return bool(known.mean() >= 0.5)
 
 
 def half_far(tensor: Tensor, rng: np.random.Generator) -> Array | None:
