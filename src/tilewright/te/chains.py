@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 
+from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.tuples import parts
 from tilewright.te.tensor import ComputeOp
@@ -29,10 +30,14 @@ PRODUCT_BLOCK = 512  # of products: one more addition for so many
 
 def adds_up(op: ComputeOp) -> bool:
     """Whether the stage is a reduction with sums in float32 or fewer digits."""
-    if op.combiner is None or not any(t.is_float and t.bits <= 32 for t in op.accumulators):
+    if op.combiner is None or not any(map(_has_few_digits, op.accumulators)):
         return False
     combined = walk(*parts(op.combiner.result))
     return any(n.op in ("add", "sub") and n.dtype.is_float for n in combined)
+
+
+def _has_few_digits(dtype: DType) -> bool:
+    return dtype.is_float and dtype.bits <= 32
 
 
 def terms_of(op: ComputeOp) -> int:
@@ -57,10 +62,10 @@ def longest_whole(op: ComputeOp) -> int:
     return LONGEST if is_product(op) else WHOLE
 
 
-def depth(terms: float) -> float:
+def depth(terms: float, dtype: DType) -> float:
     """What the rounding of a sum follows whose chains are at most LONGEST: the square root of the
     longest, of independent errors, and of the chain of blocks that it leaves.  No other blocks, nor
-    more levels of them, give more."""
-    if terms <= LONGEST:
+    more levels of them, give more.  Of float64, which needs no blocks: that of all terms."""
+    if terms <= LONGEST or not _has_few_digits(dtype):
         return math.sqrt(terms)
-    return math.sqrt(LONGEST) + depth(terms / LONGEST)
+    return math.sqrt(LONGEST) + depth(terms / LONGEST, dtype)
