@@ -155,6 +155,10 @@ def test_a_chain_that_is_too_long_is_discouraged_but_builds() -> None:
     stage = s.find("C")
     stage.split(stage.op.reduce_axis[0], factor=64)
     assert longest(s, TARGETS[0]) == -(-(LONGEST + 1) // 64)
+    assert (
+        "C: float32[8] global, 8 elements, 32 bytes, added up in blocks from k.inner inwards"
+        in (str(s))
+    )
 
 
 def test_no_block_is_shared_by_parallel_loops() -> None:
