@@ -113,3 +113,31 @@ def test_what_losses_refuse():
         nn.nll_loss(x, relay.reshape(t, (2, 3)))
     with pytest.raises(ModelError, match="Cast"):
         nn.nll_loss(x, relay.cast(t, "float32"))
+
+
+FAR = (100 + 0.01 * np.random.default_rng(1).random((1, 2, 256, 256))).astype("float32")
+FAR_STATISTICS = {
+    "mean": (lambda x: relay.mean(x, axis=(2, 3)), lambda x: x.mean((2, 3)), 1e-6),
+    "variance": (lambda x: relay.variance(x, axis=(2, 3)), lambda x: x.var((2, 3)), 1e-3),
+    "instance norm": (lambda x: nn.standardize(x, (2, 3)), lambda x: standard(x, (2, 3)), 3e-2),
+    "channels last": (
+        lambda x: nn.standardize(relay.transpose(x, (0, 2, 3, 1)), (1, 2)),
+        lambda x: standard(x.transpose(0, 2, 3, 1), (1, 2)), 3e-2,
+    ),
+    "group norm": (
+        lambda x: nn.standardize(relay.reshape(x, (1, -1)), (1,)),
+        lambda x: standard(x.reshape(1, -1), 1), 3e-2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("name", FAR_STATISTICS)
+def test_statistics_of_many_values_far_from_zero(name, target):
+    """Deviations of 3e-5 of the values: what is left of them shows how good the mean is."""
+    make, wanted, error = FAR_STATISTICS[name]
+    (x,) = like(x=FAR)
+    run = relay.create_executor("graph", relay.IRModule.from_expr(function(make(x))), target=target)
+    expected = wanted(FAR.astype("float64"))
+    found = run.evaluate()(FAR).numpy()
+    assert np.abs(found - expected).max() <= error * np.abs(expected).max()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.te import cases as te_cases
 from tilewright.te import rounding
 from tilewright.te.cases import cases, whole_numbers
+from tilewright.te.chains import LONGEST, depth
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, evaluate_with_tolerance
 from tilewright.te.rounding import LARGE_GRID, grid_of
@@ -137,3 +139,73 @@ def test_sums_of_either_sign_behind_a_relu_are_told_at_once(monkeypatch):
     assert len(tried) == 1
     (expected,), (slack,) = case.expected, case.tolerance
     assert 0.3 < (expected == 0).mean() < 0.7 and not np.asarray(slack).any()
+
+
+SUMS = {
+    "rows": ((6, 1 << 16), (1,)),
+    "columns": ((1 << 16, 6), (0,)),
+    "all": ((1 << 17,), (0,)),
+    "image": ((1, 3, 256, 256), (2, 3)),
+}
+
+
+def summed(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str = "float32") -> ComputeDAG:
+    x = te.placeholder(shape, dtype, name="x")
+    return ComputeDAG([x, topi.sum(x, axis=axes)])
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_serial_sum_is_refused_and_blocks_are_not(name: str) -> None:
+    """What one accumulator makes of a long sum is beyond the bound; sums of sums are inside."""
+    shape, axes = SUMS[name]
+    case = cases(summed(shape, axes))[0]
+    terms = np.moveaxis(case.inputs[0], axes, range(-len(axes), 0))
+    terms = terms.reshape(*terms.shape[: -len(axes)], -1)
+    (expected,), (slack,) = case.expected, case.tolerance
+    serial = np.cumsum(terms, axis=-1, dtype=np.float32)[..., -1]
+    assert (np.abs(serial - expected) > slack).any()
+    parts = terms.reshape(*terms.shape[:-1], -1, 256)
+    within = np.cumsum(parts, axis=-1, dtype=np.float32)[..., -1]
+    blocked = np.cumsum(within, axis=-1, dtype=np.float32)[..., -1]
+    assert (np.abs(blocked - expected) <= slack / 4).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS[:3])
+def test_half_of_the_numbers_of_a_long_sum_are_far_from_zero(dtype: str) -> None:
+    (x,) = cases(summed((4, LONGEST + 1), (1,), dtype))[0].inputs
+    far = np.abs(x.astype(np.float64) - (1.073 if dtype == "float16" else 107.3)) < 0.5
+    assert far[:2].all() and far[2:].mean() < (0.5 if dtype == "float16" else 0.05)
+    (x,) = cases(summed((4, LONGEST), (1,), dtype))[0].inputs
+    assert (x < 0).any(axis=1).all(), "a sum that one accumulator may take"
+
+
+def test_far_from_zero_is_within_the_domain_and_promises_something() -> None:
+    shape = (4, LONGEST + 1)
+    x, k = te.placeholder(shape, name="x"), te.reduce_axis((0, shape[1]), "k")
+    for function in (te.log, te.sqrt, te.asin):
+        out = te.compute((4,), lambda i, f=function: te.sum(f(x[i, k]), axis=k), name="C")
+        case = cases(ComputeDAG([x, out]))[0]
+        assert np.isfinite(case.expected[0]).all(), function
+        assert np.isfinite(case.tolerance[0]).mean() >= 0.5, function
+    (half,) = cases(summed((1, 1 << 17), (1,), "float16"))[0].inputs
+    assert (half[:, :100] < 0).any(), "far from zero the sum would be infinite"
+
+
+def test_indices_and_integers_of_a_long_sum_are_drawn_as_ever() -> None:
+    table = te.placeholder((50,), name="table")
+    at = te.placeholder((LONGEST + 1,), "int32", name="at")
+    k = te.reduce_axis((0, LONGEST + 1), "k")
+    dag = ComputeDAG([table, at, te.compute((1,), lambda i: te.sum(table[at[k]], axis=k))])
+    values, places = cases(dag)[0].inputs
+    assert places.min() >= 0 and places.max() < 50 and len(np.unique(places)) > 40
+    assert (np.abs(values[:25] - 107.3) < 0.1).all() and (values[25:] < 50).mean() > 0.9
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, LONGEST), st.integers(1, LONGEST))
+def test_the_bound_admits_every_two_levels_of_blocks(inner: int, outer: int) -> None:
+    """Of any chains that are allowed; of float64, which has no blocks, of one chain."""
+    few, many = (depth(inner * outer, DType(f"float{bits}")) for bits in (32, 64))
+    assert many == math.sqrt(inner * outer) >= 0.99 * few
+    if inner * outer > LONGEST:
+        assert few * 1.01 >= math.sqrt(inner) + math.sqrt(outer) - 2

@@ -27,10 +27,12 @@ from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     first_reduction,
     has_accumulator,
+    held_axes,
     reduces_across_threads,
 )
+from tilewright.schedule.tree.chains import chains
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.te.tensor import Combiner, reduction_of
+from tilewright.te.tensor import Combiner, IterVar, reduction_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +72,10 @@ def _in_place(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
         return guarded(renamed(spatial), stores(buffers, renamed(index), combiner.identity))
 
     start = emission.again(node, first, identity, "init")
-    value = accesses.value(node, _reduced(node))
-    update = stores(buffers, index, combiner.combine(_loads(buffers, index), value))
+    sums = _blocks(emission, node, combiner, buffers, index, spatial)
     guard = E.binary("and", lanes, guards.of(node, ALL))
-    return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
+    update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
+    return Reduction(update, _outside(sums.around, first, lambda nest: seq(start, nest)))
 
 
 def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
@@ -89,12 +91,8 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
     leaves, axes = node.stage.leaf_iter_vars, accumulator_axes(node)
     outermost = min([first, *(leaves.index(ax) for ax in axes)])
     _refuse_parallel(node, outermost)
-    shape = tuple(place.extent(ax) for ax in axes)
+    shape, at = _places(place, axes)
     acc = Buffer(f"{node.name}.acc", node.op.accumulator, math.prod(shape), "local", shape)
-    at = E.const(0)
-    for ax, extent in zip(axes, shape, strict=True):
-        at = at * extent + place.leaf[ax]
-    at = place.simplify(at)
 
     def identity(renamed: Renaming) -> Stmt:
         return Store(acc, renamed(at), combiner.identity)
@@ -104,18 +102,89 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
         return guarded(renamed(spatial), Store(buffer, renamed(index), value))
 
     start = emission.again(node, first, identity, "init")
-    value = accesses.value(node, _reduced(node))
-    update = Store(acc, at, combiner.combine(load(acc, at), value))
+    sums = _blocks(emission, node, combiner, [acc], at, spatial)
     guard = E.binary("and", lanes, guards.of(node, ALL))
+    update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
     end = emission.again(node, first, result, "out")
-    if outermost == first:
-        around: Around = {first: lambda nest: Allocate(acc, seq(start, nest, end))}
-    else:  # lanes outside the reduction: their elements live side by side
-        around = {
-            outermost: lambda nest: Allocate(acc, nest),
-            first: lambda nest: seq(start, nest, end),
-        }
-    return Reduction(guarded(guard, update), around)
+    around = _outside(sums.around, first, lambda nest: seq(start, nest, end))
+    # lanes may be outside the reduction: their elements live side by side
+    return Reduction(update, _outside(around, outermost, lambda nest: Allocate(acc, nest)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """buffers, index: where terms are added to; around: see `Emission.nest`"""
+
+    buffers: Sequence[Buffer]
+    index: Expr
+    around: Around
+
+
+def _blocks(
+    emission: Emission, node: Node, combiner: Combiner, buffers: Sequence[Buffer], index: Expr,
+    spatial: Expr,
+) -> _Sums:  # fmt: skip
+    """Partial results of the blocks of a long sum, each added to what lies outside of it.
+
+    buffers, index: of the whole; spatial: where its elements exist
+    rewrite:  see `schedule/tree/chains.py`
+    """
+    place, leaves = emission.place, node.stage.leaf_iter_vars
+    around: Around = {}
+    kinds = list(zip(node.stage.buffer_names, node.op.accumulators, strict=True))
+    for block in chains(node, place.bounds).blocks:
+        if not block.made:
+            continue
+        axes, word = held_axes(node, block.at), f"block{len(around) or ''}"
+        shape, at = _places(place, axes)
+        own = [Buffer(f"{n}.{word}", kind, math.prod(shape), "local", shape) for n, kind in kinds]
+
+        def identity(renamed: Renaming, own: Sequence[Buffer] = own, at: Expr = at) -> Stmt:
+            return stores(own, renamed(at), combiner.identity)
+
+        def added(
+            renamed: Renaming, own: Sequence[Buffer] = own, at: Expr = at,
+            whole: tuple[Sequence[Buffer], Expr] = (buffers, index),
+        ) -> Stmt:  # fmt: skip
+            outer = renamed(whole[1])
+            both = combiner.combine(_loads(whole[0], outer), _loads(own, renamed(at)))
+            return guarded(renamed(spatial), stores(whole[0], outer, both))
+
+        start = emission.again(node, block.at, identity, f"{word}.init")
+        end = emission.again(node, block.at, added, f"{word}.out")
+
+        def summed(nest: Stmt, start: Stmt = start, end: Stmt = end) -> Stmt:
+            return seq(start, nest, end)
+
+        def allocated(nest: Stmt, own: Sequence[Buffer] = own) -> Stmt:
+            for buffer in own:
+                nest = Allocate(buffer, nest)
+            return nest
+
+        around = _outside(around, block.at, summed)
+        around = _outside(around, min([block.at, *map(leaves.index, axes)]), allocated)
+        buffers, index = own, at
+    return _Sums(buffers, index, around)
+
+
+def _outside(around: Around, at: int, change: Callable[[Stmt], Stmt]) -> Around:
+    """`around` with another change of the nest from the leaf `at` on, outside of what is there."""
+    inner = around.get(at)
+    return {**around, at: change if inner is None else lambda nest: change(inner(nest))}
+
+
+def _places(place: Placement, axes: Sequence[IterVar]) -> tuple[tuple[int, ...], Expr]:
+    """The shape of a buffer with an element for each iteration of `axes`, and its flat index."""
+    shape = tuple(place.extent(ax) for ax in axes)
+    at = E.const(0)
+    for ax, extent in zip(axes, shape, strict=True):
+        at = at * extent + place.leaf[ax]
+    return shape, place.simplify(at)
+
+
+def _added(sums: _Sums, combiner: Combiner, value: Expr) -> Stmt:
+    both = combiner.combine(_loads(sums.buffers, sums.index), value)
+    return stores(sums.buffers, sums.index, both)
 
 
 def _loads(buffers: Sequence[Buffer], index: Expr) -> Expr:
@@ -193,16 +262,19 @@ def _across_threads(
     ]
     lane, group = _linear(place, reduced), _linear(place, kept)
     mine = place.simplify(group * width + lane)
-    value = accesses.value(node, _reduced(node))
+    sums = _blocks(emission, node, combiner, partial, zero, E.const(True, "bool"))
     guard = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
-    update = guarded(guard, stores(partial, zero, combiner.combine(_loads(partial, zero), value)))
-    for ax in reversed(leaves[first:]):
+    update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
+    for k in reversed(range(first, len(leaves))):
+        ax = leaves[k]
         children = place.children(node, ax)
         update = seq(*map(inside, children), update)
         for child in reversed(children):
             update = emission.allocated(child, update)
         if ax not in node.stage.binds:
             update = emission.loop(node, ax, update)
+        if k in sums.around:
+            update = sums.around[k](update)
     combine: list[Stmt] = []
     stride = 1
     while stride * 2 < width:

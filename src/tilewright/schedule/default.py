@@ -14,7 +14,9 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.rows import dear_rows, schedule_rows
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sums import block_sums
 from tilewright.schedule.template import fallback_schedule
+from tilewright.schedule.tree.chains import may_be_long
 from tilewright.schedule.vectors import (
     MAX_STRIDE,
     MIN_PARALLEL_WORK,
@@ -51,6 +53,7 @@ def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     s = Schedule(dag)
     inline_cheap_stages(s, () if target.has_threads else [*padded_inputs(s), *dear_rows(s)])
     schedule_roots(s, target, () if dag.steps or _has_extern(dag) else schedule_rows(s, target))
+    block_sums(s)
     return s
 
 
@@ -64,6 +67,7 @@ def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
         if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis or op.states:
             continue
         _open_stage(stage, target)
+    block_sums(s)
     return s
 
 
@@ -211,6 +215,14 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
     if not stage.leaf_iter_vars or not op.axis:
         return
     anchor = epilogue_anchor(s, stage)
+    few = points < 64 * target.limits.cores
+    if anchor is not None and isinstance(anchor.op, ComputeOp) and few and may_be_long(anchor.op):
+        block = stage.fuse(*op.axis)
+        stage.bind(block, "blockIdx.x")
+        anchor.set_scope("shared")
+        anchor.compute_at(stage, block)
+        _share_reduction(anchor, min(limit, 128))
+        return
     fused = stage.fuse(*op.axis)
     block, thread = stage.split(fused, factor=threads)
     stage.bind(block, "blockIdx.x")
@@ -226,7 +238,11 @@ def _gpu_cross_thread(stage: Stage, threads: int) -> None:
     assert isinstance(op, ComputeOp)
     if op.axis:
         stage.bind(stage.fuse(*op.axis), "blockIdx.x")
-    reduce = stage.fuse(*op.reduce_axis)
+    _share_reduction(stage, threads)
+
+
+def _share_reduction(stage: Stage, threads: int) -> None:
+    reduce = stage.fuse(*stage.op.reduce_axis)
     _, lane = stage.split(reduce, factor=threads)
     stage.bind(lane, "threadIdx.x")
 

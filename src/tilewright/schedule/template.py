@@ -25,6 +25,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace, FallbackConfigEntity
 from tilewright.schedule.space.trace import MAX_PARTS, REFUSALS
+from tilewright.schedule.sums import block_sums
 from tilewright.schedule.workload import arguments_of
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -361,6 +362,7 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
     def build(config: Any) -> Schedule:
         anchored = anchored_schedule(dag, target)
         registered.schedule(config, anchored)
+        block_sums(anchored.schedule)
         return anchored.schedule
 
     def fallback() -> Any:

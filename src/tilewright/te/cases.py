@@ -4,6 +4,8 @@ In: a DAG.  Out: two `Case`s.  Random numbers reach every branch, but the bound 
 wider than one of its terms.  Whole numbers that stay small leave nothing to round, in whatever
 order they are added: there the bound is zero, and one missing term shows.  Which outputs are exact
 is not a matter of their operators; the bound of the reference says so (`rounding.Approx.grid`).
+Errors around zero cancel, so a long sum whose accumulator has lost its digits shows in neither:
+of its inputs, half of the random numbers lie far from zero and close together.
 Read next: `evaluate.py`.
 """
 
@@ -16,10 +18,12 @@ from types import MappingProxyType
 import numpy as np
 
 from tilewright.base.case import Case
+from tilewright.te.chains import LONGEST, adds_up, terms_of
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import (
     Draw,
     approximations,
+    normal,
     random_inputs,
 )
 from tilewright.te.rounding import Approx, Array, blocks
@@ -32,6 +36,11 @@ _ENOUGH = 0.8
 _SAMPLE = 1 << 16  # elements of an output that are looked at
 _DEVIATIONS = 3.0  # sums lie so far above zero that few end in a relu
 
+# Far from zero, and its distance from the numbers that an accumulator of a power of two holds is a
+# good part of their spacing, which the spread does not cover.
+_FAR, _SPREAD = 107.3, 0.02
+_FAR_HALF = 1.073, 0.0002  # of a type whose greatest number is soon reached
+
 
 def cases(
     dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
@@ -42,9 +51,44 @@ def cases(
            these the second case keeps the integers, since any floats will do for it
     Raises ExpressionError for a computation that reads out of bounds.
     """
-    inputs = random_inputs(dag, seed, given=given)
     kept = {tensor: value for tensor, value in given.items() if not tensor.dtype.is_float}
-    return _case(dag, inputs, approximations(dag, inputs)), whole_numbers(dag, seed, kept)
+    return _random(dag, seed, given), whole_numbers(dag, seed, kept)
+
+
+def _random(dag: ComputeDAG, seed: int, given: Mapping[Tensor, Array]) -> Case:
+    long = any(adds_up(op) and terms_of(op) > LONGEST for op in dag.compute_ops)
+    for draw in (half_far, None) if long else (None,):
+        inputs = random_inputs(dag, seed, draw, given)
+        results = approximations(dag, inputs)
+        if draw is None or all(map(_promised, results)):
+            break
+    return _case(dag, inputs, results)
+
+
+def _promised(result: Approx) -> bool:
+    """Whether at least half of the elements are numbers with a bound: far from zero nothing has
+    become too large."""
+    if not result.value.size:
+        return True
+    known = np.isfinite(result.value)
+    known = known if result.error is None else known & np.isfinite(result.error)
+    return bool(known.mean() >= 0.5)
+
+
+def half_far(tensor: Tensor, rng: np.random.Generator) -> Array | None:
+    """The floats of `random_inputs`, but for half of the tensor along its first axis of several
+    elements: that is far from zero."""
+    dtype = tensor.dtype
+    if not dtype.is_float or dtype.bits > 32:  # float64 has digits enough, and no blocks
+        return None
+    drawn = normal(tensor, rng)
+    far, spread = (_FAR, _SPREAD) if dtype.greatest > 1e9 else _FAR_HALF
+    axis = next((d for d, n in enumerate(tensor.shape) if n > 1), None)
+    if axis is None:
+        return drawn
+    half = drawn[(slice(None),) * axis + (slice(0, -(-tensor.shape[axis] // 2)),)]
+    half[...] = (far + spread * rng.random(half.shape)).astype(dtype.storage)
+    return drawn
 
 
 def whole_numbers(

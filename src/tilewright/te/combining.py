@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.ir.tuples import parts
+from tilewright.te.chains import depth
 from tilewright.te.numeric import apply, constant_value
 from tilewright.te.rounding import (
     Approx,
@@ -30,7 +31,8 @@ from tilewright.te.tensor import Combiner
 
 
 def sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
-    own = rounding(magnitude, dtype, 8 * math.sqrt(terms))
+    """How far any allowed order of additions may be off; see `chains.depth`."""
+    own = rounding(magnitude, dtype, 8 * depth(terms, dtype))
     return own + terms * float(rounding(np.zeros(()), dtype))
 
 

@@ -64,8 +64,10 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
 
     A running error bound in the types of the DAG.  A sum of K terms t adds 8 sqrt(K) eps sum|t|
     with the eps of its accumulator (for a sum of products this is the whole bound; the products'
-    own rounding is within it), and one rounding to the type of the stage if that is narrower; a
-    product of K terms, K eps of itself; max and min, nothing; any other combiner, K roundings of
+    own rounding is within it), and one rounding to the type of the stage if that is narrower.
+    Where K is more than an accumulator may take in turn, the bound is that of blocks so long and of
+    the chain of their sums (`chains.depth`).  A product of K terms adds K eps
+    of itself; max and min, nothing; any other combiner, K roundings of
     each of its operations, spread over the levels of a balanced tree (supposing that no order of
     combining has much larger partial results than this one).
 
@@ -163,15 +165,7 @@ def _draw(
     if own is not None:
         return np.asarray(DOMAINS.get(kind, np.abs)(own) if kind else own)
     if dtype.is_float:
-        large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
-        drawn = np.empty(tensor.shape, dtype.storage)
-        flat = drawn.reshape(-1)
-        for at in blocks(flat.size):
-            values = rng.standard_normal(flat[at].size)
-            values[rng.random(values.size) < 0.01] *= large
-            held = DOMAINS.get(kind, np.abs)(values) if kind else values
-            flat[at] = np.asarray(held).astype(dtype.storage)
-        return drawn
+        return normal(tensor, rng, DOMAINS.get(kind, np.abs) if kind else np.asarray)
     if dtype == "bool":
         return rng.integers(0, 2, tensor.shape).astype(bool)
     if place is not None and place.limited and not kind:
@@ -194,6 +188,21 @@ def _draw(
         if kind != "divisor":
             whole = np.clip(np.abs(whole), 1, dtype.greatest)
     return whole.astype(dtype.storage)
+
+
+def normal(
+    tensor: Tensor, rng: np.random.Generator, within: Callable[[Array], Array] = np.asarray
+) -> Array:
+    """The floats of `random_inputs`; within: takes them to the domain of a function."""
+    dtype = tensor.dtype
+    large = 100.0 if dtype.greatest > 1e9 else 10.0  # so that sums of float16 stay finite
+    drawn = np.empty(tensor.shape, dtype.storage)
+    flat = drawn.reshape(-1)
+    for at in blocks(flat.size):
+        values = rng.standard_normal(flat[at].size)
+        values[rng.random(values.size) < 0.01] *= large
+        flat[at] = np.asarray(within(values)).astype(dtype.storage)
+    return drawn
 
 
 def _integer_range(dtype: DType) -> tuple[int, int]:

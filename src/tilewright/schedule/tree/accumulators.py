@@ -32,11 +32,15 @@ def has_accumulator(node: Node) -> bool:
 
 
 def accumulator_axes(node: Node) -> list[IterVar]:
-    """The leaves that index the accumulator, innermost last: spatial loops inside the reduction
-    that are not bound to blocks or threads, and vector lanes wherever they are."""
-    if not has_accumulator(node):
-        return []
-    first, stage = first_reduction(node), node.stage
+    """The leaves that index the accumulator, innermost last."""
+    return held_axes(node, first_reduction(node)) if has_accumulator(node) else []
+
+
+def held_axes(node: Node, first: int) -> list[IterVar]:
+    """The leaves that index partial results of the reduction loops from `first` on, innermost last:
+    spatial loops inside these that are not bound to blocks or threads, and vector lanes wherever
+    they are."""
+    stage = node.stage
     vectors = [ax for ax, how in stage.annotations.items() if how == "vectorize"]
     found = [
         ax
@@ -50,9 +54,12 @@ def accumulator_axes(node: Node) -> list[IterVar]:
 def accumulator_elements(node: Node, bounds: Bounds) -> Number:
     """Elements of type `node.op.accumulator` that a thread keeps beside the stage's own buffer, for
     all virtual threads together; 0 where the stage itself accumulates."""
-    if not has_accumulator(node):
-        return 0
-    axes = accumulator_axes(node)
+    return elements_inside(node, bounds, first_reduction(node)) if has_accumulator(node) else 0
+
+
+def elements_inside(node: Node, bounds: Bounds, first: int) -> Number:
+    """Partial results of the reduction loops from `first` on, for all virtual threads together."""
+    axes = held_axes(node, first)
     axes += [ax for ax, tag in node.stage.binds.items() if tag == "vthread" and ax not in axes]
     count: Number = 1
     for ax in axes:

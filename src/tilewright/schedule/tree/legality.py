@@ -16,6 +16,7 @@ from tilewright.base.errors import LegalityError
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
+from tilewright.te.chains import LONGEST
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
@@ -35,6 +36,7 @@ REASONS = {
     "vector": f"a vector wider than {_WIDE} of the target's largest accesses (on a CPU: than its "
     f"registers hold {_VECTOR_FILES} times)",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
+    "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
 }
 
@@ -42,8 +44,8 @@ REASONS = {
 @dataclass(frozen=True)
 class Verdict:
     """refused:     reason -> bool or mask of candidates that cannot run
-    discouraged: likewise, of candidates that run but surely badly (spilled registers): a search
-                 leaves them out, a user may still compile one
+    discouraged: likewise, of candidates that run but surely badly (spilled registers, sums that
+                 lose their digits): a search leaves them out, a user may still compile one
     quantities:  what the limits were compared with
     """
 
@@ -76,6 +78,7 @@ def judge(resources: Resources) -> Verdict:
     found = _Findings()
     for kernel in resources.kernels:
         steps = kernel.text(kernel.root).steps
+        found.discourage("long_sums", kernel.longest_chain > LONGEST)
         found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
         if resources.target.has_threads:
             _judge_gpu(kernel, found)

@@ -22,6 +22,7 @@ from tilewright.schedule.space.decision import (
     evaluate,
     logical_and,
     logical_or,
+    maximum,
     where,
 )
 from tilewright.schedule.tree.accumulators import (
@@ -29,8 +30,10 @@ from tilewright.schedule.tree.accumulators import (
     accumulator_elements,
     first_reduction,
     has_accumulator,
+    held_axes,
     reduces_across_threads,
 )
+from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
@@ -97,6 +100,7 @@ class KernelResources:
         self.nodes = bounds.tree.subtree(root)
         self._texts: dict[Node, Text] = {}
         self._elements: dict[Node, Number] = {}
+        self._chains: dict[Node, Chains] = {}
 
     # -- threads and memory ------------------------------------------------------------------------
     @cached_property
@@ -163,11 +167,30 @@ class KernelResources:
 
     def _accumulators(self, node: Node) -> list[tuple[Number, DType]]:
         """What each thread keeps of a reduction beside the buffer of its stage."""
+        found = [
+            (block_elements(node, self.bounds, block), kind)
+            for block in self.chains(node).blocks
+            for kind in node.op.accumulators
+        ]
         if reduces_across_threads(node):
-            return [(1, kind) for kind in node.op.accumulators]
-        if has_accumulator(node):
-            return [(accumulator_elements(node, self.bounds), node.op.accumulator)]
-        return []
+            found += [(1, kind) for kind in node.op.accumulators]
+        elif has_accumulator(node):
+            found += [(accumulator_elements(node, self.bounds), node.op.accumulator)]
+        return found
+
+    def chains(self, node: Node) -> Chains:
+        """How the node adds up long sums."""
+        if node not in self._chains:
+            self._chains[node] = chains(node, self.bounds)
+        return self._chains[node]
+
+    @property
+    def longest_chain(self) -> Number:
+        """Terms that one accumulator takes in turn, of the sums that may be long."""
+        longest: Number = 1
+        for node in self.nodes:
+            longest = maximum(longest, self.chains(node).longest)
+        return longest
 
     @cached_property
     def vector_registers(self) -> Number:
@@ -267,6 +290,11 @@ class KernelResources:
             held = accumulator_elements(node, self.bounds) * node.op.accumulator.bytes
             for ax in accumulator_axes(node):
                 found[ax] = logical_or(found.get(ax, False), held <= room)
+            for block in self.chains(node).blocks:
+                held = block_elements(node, self.bounds, block) * node.op.accumulator.bytes
+                small = logical_and(block.made, held <= room)
+                for ax in held_axes(node, block.at):
+                    found[ax] = logical_or(found.get(ax, False), small)
         return found
 
     def _text(self, node: Node, lanes: Number) -> Text:
@@ -283,6 +311,8 @@ class KernelResources:
         if reduces_across_threads(node):
             start = self._board_stores(node)
         start_written = start
+        ends = ends_written = copies * 2  # a block of a long sum starts, and is added to the rest
+        blocks = {block.at: block.made for block in self.chains(node).blocks}
         steps = written = copies * self._stores(node)
         within: dict[IterVar, Number] = {}
         asked: dict[IterVar, Any] = {}
@@ -298,6 +328,7 @@ class KernelResources:
             elif how == "vectorize" and not tag:
                 steps, written, asked[ax] = steps * lanes, written * lanes, True
                 start, start_written = start * lanes, start_written * lanes
+                ends, ends_written = ends * lanes, ends_written * lanes
             elif not tag:
                 extent = extents[ax]
                 steps = steps * extent
@@ -307,6 +338,11 @@ class KernelResources:
                 if k > first and ax.kind == "spatial":
                     start = start * extent
                     start_written = start_written * where(asked[ax], extent, 1)
+                    ends = ends * extent
+                    ends_written = ends_written * where(asked[ax], extent, 1)
+            if k in blocks:
+                steps = steps + where(blocks[k], ends, 0)
+                written = written + where(blocks[k], ends_written, 0)
             if k == first:
                 steps, written = steps + start, written + start_written
         return Text(steps, within, asked, written)

@@ -19,6 +19,7 @@ from tilewright.schedule.space.decision import Choice, Size, ceil_div, choice_te
 from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
 from tilewright.schedule.tree.bounds import Bounds
+from tilewright.schedule.tree.chains import chains
 from tilewright.schedule.tree.structure import Structure, inlined_bodies
 from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, reduction_of
@@ -128,6 +129,10 @@ class _Writer:
             parts.append(f"stride of {op.axis[dim].name}{stride} ({factor}n + {offset})")
         if op.accumulator is not op.dtype:
             parts.append(f"accumulated in {op.accumulator}")
+        if self.bounds is not None and node is not None:
+            made = [stage.leaf_iter_vars[b.at] for b in chains(node, self.bounds).blocks if b.made]
+            if made:
+                parts.append(f"added up in blocks from {', '.join(ax.name for ax in made)} inwards")
         if stage.attach is not None:
             parts.append(place_text(stage))
         if node is not None and self.tree is not None and node in self.tree.prepacked:

@@ -19,6 +19,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace, SplitSpace
 from tilewright.schedule.space.trace import REFUSALS
+from tilewright.schedule.sums import block_sums
 from tilewright.schedule.task import Task
 from tilewright.search.rules.annotate import annotate
 from tilewright.search.rules.rules import (
@@ -157,6 +158,7 @@ def _sketch(
             state = State(Schedule(dag), config, target, hardware, stride=stride, tiling=tiling)
             derivation.run(state)
             annotate(state)
+            block_sums(state.schedule)
             return state.schedule
 
         space = ConfigSpace()
