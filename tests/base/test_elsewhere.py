@@ -73,7 +73,7 @@ def test_an_old_name_is_what_it_is_called_now_or_says_what_to_use(owner: str, na
         exec(f"from {owner} import {name}", {})
 
 
-@pytest.mark.parametrize("name", [*ALSO, *PLACES])
+@pytest.mark.parametrize("name", [*ALSO, *sorted(PLACES)])
 def test_a_module_that_moved_is_imported_and_is_an_attribute(name: str) -> None:
     module = import_module(name)
     assert module is sys.modules[name]

@@ -337,3 +337,17 @@ def test_several_devices_take_larger_batches():
     assert batch == 64 and ahead >= 200  # no device waits for a proposal
     assert Options(batch_most=10).sizes(shares_host=False, devices=4)[0] == 10
     assert Options(batch=4).sizes(shares_host=False, devices=1) == (4, 20)
+
+
+def test_a_task_whose_masks_leave_nothing_says_which():
+    """A serial sum of very many terms, which a template leaves no other way."""
+    config = ConfigSpace()
+    a = te.placeholder((4, 1 << 15), name="A")
+    k = te.reduce_axis((0, 1 << 15), "k")
+    b = te.placeholder((1 << 15,), name="B")
+    dag = te.ComputeDAG([a, b, te.compute((4,), lambda i: te.sum(a[i, k] * b[k], axis=k))])
+    sketch = Sketch("serial", dag, config, lambda _: Schedule(dag), CPU)
+    task = Task("serial", (), dag, CPU, [sketch])
+    report, events = run([task], Instant(), trials=8)
+    assert report.tasks[0].exhausted and not report.tasks[0].trials
+    assert said(events, "exhausted") == ["serial: no candidate is worth a trial (long_sums)"]

@@ -254,7 +254,7 @@ class Tuner:
             self.model.fit()
 
     def _on_event(self, event: Event) -> None:
-        if event.kind in ("paused", "resumed"):
+        if event.kind in ("paused", "resumed", "exhausted") and event.message:
             logger.warning("%s", event.message)
         if event.kind != "trial" or event.record is None:
             return

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
+
 from tilewright.base.errors import (
     DeviceError,
     RecordError,
@@ -27,7 +29,7 @@ from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
 from tilewright.measure.local import LocalBuilder
-from tilewright.measure.record import Record
+from tilewright.measure.record import Record, task_label
 from tilewright.measure.reference import Reference
 from tilewright.schedule.task import Task
 from tilewright.search.imported import Replays, first_candidates, imports
@@ -49,6 +51,7 @@ from tilewright.search.report import Event, Options, Report, TaskReport
 from tilewright.search.transfer import recall, teach, teach_plan
 
 T = TypeVar("T")
+_SAMPLE = 256  # candidates that are asked why none of a task is tried
 FINAL_PASSES = 3  # over the leaders of a task, at most
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
 
@@ -82,6 +85,17 @@ def tune(
         sleep,
     )  # fmt: skip
     return loop.run(proposers)
+
+
+def _nothing_to_try(state: TaskState) -> str:
+    """Why nothing of a task was ever tried: its masks leave out every candidate; "" else."""
+    if state.submitted or state.report.known:
+        return ""
+    reasons: Counter[str] = Counter()
+    for sketch in state.report.task.sketches:
+        reasons.update(sketch.refusals(sketch.space.sample(_SAMPLE, np.random.default_rng(0))))
+    told = ", ".join(reason for reason, _ in reasons.most_common(3)) or "the space is empty"
+    return f"{task_label(state.report.task)}: no candidate is worth a trial ({told})"
 
 
 @dataclass
@@ -243,7 +257,7 @@ class _Loop:
                 return  # a result on its way may show it where to look
             if not chosen:
                 state.report.exhausted = True
-                self._tell("exhausted", state)
+                self._tell("exhausted", state, message=_nothing_to_try(state))
             for candidate in chosen:
                 self._submit(state, candidate)
 
