@@ -33,6 +33,9 @@ from tilewright.schedule.tree.loop_tree import Node
 from tilewright.te.tensor import Combiner, reduction_of
 
 
+_SEVERAL = 2  # loads
+
+
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """innermost: the statement that the loops repeat; around: see `Emission.nest`
@@ -70,9 +73,9 @@ def _in_place(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
         return guarded(renamed(spatial), stores(buffers, renamed(index), combiner.identity))
 
     start = emission.again(node, first, identity, "init")
-    value = accesses.value(node, _reduced(node))
+    there, value = _wanted(emission, node, combiner)
     update = stores(buffers, index, combiner.combine(_loads(buffers, index), value))
-    guard = E.binary("and", lanes, guards.of(node, ALL))
+    guard = E.all_of(lanes, guards.of(node, ALL), there)
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
 
@@ -104,9 +107,9 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
         return guarded(renamed(spatial), Store(buffer, renamed(index), value))
 
     start = emission.again(node, first, identity, "init")
-    value = accesses.value(node, _reduced(node))
+    there, value = _wanted(emission, node, combiner)
     update = Store(acc, at, combiner.combine(load(acc, at), value))
-    guard = E.binary("and", lanes, guards.of(node, ALL))
+    guard = E.all_of(lanes, guards.of(node, ALL), there)
     end = emission.again(node, first, result, "out")
     if outermost == first:
         around: Around = {first: lambda nest: Allocate(acc, seq(start, nest, end))}
@@ -116,6 +119,24 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
             first: lambda nest: seq(start, nest, end),
         }
     return Reduction(guarded(guard, update), around)
+
+
+def _wanted(emission: Emission, node: Node, combiner: Combiner) -> tuple[Expr, Expr]:
+    """When there is something to combine, and what; a step that adds nothing is left out.
+
+    rewrite:  C[i] += if_then_else(c, A[i]*B[i], 0)   ->   if (c) C[i] += A[i]*B[i]
+    Only where all lanes of a vector agree, and where more is saved than one load.
+    """
+    value, always = emission.accesses.value(node, _reduced(node)), E.const(True)
+    if value.op != "if_then_else" or value.args[2] is not combiner.identity:
+        return always, value
+    test, then, _ = value.args
+    place, stage = emission.place, node.stage
+    lanes = {place.leaf[ax] for ax, how in stage.annotations.items() if how == "vectorize"}
+    loads = [n for n in E.walk(then) if n.op == "load"]
+    if len(loads) < _SEVERAL or any(n.op == "load" or n in lanes for n in E.walk(test)):
+        return always, value
+    return test, then
 
 
 def _loads(buffers: Sequence[Buffer], index: Expr) -> Expr:

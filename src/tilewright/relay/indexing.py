@@ -199,19 +199,22 @@ def topk(
     if ret_type not in ("both", "values", "indices"):
         raise ModelError(place, "no such ret_type", 'Use "both", "values" or "indices".')
     at = _axis(axis, len(data.shape), place)
-    number = k if k >= 1 else data.shape[at]
-    if not data.shape[at] and not number:  # nothing, of nothing
-        nothing = cast(data, str(check_dtype(dtype, place)))
-        both = {"values": data, "indices": nothing, "both": Tuple([data, nothing])}
-        return both[ret_type]
     asked = check_dtype(dtype, place)
     kind = "int32" if asked.is_float else str(asked)  # a float is counted, and converted then
-    found = call("topk", data, k=number, axis=at, is_ascend=bool(is_ascend), dtype=kind)
+    values, found = first_in_order(data, k if k >= 1 else data.shape[at], at, is_ascend, kind)
     indices = cast(found, str(asked)) if asked.is_float else found
     if ret_type == "indices":
         return indices
-    values = gather(data, at, found)
     return values if ret_type == "values" else Tuple([values, indices])
+
+
+def first_in_order(
+    data: Expr, count: int, axis: int, is_ascend: bool, dtype: str
+) -> tuple[Expr, Expr]:
+    """The greatest (is_ascend: smallest) `count` elements along `axis`, which may be none of them,
+    and their places."""
+    found = call("topk", data, k=count, axis=axis, is_ascend=bool(is_ascend), dtype=dtype)
+    return gather(data, axis, found), found
 
 
 def argsort(data: Expr, axis: int = -1, is_ascend: int = 1, dtype: str = "int32") -> Expr:

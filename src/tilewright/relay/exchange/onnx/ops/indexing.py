@@ -111,12 +111,10 @@ def _topk(n: Node) -> list[Expr]:
     k = n.attr("k")
     if k is None:
         k = n.whole(1, "its k") or 0
-    n.require(k >= 1, f"k={k}: it has no elements", "Use at least 1.")
     largest = n.flag("largest", True)
     n.flag("sorted", True)  # unsorted means that any order will do
     axis = n.axis(n.attr("axis", -1), len(n[0].shape))
-    both = indexing.topk(n[0], k, axis, "both", not largest, "int64")
-    return [both[0], both[1]]
+    return list(indexing.first_in_order(n[0], k, axis, not largest, "int64"))
 
 
 def _cumsum(name: str) -> Converter:

@@ -73,13 +73,11 @@ def _slice(n: Node) -> Expr:
     n.require(0 not in steps, "a step is 0", "Use 1 to keep every element.")
     ranges = [range(extent) for extent in data.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        ranges[axis] = range(data.shape[axis])[slice(start, _end(end, data.shape[axis]), step)]
+        extent = data.shape[axis]
+        if step < 0:  # ONNX begins at the first element, where Python has passed it
+            start = max(start, -extent)
+        ranges[axis] = range(extent)[slice(start, end, step)]
     return indexing.slice_of(data, ranges)
-
-
-def _end(end: int, extent: int) -> int | None:
-    """ONNX writes "to the very first element" as any number far enough below."""
-    return None if end < -extent else end
 
 
 def _split(n: Node) -> list[Expr]:

@@ -358,16 +358,16 @@ def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
 
 def _topk(n: Node) -> list[Expr]:
     data, ascending = with_axis(n["self"]), not n.get("largest", True)
-    found = relay_indexing.topk(data, n.integer("k"), n.integer("dim", -1), "both", ascending,
-                                "int64")  # fmt: skip
+    axis = n.integer("dim", -1) % len(data.shape)
+    found = relay_indexing.first_in_order(data, n.integer("k"), axis, ascending, "int64")
     return [reshaped(v, n.shape) for v in found]
 
 
 def _sort(n: Node) -> list[Expr]:
-    data, axis = n["self"], n.integer("dim", -1)
-    ascending = not n.get("descending", False)
-    found = relay_indexing.topk(data, data.shape[axis], axis, "both", ascending, "int64")
-    return list(found)
+    data, ascending = with_axis(n["self"]), not n.get("descending", False)
+    axis = n.integer("dim", -1) % len(data.shape)
+    found = relay_indexing.first_in_order(data, data.shape[axis], axis, ascending, "int64")
+    return [reshaped(v, n.shape) for v in found]
 
 
 def _scanned(made: Callable[[Expr, int], Expr]) -> Converter:
