@@ -32,7 +32,6 @@ from tilewright.schedule.tree.accumulators import (
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.te.tensor import Combiner, reduction_of
 
-
 _SEVERAL = 2  # loads
 
 

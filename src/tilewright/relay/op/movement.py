@@ -171,6 +171,8 @@ def _slice_type(site: Site) -> Type:
 
 
 def _places(begin: int, extent: int, stride: int) -> slice:
+    if not extent:  # where it begins means nothing, and might be a place from behind
+        return slice(0, 0, stride)
     end = begin + stride * extent
     return slice(begin, end if end >= 0 else None, stride)
 

@@ -190,7 +190,7 @@ def _softplus(n: Node) -> Expr:
 def _prelu(n: Node) -> Expr:
     x, slope = n["self"], n["weight"]
     if slope.tensor_type.size > 1 and len(slope.shape) == 1:
-        slope = tensor.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
+        slope = tensor.as_shape(slope, (-1, *(1,) * (len(x.shape) - 2)))
     return sloped(x, slope)
 
 

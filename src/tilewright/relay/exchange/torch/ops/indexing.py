@@ -207,7 +207,7 @@ def _scatter_reduce(n: Node) -> Expr:
     index = from_front(n, with_axis(n["index"]), data.shape[axis])
     if "source" in n.args:  # index_reduce has one position for a whole slice
         along = [-1 if k == axis else 1 for k in range(len(source.shape))]
-        index = tensor.broadcast_to(tensor.reshape(index, along), source.shape)
+        index = tensor.broadcast_to(tensor.as_shape(index, along), source.shape)
     elif source.shape != index.shape:
         source = relay_indexing.slice_of(source, [range(m) for m in index.shape])
     mode, kept = n.args["reduce"], bool(n.get("include_self", True))

@@ -32,7 +32,7 @@ def reshaped(data: Expr, shape: tuple[int, ...]) -> Expr:
 
 def with_axis(data: Expr) -> Expr:
     """`data`, as a vector where it has no axes: PyTorch works along axis 0 of numbers, too."""
-    return data if data.shape else tensor.reshape(data, (1,))
+    return data if data.shape else tensor.as_shape(data, (1,))
 
 
 def _permute(n: Node) -> Expr:
@@ -277,7 +277,7 @@ def _pixel_unshuffle(n: Node) -> Expr:
 def _channel_shuffle(n: Node) -> Expr:
     data, groups = n["self"], n.integer("groups")
     batch, channels, *rest = data.shape
-    split = tensor.reshape(data, (batch, groups, channels // groups, *rest))
+    split = tensor.as_shape(data, (batch, groups, channels // groups, *rest))
     return reshaped(swapped(split, 1, 2), n.shape)
 
 
