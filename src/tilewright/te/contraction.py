@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -217,7 +218,7 @@ def _masked(
     known: dict[Expr, Approx] = {}
     for node in walk(test):
         if node in forms:
-            known[node] = Approx(sum(places(a) * c for a, c in forms[node]))
+            known[node] = Approx(reduce(np.add, (places(a) * c for a, c in forms[node])))
         elif node.op == "const":
             known[node] = constant(node)
         elif any(a not in known for a in node.args):

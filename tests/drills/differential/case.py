@@ -109,7 +109,7 @@ def tolerances(case: Case, want: Sequence[Array], rng: np.random.Generator) -> l
         inexact = w.dtype.kind in "fV"
         moved = inexact and bool(np.isin(_wide(w)[np.isfinite(_wide(w))], held).all())
         eps = 0.0 if moved or not inexact else eps_of(w.dtype)
-        slack.append(np.abs(_wide(w)) * 16 * eps + case.absolute / 4)
+        slack.append(np.abs(_wide(w)) * 64 * eps + case.absolute / 4)
     if not any(x.dtype.kind in "fV" for x in case.data):
         return [s + 1e-30 if w.dtype.kind in "fV" else s for s, w in zip(slack, want, strict=True)]
     for _ in range(DRAWS):

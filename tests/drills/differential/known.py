@@ -28,7 +28,8 @@ class Known:
 PAGE = "docs/numerics.md#where-peers-differ"
 # (side, operator, text of the case, text of the difference, reason)
 _TABLE = (
-    ("onnx", "Reduce(Max|Min|LogSumExp)|(Global)?MaxPool|MaxRoiPool", "", "is .*nan",
+    ("onnx", "Reduce(Max|Min|LogSumExp)|(Global)?MaxPool|MaxRoiPool|Scatter(ND|Elements)", "",
+     "is .*nan",
      "the maximum of a NaN is NaN; onnxruntime passes it over in some shapes"),
     ("onnx", "(Global)?MaxPool|MaxRoiPool", "", r"not .*-(3\.40|1\.79)",
      "the greatest of nothing but -inf is -inf; onnxruntime begins with the least number"),
@@ -38,6 +39,8 @@ _TABLE = (
      "the mean of nothing is NaN; onnxruntime gives 0"),
     ("onnx", "Squeeze", r"int64\[0\]", "shape",
      "an empty list of axes names none, as of the standard; onnxruntime takes all"),
+    ("onnx", "Slice", "9223372036854775807", "shape",
+     "an end far above is clamped, backwards too; onnxruntime reads the greatest as \"to the end\""),
     ("onnx", "MeanVarianceNormalization", "", "nan",
      "the standard adds 1e-9 to the deviation; onnxruntime divides 0 by 0"),
     ("onnx", "MatMulInteger|QLinearMatMul|ConvInteger", r"\b0\b", "result 0",

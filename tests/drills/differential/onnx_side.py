@@ -28,6 +28,9 @@ INNER = ("bad allocation", "SafeInt", "integer overflow")
 ours_first = 9  # the version of models that both read
 
 
+onnxruntime.set_default_logger_severity(4)
+
+
 def model(node: Node) -> onnx.ModelProto:
     names = ["" if x is None else f"i{k}" for k, x in enumerate(node.inputs)]
     given = [(n, x) for n, x in zip(names, node.inputs, strict=True) if x is not None]

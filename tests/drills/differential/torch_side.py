@@ -6,6 +6,7 @@ then.  Out: a module of one call for each, run by both.  Read next: `case.py`.
 
 from __future__ import annotations
 
+import logging
 import sys
 import types
 import unittest
@@ -35,6 +36,8 @@ def _operators() -> list[Any]:
 
     return list(op_db)
 
+
+logging.disable(logging.CRITICAL)  # what PyTorch tells of calls that it refuses
 
 # of random results, of memory as it lies, of other kinds of tensors, of functions that no network
 # computes: whatever begins so, and whole names

@@ -358,14 +358,14 @@ def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
 
 def _topk(n: Node) -> list[Expr]:
     data, ascending = with_axis(n["self"]), not n.get("largest", True)
-    axis = n.integer("dim", -1) % len(data.shape)
+    axis = n.axis("dim", len(data.shape), -1)
     found = relay_indexing.first_in_order(data, n.integer("k"), axis, ascending, "int64")
     return [reshaped(v, n.shape) for v in found]
 
 
 def _sort(n: Node) -> list[Expr]:
     data, ascending = with_axis(n["self"]), not n.get("descending", False)
-    axis = n.integer("dim", -1) % len(data.shape)
+    axis = n.axis("dim", len(data.shape), -1)
     found = relay_indexing.first_in_order(data, data.shape[axis], axis, ascending, "int64")
     return [reshaped(v, n.shape) for v in found]
 
