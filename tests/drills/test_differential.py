@@ -1,4 +1,4 @@
-"""The differential drill sees what it is for: planted differences, and nothing where there is none."""
+"""The differential drill sees planted differences, and nothing where there is none."""
 
 import numpy as np
 import pytest
