@@ -76,6 +76,6 @@ def test_a_line_repeats_its_case(name):
     for operator in list(side(name).operators)[:3]:
         again = [outcome((name, operator, 7, small)) for small in (False, False, True)]
         assert again[0] == again[1]
-        assert again[0][0] == side(name).make(
+        assert again[0][1] == side(name).make(
             operator, Draw([7, *operator.encode(), *name.encode()])
         ).text  # fmt: skip

@@ -7,7 +7,10 @@ dies, is one, too.  Read next: `__main__.py`.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,24 +20,36 @@ from drills.differential.case import BEYOND, DIFFERS, FOREIGN, HANGS, STATED, Ou
 from drills.differential.draw import Draw
 from drills.differential.sides import NEEDS, side
 
-SECONDS = 60.0
-START = 120.0
+SECONDS = 60.0  # of the processor: a machine that is busy with others is no hang
+START = 60.0  # more for the first case of a process, which imports both sides
+WAITING = 10  # times as long by the clock: what sleeps for ever uses no processor
+LOOK = 0.5
 FRESH = 400  # cases of one process, so that none of them grows without end
 
+ANY = "any"  # operator of a side, as the seed says
 Spec = tuple[str, str, int, bool]  # side, operator, seed, small
+Answer = tuple[str, str, Outcome]  # operator, text of the case, what became of it
 
 
-def outcome(spec: Spec) -> tuple[str, Outcome]:
-    """The text of the case and what became of it."""
-    name, operator, seed, small = spec
+def outcome(spec: Spec) -> Answer:
+    """The operator, the text of the case and what became of it."""
+    name, asked, seed, small = spec
+    operator = _drawn(name, seed) if asked == ANY else asked
     numbers = [seed, *operator.encode(), *name.encode()]
     case = side(name).make(operator, Draw(numbers, small))
     found = judged(case, np.random.default_rng(numbers))
     if found.what in (DIFFERS, FOREIGN, BEYOND):
         line = known.stated(name, operator, case.text, found.why)
         if line is not None:
-            return case.text, Outcome(STATED, line.reason)
-    return case.text, found
+            found = Outcome(STATED, line.reason)
+    return operator, case.text, found
+
+
+def _drawn(name: str, seed: int) -> str:
+    operators = side(name).operators
+    weights = np.array(list(operators.values()), float)
+    rng = np.random.default_rng(seed)
+    return str(rng.choice(list(operators), p=weights / weights.sum()))
 
 
 def _serve(link: Any) -> None:
@@ -45,7 +60,19 @@ def _serve(link: Any) -> None:
         try:
             link.send(outcome(spec))
         except Exception as error:  # of the generator itself
-            link.send(("", Outcome(FOREIGN, f"the drill: {type(error).__name__}: {error}")))
+            link.send(
+                (spec[1], "", Outcome(FOREIGN, f"the drill: {type(error).__name__}: {error}"))
+            )
+
+
+def _used(pid: int) -> float:
+    """Seconds of the processor that a process has used, all its threads together; 0 where the
+    system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Worker:
@@ -56,7 +83,7 @@ class Worker:
         self._link: Any = None
         self._left = 0
 
-    def judge(self, spec: Spec, seconds: float = SECONDS) -> tuple[str, Outcome]:
+    def judge(self, spec: Spec, seconds: float = SECONDS) -> Answer:
         if self._process is None or self._left == 0:
             self.end()
             context = multiprocessing.get_context("spawn")
@@ -68,14 +95,22 @@ class Worker:
         self._left -= 1
         self._link.send(spec)
         try:
-            if self._link.poll(seconds):
-                found: tuple[str, Outcome] = self._link.recv()
+            if self._answers(seconds):
+                found: Answer = self._link.recv()
                 return found
             why = f"no answer within {seconds:.0f} s"
         except (EOFError, ConnectionError):
             why = "the process died"
         self.end()
-        return "", Outcome(HANGS, why)
+        return spec[1], "", Outcome(HANGS, why)
+
+    def _answers(self, seconds: float) -> bool:
+        begun, before = time.monotonic(), _used(self._process.pid)
+        while not self._link.poll(LOOK):
+            spent = _used(self._process.pid) - before
+            if spent > seconds or time.monotonic() - begun > WAITING * seconds:
+                return False
+        return True
 
     def end(self) -> None:
         if self._process is not None:
@@ -85,10 +120,10 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """One case in this process: SIDE OPERATOR SEED [small]."""
+    """One case in this process: SIDE, OPERATOR or "any", SEED, and "small" or not."""
     if len(arguments) not in (3, 4) or arguments[0] not in NEEDS:
         print("python -m drills.differential SIDE OPERATOR SEED [small]", file=sys.stderr)
         return 2
-    text, found = outcome((arguments[0], arguments[1], int(arguments[2]), len(arguments) == 4))
+    _, text, found = outcome((arguments[0], arguments[1], int(arguments[2]), len(arguments) == 4))
     print(f"{text}\n{found.what}: {found.why}")
     return 0
