@@ -78,6 +78,21 @@ def test_signs():
     check(model([node("Sign", ["x"])], {"x": [6]}, {}), {"x": edges})
 
 
+def test_the_sign_of_pytorch():
+    """It counts comparisons: NaN has none."""
+    torch = pytest.importorskip("torch")
+
+    class Sign(torch.nn.Module):
+        def forward(self, x):
+            return torch.sign(x)
+
+    x = torch.tensor([float("nan"), -0.0, -3.0, 2.0])
+    mod, _ = relay.frontend.from_exported_program(torch.export.export(Sign(), (x,)))
+    found = relay.evaluate(mod, {mod["main"].params[0].name_hint: x.numpy()})
+    np.testing.assert_array_equal(found, torch.sign(x).numpy())
+    assert not np.signbit(found[:2]).any()
+
+
 @pytest.mark.parametrize("extent", [0, 3])
 def test_the_first_none_of_many(extent):
     nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"])]

@@ -57,6 +57,8 @@ _TABLE = (
      "the standard's reference divides by the unrounded length, and puts a single element at -0.5"),
     ("onnx|torch", "Resize|nn.functional.(interpolate|upsample|grid_sample).*", "", "not .*nan",
      "at an element's own place its neighbours do not count; peers multiply them by 0"),
+    ("onnx", "GridSample", "border", "is .*nan",
+     "the border moves places, as of PyTorch, so a neighbour with the weight 0 is multiplied"),
     ("torch", "grid_sampler.*|nn.functional.grid_sample.*", "", "nan",
      "a place that is no number lies far outside; PyTorch mirrors it to wherever rounding ends"),
     ("onnx", "(RMS|Layer)Normalization", r"\b0\b", "accepts",

@@ -57,6 +57,7 @@ NAMES = ("normal", "real", "imag", "lu", "qr", "eig", "item", "to", "equal", "da
          "cdouble", "cfloat", "linspace", "logspace", "full", "ones", "zeros", "eye")  # fmt: skip
 TYPES = (torch.float32,) * 6 + (torch.float64, torch.int64, torch.int32, torch.bool, torch.float16,
                                 torch.bfloat16)  # fmt: skip
+KINDS = (*TYPES, torch.int8, torch.uint8, torch.int16)
 DATA, NUMBERS = 0.4, 0.12  # shares of samples with other data, and with another number
 
 
@@ -88,7 +89,7 @@ def make(operator: str, draw: Draw) -> Case:
     leaves = _other_data(leaves, draw) if draw.chance(DATA) else leaves
     leaves = _other_number(leaves, draw) if draw.chance(NUMBERS) else leaves
     at = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
-    if not at or any(leaves[k].is_complex() or leaves[k].layout != torch.strided for k in at):
+    if not at or any(leaves[k].dtype not in KINDS or leaves[k].layout != torch.strided for k in at):
         return _no_case(operator, "no tensor, or one of a kind that networks do not have")
 
     def called(tensors: Sequence[Any]) -> Any:
@@ -116,8 +117,8 @@ def make(operator: str, draw: Draw) -> Case:
             if "not implemented" in str(error):
                 raise NoAnswer(str(error)) from None
             raise Refused(f"{type(error).__name__}: {error}") from None
-        if any(v.is_complex() or v.is_quantized for v in found):
-            raise NoAnswer("complex or quantized results")
+        if any(v.dtype not in KINDS for v in found):
+            raise NoAnswer("results of a type that networks here do not have")
         return [as_numpy(v) for v in found]
 
     exported: list[Any] = []
