@@ -47,7 +47,7 @@ PREFIXES = (
     "geometric", "uniform", "resize", "_refs", "to_sparse", "complex", "fft", "polar", "view_as_",
     "nested", "linalg", "cholesky", "svd", "pca", "lu_", "geqrf", "ormqr", "triangular", "inverse",
     "pinverse", "logdet", "lobpcg", "hash_tensor", "__", "allclose", "histogram", "stft", "istft",
-    "torch.ops", "nn.functional.scaled", "nn.functional.ctc", "nn.functional.rrelu", "special.",
+    "torch.", "nn.functional.scaled", "nn.functional.ctc", "nn.functional.rrelu", "special.",
     "polygamma", "mvlgamma", "igamma", "lgamma", "digamma", "cdist", "gradient", "householder",
     "matrix_exp", "trap", "cov", "corrcoef", "nn.functional.alpha_dropout", "arange",
     "combinations", "nn.functional.feature_alpha", "nn.functional.fractional", "broadcast_shapes",

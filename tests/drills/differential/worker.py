@@ -26,7 +26,7 @@ WAITING = 10  # times as long by the clock: what sleeps for ever uses no process
 LOOK = 0.5
 FRESH = 400  # cases of one process, so that none of them grows without end
 
-ANY = "any"  # operator of a side, as the seed says
+ANY = "drawn"  # operator of a side, as the seed says
 Spec = tuple[str, str, int, bool]  # side, operator, seed, small
 Answer = tuple[str, str, Outcome]  # operator, text of the case, what became of it
 
@@ -120,7 +120,7 @@ class Worker:
 
 
 def main(arguments: list[str]) -> int:
-    """One case in this process: SIDE, OPERATOR or "any", SEED, and "small" or not."""
+    """One case in this process: SIDE, OPERATOR or "drawn", SEED, and "small" or not."""
     if len(arguments) not in (3, 4) or arguments[0] not in NEEDS:
         print("python -m drills.differential SIDE OPERATOR SEED [small]", file=sys.stderr)
         return 2
