@@ -2,7 +2,8 @@
 
 --keep also writes it to `benchmarks/results/drills.json` and into `docs/reliability.md`.
 
-PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N] [--seed 0] [--jobs 1]
+PYTHONPATH=src:tests:benchmarks python -m drills [NAME...] [--tries N | --minutes M] [--seed 0]
+    [--jobs 1]
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; or all")
     parser.add_argument("--tries", type=int, help="of each drill, instead of its full number")
+    parser.add_argument("--minutes", type=float, help="of each drill, instead of a number of tries")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes that share the tries")
     parser.add_argument("--keep", action="store_true", help="write the results down, too")
@@ -38,7 +40,10 @@ def main() -> int:
     for name in options.names or known:
         drill = known[name]
         began = time.monotonic()
-        counts = _run(drill, options.tries or drill.long, options.seed, options.jobs)
+        if options.minutes:
+            counts = _for_minutes(drill, options.minutes, options.seed, options.jobs)
+        else:
+            counts = _run(drill, options.tries or drill.long, options.seed, options.jobs)
         broken = drill.broken(counts)
         rows.append(
             {
@@ -55,6 +60,18 @@ def main() -> int:
         append("drills", rows, seed=options.seed, jobs=options.jobs)
         page.write()
     return 0 if all(row["held"] == "yes" for row in rows) else 1
+
+
+def _for_minutes(drill: Drill, minutes: float, seed: int, jobs: int) -> Counts:
+    """Runs with a seed each, of twice the short number of tries, until the time is over."""
+    counts: Counts = Counter()
+    begun = time.monotonic()
+    while (gone := time.monotonic() - begun) < 60 * minutes:
+        counts += _run(drill, 2 * drill.short * jobs, seed, jobs)
+        seed += 1
+        told = ", ".join(f"{n} {what}" for what, n in counts.most_common())
+        print(f"[{gone / 60:.1f} of {minutes:g} min] {counts.total()}: {told}", flush=True)
+    return counts
 
 
 def _run(drill: Drill, tries: int, seed: int, jobs: int) -> Counts:

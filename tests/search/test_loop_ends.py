@@ -2,7 +2,8 @@
 
 import pytest
 
-from search.spaces import Instant, cpu_task
+from search.spaces import CPU, Instant, cpu_task
+from tilewright import te
 from tilewright.base.errors import DeviceError, DeviceLost, TargetError, Unavailable
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
@@ -10,6 +11,9 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.reference import ReferenceStore
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search import loop, portfolio
 from tilewright.search.loop import tune
@@ -348,6 +352,6 @@ def test_a_task_whose_masks_leave_nothing_says_which():
     dag = te.ComputeDAG([a, b, te.compute((4,), lambda i: te.sum(a[i, k] * b[k], axis=k))])
     sketch = Sketch("serial", dag, config, lambda _: Schedule(dag), CPU)
     task = Task("serial", (), dag, CPU, [sketch])
-    report, events = run([task], Instant(), trials=8)
+    report, events = run([task], Instant([]), trials=8)
     assert report.tasks[0].exhausted and not report.tasks[0].trials
     assert said(events, "exhausted") == ["serial: no candidate is worth a trial (long_sums)"]

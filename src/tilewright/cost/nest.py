@@ -350,7 +350,8 @@ def mix(node: Node) -> Mix:
         return Mix(0, total, tests)
     value = node.op.reduced
     total, tests = _count(value)
-    if node.op.combiner.name == "sum" and value.op == "mul":
+    term = value.args[1] if value.op == "if_then_else" else value
+    if node.op.combiner.name == "sum" and term.op == "mul":
         return Mix(1, total - 1, tests)
     return Mix(0, total + 1, tests)
 

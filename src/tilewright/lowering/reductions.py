@@ -34,6 +34,8 @@ from tilewright.schedule.tree.chains import chains
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.te.tensor import Combiner, IterVar, reduction_of
 
+_SEVERAL = 2  # loads
+
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
@@ -73,8 +75,9 @@ def _in_place(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
 
     start = emission.again(node, first, identity, "init")
     sums = _blocks(emission, node, combiner, buffers, index, spatial)
-    guard = E.binary("and", lanes, guards.of(node, ALL))
-    update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
+    there, value = _wanted(emission, node, combiner)
+    guard = E.all_of(lanes, guards.of(node, ALL), there)
+    update = guarded(guard, _added(sums, combiner, value))
     return Reduction(update, _outside(sums.around, first, lambda nest: seq(start, nest)))
 
 
@@ -103,8 +106,9 @@ def _accumulated(emission: Emission, node: Node, combiner: Combiner) -> Reductio
 
     start = emission.again(node, first, identity, "init")
     sums = _blocks(emission, node, combiner, [acc], at, spatial)
-    guard = E.binary("and", lanes, guards.of(node, ALL))
-    update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
+    there, value = _wanted(emission, node, combiner)
+    guard = E.all_of(lanes, guards.of(node, ALL), there)
+    update = guarded(guard, _added(sums, combiner, value))
     end = emission.again(node, first, result, "out")
     around = _outside(sums.around, first, lambda nest: seq(start, nest, end))
     # lanes may be outside the reduction: their elements live side by side
@@ -185,6 +189,24 @@ def _places(place: Placement, axes: Sequence[IterVar]) -> tuple[tuple[int, ...],
 def _added(sums: _Sums, combiner: Combiner, value: Expr) -> Stmt:
     both = combiner.combine(_loads(sums.buffers, sums.index), value)
     return stores(sums.buffers, sums.index, both)
+
+
+def _wanted(emission: Emission, node: Node, combiner: Combiner) -> tuple[Expr, Expr]:
+    """When there is something to combine, and what; a step that adds nothing is left out.
+
+    rewrite:  C[i] += if_then_else(c, A[i]*B[i], 0)   ->   if (c) C[i] += A[i]*B[i]
+    Only where all lanes of a vector agree, and where more is saved than one load.
+    """
+    value, always = emission.accesses.value(node, _reduced(node)), E.const(True)
+    if value.op != "if_then_else" or value.args[2] is not combiner.identity:
+        return always, value
+    test, then, _ = value.args
+    place, stage = emission.place, node.stage
+    lanes = {place.leaf[ax] for ax, how in stage.annotations.items() if how == "vectorize"}
+    loads = [n for n in E.walk(then) if n.op == "load"]
+    if len(loads) < _SEVERAL or any(n.op == "load" or n in lanes for n in E.walk(test)):
+        return always, value
+    return test, then
 
 
 def _loads(buffers: Sequence[Buffer], index: Expr) -> Expr:

@@ -87,7 +87,9 @@ def celu(data: Expr, alpha: float = 1.0) -> Expr:
     """max(data, 0) + min(alpha * (exp(data / alpha) - 1), 0)."""
     if alpha == 0:
         raise ModelError("nn.celu(alpha=0)", "data is divided by alpha", "Use another alpha.")
-    below = tensor.minimum(expm1_below_zero(data / alpha) * alpha, 0.0)
+    inner = data / alpha  # of a negative alpha above 0 where data is below
+    bent = expm1_below_zero(inner) if alpha > 0 else tensor.exp(tensor.maximum(inner, 0.0)) - 1.0
+    below = tensor.minimum(bent * alpha, 0.0)
     return tensor.maximum(data, 0.0) + below
 
 

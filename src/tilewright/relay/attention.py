@@ -63,9 +63,9 @@ def scores(query: Expr, key: Expr, scale: float | None = None, softcap: float = 
     """[B, H, S, T]: query key^T * scale, limited by `softcap`."""
     (batch, heads, rows, inner), (_, shared, columns, _) = _checked(query, key, "key")
     factor = 1 / math.sqrt(max(inner, 1)) if scale is None else float(scale)
-    left = tensor.reshape(query * factor, (batch * shared, heads // shared * rows, inner))
-    right = tensor.reshape(key, (batch * shared, columns, inner))
-    made = tensor.reshape(call("nn.batch_matmul", left, right), (batch, heads, rows, columns))
+    left = tensor.as_shape(query * factor, (batch * shared, heads // shared * rows, inner))
+    right = tensor.as_shape(key, (batch * shared, columns, inner))
+    made = tensor.as_shape(call("nn.batch_matmul", left, right), (batch, heads, rows, columns))
     if softcap <= 0:
         return made
     return tensor.tanh(made * (1 / softcap)) * float(softcap)
@@ -97,7 +97,7 @@ def between(
         ahead = apart - offset
         above = np.full(apart.shape, True) if right is None else ahead <= right
         return const(above if left is None else above & (ahead >= -left))
-    place = tensor.reshape(tensor.cast(offset, "int32"), (-1, 1, 1, 1))
+    place = tensor.as_shape(tensor.cast(offset, "int32"), (-1, 1, 1, 1))
     found: Expr | None = None
     ahead_of = tensor.subtract(const(apart.astype("int32")), place)
     if right is not None:
@@ -157,10 +157,10 @@ def weighted(probability: Expr, value: Expr) -> Expr:
         raise ModelError(
             f"nn.attention(value={value.shape})", f"there are {columns} keys", "Give as many."
         )
-    left = tensor.reshape(probability, (batch * shared, heads // shared * rows, columns))
-    right = tensor.reshape(value, (batch * shared, columns, size))
+    left = tensor.as_shape(probability, (batch * shared, heads // shared * rows, columns))
+    right = tensor.as_shape(value, (batch * shared, columns, size))
     made = call("nn.batch_matmul", left, right, transpose_b=False)
-    return tensor.reshape(made, (batch, heads, rows, size))
+    return tensor.as_shape(made, (batch, heads, rows, size))
 
 
 __all__ = ["attention"]

@@ -18,7 +18,7 @@ from tilewright.relay.indexing import reverse
 from tilewright.relay.linear import product
 from tilewright.relay.op import call
 from tilewright.relay.sizes import per_axis, same_layout, settle, sides
-from tilewright.relay.tensor import add, broadcast_to, multiply, reshape, transpose
+from tilewright.relay.tensor import add, as_shape, broadcast_to, multiply, transpose
 
 PLACE = "nn.deformable_conv2d"
 
@@ -84,20 +84,20 @@ def deformable_conv2d(
             f"the {what} has shape {getattr(value, 'shape', None)}", f"Give {wanted}.",
         )  # fmt: skip
     still = _places(kernel, size, step, spread, pads)
-    places = add(reshape(offset, (moved, taps, 2, *size)), const(still, str(offset.dtype)))
+    places = add(as_shape(offset, (moved, taps, 2, *size)), const(still, str(offset.dtype)))
     grid = reverse(transpose(places, (0, 2, 1, 3, 4)), 1)  # x comes first
     read: Expr = call(
-        "image.grid_sample", reshape(data, (moved, inner // deformable_groups, *image)),
-        reshape(grid, (moved, 2, taps * size[0], size[1])), normalized=False,
+        "image.grid_sample", as_shape(data, (moved, inner // deformable_groups, *image)),
+        as_shape(grid, (moved, 2, taps * size[0], size[1])), normalized=False,
     )  # fmt: skip
     if mask is not None:
-        read = multiply(read, reshape(mask, (moved, 1, taps * size[0], size[1])))
+        read = multiply(read, as_shape(mask, (moved, 1, taps * size[0], size[1])))
     several = (batch, groups) if min(batch, groups) > 1 else (batch * groups,)
-    columns = reshape(read, (*several, each * taps, math.prod(size)))
-    rows: Expr = reshape(weight, (groups, outer // groups, each * taps))
+    columns = as_shape(read, (*several, each * taps, math.prod(size)))
+    rows: Expr = as_shape(weight, (groups, outer // groups, each * taps))
     if len(several) > 1:
         rows = broadcast_to(rows, (*several, *rows.shape[1:]))
-    return reshape(product(rows, columns), (batch, outer, *size))
+    return as_shape(product(rows, columns), (batch, outer, *size))
 
 
 def _places(

@@ -167,11 +167,11 @@ def all_class_non_max_suppression(
         )
     batch, classes, count = scores.shape
     rows = batch * classes
-    flat = tensor.reshape(scores, (rows, count))
+    flat = tensor.as_shape(scores, (rows, count))
     order = topk(flat, count, 1, "indices")
     above = tensor.greater(gather(flat, 1, order), _number(score_threshold, scores))
     each = tensor.broadcast_to(tensor.expand_dims(boxes, 1), (batch, classes, count, 4))
-    corners = take(tensor.reshape(each, (rows, count, 4)), order, 1, 1)
+    corners = take(tensor.as_shape(each, (rows, count, 4)), order, 1, 1)
     states = tensor.where(above, const(OPEN), const(GONE))
     labels = tensor.zeros((rows, count), scores.dtype)
     most = max_output_boxes_per_class
@@ -181,12 +181,12 @@ def all_class_non_max_suppression(
     kept = _kept(corners, labels, states, threshold, limit, False, place)
     if isinstance(most, Expr) and not known:
         seen = cumsum(tensor.cast(kept, "int32"), 1)
-        within = tensor.less_equal(seen, tensor.cast(tensor.reshape(most, ()), "int32"))
+        within = tensor.less_equal(seen, tensor.cast(tensor.as_shape(most, ()), "int32"))
         kept = tensor.logical_and(kept, tensor.logical_or(within, tensor.less(most, 0)))
-    places = _places(tensor.reshape(kept, (1, rows * count)))
-    at = tensor.reshape(places, (rows * count,))
+    places = _places(tensor.as_shape(kept, (1, rows * count)))
+    at = tensor.as_shape(places, (rows * count,))
     row = tensor.floor_divide(at, count)
-    box = take(tensor.reshape(order, (-1,)), tensor.maximum(at, 0), 0)
+    box = take(tensor.as_shape(order, (-1,)), tensor.maximum(at, 0), 0)
     columns = [tensor.floor_divide(row, classes), tensor.floor_mod(row, classes), box]
     chosen = tensor.concatenate([tensor.expand_dims(c, 1) for c in columns], 1)
     none = tensor.expand_dims(tensor.less(at, 0), 1)
@@ -225,7 +225,7 @@ def multibox_transform_loc(
     things = strided_slice(cls_prob, [1], [cls_prob.shape[1]], axes=[1])
     best = argmax(things, 1)
     score = tensor.max(things, 1)
-    moves = tensor.reshape(loc_pred, (batch, count, 4))
+    moves = tensor.as_shape(loc_pred, (batch, count, 4))
     left, top, right, bottom = (_column(anchor, k) for k in range(4))
     ends: list[Expr] = []
     for k, (low, high) in enumerate(((left, right), (top, bottom))):
@@ -302,7 +302,7 @@ def proposal(
 
     def of_elements(value: Expr, parts: int) -> Expr:
         """[B, A * parts, H, W] as [parts, B, H, W, A]."""
-        cut = tensor.reshape(value, (batch, -1, parts, height, width))
+        cut = tensor.as_shape(value, (batch, -1, parts, height, width))
         return tensor.transpose(cut, (2, 0, 3, 4, 1))
 
     def along(axis: int) -> Expr:
@@ -313,7 +313,7 @@ def proposal(
 
     def of_image(k: int) -> Expr:
         column = strided_slice(im_info, [k], [k + 1], axes=[1])
-        return tensor.cast(tensor.reshape(column, (batch, 1, 1, 1)), kind)
+        return tensor.cast(tensor.as_shape(column, (batch, 1, 1, 1)), kind)
 
     anchors = np.array([_anchor(r, s, feature_stride) for r in ratios for s in scales])
     moves = [take(of_elements(bbox_pred, 4), const(np.array(k, "int32")), 0) for k in range(4)]
@@ -343,13 +343,13 @@ def proposal(
     for axis in (0, 1):
         extent = tensor.floor(of_image(axis) / float(feature_stride))
         outside = tensor.logical_or(outside, tensor.greater_equal(along(axis), extent))
-    halves = tensor.reshape(cls_prob, (batch, 2, count, height, width))
+    halves = tensor.as_shape(cls_prob, (batch, 2, count, height, width))
     something = take(halves, const(np.array(1, "int32")), 1)
     score = tensor.where(outside, -1.0, tensor.transpose(something, (0, 2, 3, 1)))
-    boxes = tensor.concatenate([tensor.reshape(c, (batch, every, 1)) for c in corners], 2)
+    boxes = tensor.concatenate([tensor.as_shape(c, (batch, every, 1)) for c in corners], 2)
 
     length = min(rpn_pre_nms_top_n, every) if rpn_pre_nms_top_n > 0 else every
-    order = topk(tensor.reshape(score, (batch, every)), length, 1, "indices")
+    order = topk(tensor.as_shape(score, (batch, every)), length, 1, "indices")
     best = take(boxes, order, 1, 1)
     whole = tensor.add(best, const(np.array([0, 0, 1, 1]).reshape(1, 1, 4), kind))
     states = tensor.filled(OPEN, (batch, length), "int32")
@@ -362,7 +362,7 @@ def proposal(
     number_of = tensor.broadcast_to(
         const(np.arange(batch).reshape(batch, 1, 1), kind), (batch, rows, 1)
     )
-    return tensor.reshape(tensor.concatenate([number_of, chosen], 2), (batch * rows, 5))
+    return tensor.as_shape(tensor.concatenate([number_of, chosen], 2), (batch * rows, 5))
 
 
 def _anchor(ratio: float, scale: float, base: int) -> list[float]:
@@ -440,7 +440,7 @@ def _real(value: Any, what: str) -> float:
 
 def _number(value: Any, like: Expr) -> Expr:
     if isinstance(value, Expr):
-        return tensor.cast(tensor.reshape(value, ()), like.dtype)
+        return tensor.cast(tensor.as_shape(value, ()), like.dtype)
     if not is_integer(value) and not isinstance(value, float):
         raise ModelError("vision", f"{value!r} is no number", "Give one, such as 0.5.")
     return const(value, like.dtype)

@@ -54,9 +54,9 @@ def transform(
     table = _table(taken, results, size, inverse, half)[:, :parts]
     table = table * (scale / size if inverse else scale)
     moved = tensor.transpose(x, order)
-    rows = tensor.reshape(moved, (*moved.shape[:-2], taken * parts))
+    rows = tensor.as_shape(moved, (*moved.shape[:-2], taken * parts))
     weights = const(table.reshape(taken * parts, -1), x.dtype)
-    made = tensor.reshape(product(rows, weights), (*moved.shape[:-2], *table.shape[2:]))
+    made = tensor.as_shape(product(rows, weights), (*moved.shape[:-2], *table.shape[2:]))
     return tensor.transpose(made, [order.index(k) for k in range(rank)])
 
 

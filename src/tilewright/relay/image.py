@@ -21,7 +21,7 @@ from tilewright.relay.graph.leaves import const
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, layouts
 from tilewright.relay.sizes import per_axis, sides
-from tilewright.relay.tensor import clip, reshape
+from tilewright.relay.tensor import as_shape, clip
 
 METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
 # TVM's names of layers' methods, which say the rank, too
@@ -260,8 +260,8 @@ def affine_grid(
     places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(shape)], -1)
     base = const(places.reshape(1, -1, rank + 1), str(data.dtype))
     if channels_last:
-        return reshape(call("nn.batch_matmul", base, data), (data.shape[0], *shape, rank))
-    return reshape(call("nn.batch_matmul", data, base), (data.shape[0], rank, *shape))
+        return as_shape(call("nn.batch_matmul", base, data), (data.shape[0], *shape, rank))
+    return as_shape(call("nn.batch_matmul", data, base), (data.shape[0], rank, *shape))
 
 
 def grid_sample(

@@ -21,13 +21,13 @@ from tilewright.relay.op import call
 from tilewright.relay.sizes import per_axis
 from tilewright.relay.tensor import (
     Axes,
+    as_shape,
     broadcast_to,
     cast,
     concatenate,
     expand_dims,
     filled,
     full,
-    reshape,
     transpose,
     where,
 )
@@ -51,7 +51,7 @@ def take(
     mode: "clip" (TVM's "fast" too) stops at the ends, "wrap" counts on round about: -1 is the last
     """
     if axis is None:
-        data, axis = reshape(data, (-1,)), 0
+        data, axis = as_shape(data, (-1,)), 0
     batch = batch_dims + (len(indices.shape) if batch_dims < 0 else 0)
     return call(
         "take", data, indices, axis=int(axis), batch_dims=batch,
@@ -132,10 +132,10 @@ def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axi
     at = const(count.reshape([-1 if k == s else 1 for k in range(rank)]))
     longest = const(np.minimum(data.shape[s], seq_lengths.dtype.greatest), seq_lengths.dtype)
     lengths = call("minimum", seq_lengths, longest)
-    length = reshape(lengths, [-1 if k == b else 1 for k in range(rank)])
+    length = as_shape(lengths, [-1 if k == b else 1 for k in range(rank)])
     turned = call("subtract", length, call("add", at, const(1, seq_lengths.dtype)))
     chosen = where(call("less", at, length), turned, at)
-    return gather(data, s, broadcast_to(reshape(chosen, shape), data.shape))
+    return gather(data, s, broadcast_to(as_shape(chosen, shape), data.shape))
 
 
 # -- order -----------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ def _arg(name: str, data: Expr, axis: Axes, keepdims: bool, exclude: bool, last:
         raise ModelError(place, "no axis is left to look along", "Name at least one axis.")
     kept = [k for k in range(rank) if k not in axes]
     if len(axes) > 1:  # positions count over all of them, as in a vector
-        data = reshape(transpose(data, (*kept, *axes)), [*(data.shape[k] for k in kept), -1])
+        data = as_shape(transpose(data, (*kept, *axes)), [*(data.shape[k] for k in kept), -1])
         found: Expr = call(name, data, axis=-1, select_last_index=last)
         shape = _spread(data.shape, kept, rank)
-        return reshape(found, shape) if keepdims else found
+        return as_shape(found, shape) if keepdims else found
     return call(name, data, axis=axes[0], keepdims=keepdims, select_last_index=last)
 
 
@@ -199,19 +199,22 @@ def topk(
     if ret_type not in ("both", "values", "indices"):
         raise ModelError(place, "no such ret_type", 'Use "both", "values" or "indices".')
     at = _axis(axis, len(data.shape), place)
-    number = k if k >= 1 else data.shape[at]
-    if not data.shape[at] and not number:  # nothing, of nothing
-        nothing = cast(data, str(check_dtype(dtype, place)))
-        both = {"values": data, "indices": nothing, "both": Tuple([data, nothing])}
-        return both[ret_type]
     asked = check_dtype(dtype, place)
     kind = "int32" if asked.is_float else str(asked)  # a float is counted, and converted then
-    found = call("topk", data, k=number, axis=at, is_ascend=bool(is_ascend), dtype=kind)
+    values, found = first_in_order(data, k if k >= 1 else data.shape[at], at, is_ascend, kind)
     indices = cast(found, str(asked)) if asked.is_float else found
     if ret_type == "indices":
         return indices
-    values = gather(data, at, found)
     return values if ret_type == "values" else Tuple([values, indices])
+
+
+def first_in_order(
+    data: Expr, count: int, axis: int, is_ascend: bool, dtype: str
+) -> tuple[Expr, Expr]:
+    """The greatest (is_ascend: smallest) `count` elements along `axis`, which may be none of them,
+    and their places."""
+    found = call("topk", data, k=count, axis=axis, is_ascend=bool(is_ascend), dtype=dtype)
+    return gather(data, axis, found), found
 
 
 def argsort(data: Expr, axis: int = -1, is_ascend: int = 1, dtype: str = "int32") -> Expr:
@@ -229,7 +232,7 @@ def _scan(
     reverse: bool,
 ) -> Call:  # fmt: skip
     if axis is None:
-        data, axis = reshape(data, (-1,)), 0
+        data, axis = as_shape(data, (-1,)), 0
     data = data if dtype is None else cast(data, dtype)
     return call(name, data, axis=int(axis), exclusive=bool(exclusive), reverse=bool(reverse))
 
@@ -363,7 +366,8 @@ def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -
                 place, f"{extent} does not divide into {indices_or_sections} sections",
                 "Give the indices where to cut.",
             )  # fmt: skip
-        cuts = list(range(0, extent + 1, extent // indices_or_sections))
+        each = extent // indices_or_sections
+        cuts = [k * each for k in range(indices_or_sections + 1)]
     if any(b > e for b, e in pairwise(cuts)):
         raise ModelError(place, f"the cuts do not rise from 0 to {extent}", "Give them in order.")
     whole = [range(n) for n in data.shape]
@@ -448,12 +452,12 @@ def meshgrid(data: Sequence[Expr], indexing: str = "ij") -> Tuple:
     first two axes exchanged."""
     if indexing not in ("ij", "xy"):
         raise ModelError(f"meshgrid(indexing={indexing!r})", "no such order", 'Use "ij" or "xy".')
-    parts = [reshape(p, (-1,)) for p in data]
+    parts = [as_shape(p, (-1,)) for p in data]
     shape = [p.shape[0] for p in parts]
     made: list[Expr] = []
     for k, p in enumerate(parts):
         along = [n if j == k else 1 for j, n in enumerate(shape)]
-        made.append(broadcast_to(reshape(p, along), shape))
+        made.append(broadcast_to(as_shape(p, along), shape))
     if indexing == "xy" and len(shape) > 1:
         order = (1, 0, *range(2, len(shape)))
         made = [transpose(p, order) for p in made]
@@ -505,8 +509,8 @@ def _orders(layout: str, mode: str, name: str) -> tuple[str, str]:
 def _rearranged(
     data: Expr, source: str, wanted: str, extents: Mapping[str, int], shape: Sequence[int]
 ) -> Expr:
-    opened = reshape(data, [extents[k] for k in source])
-    return reshape(transpose(opened, [source.index(k) for k in wanted]), shape)
+    opened = as_shape(data, [extents[k] for k in source])
+    return as_shape(transpose(opened, [source.index(k) for k in wanted]), shape)
 
 
 def _image(data: Expr, layout: str, name: str) -> tuple[int, int, int, int]:

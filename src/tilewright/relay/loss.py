@@ -50,7 +50,7 @@ def nll_loss(
     hit = tensor.equal(
         tensor.expand_dims(targets, 1), const(np.arange(classes, dtype=kind).reshape(along))
     )
-    weight = None if weights is None else tensor.reshape(weights, along)
+    weight = None if weights is None else tensor.as_shape(weights, along)
     zero = const(0, predictions.dtype)
     weighed = predictions if weight is None else tensor.multiply(predictions, weight)
     loss = tensor.negative(tensor.sum(tensor.where(hit, weighed, zero), axis=1))

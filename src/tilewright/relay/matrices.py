@@ -160,7 +160,7 @@ def _columns(x: Expr, first: int, last: int) -> Expr:
 
 
 def _as(x: Expr, shape: tuple[int, ...]) -> Expr:
-    return x if x.shape == tuple(shape) else tensor.reshape(x, tuple(shape))
+    return x if x.shape == tuple(shape) else tensor.as_shape(x, tuple(shape))
 
 
 __all__ = [

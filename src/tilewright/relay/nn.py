@@ -54,7 +54,7 @@ from tilewright.relay.op import call
 from tilewright.relay.pooling import *  # noqa: F403
 from tilewright.relay.pooling import __all__ as _pooling
 from tilewright.relay.sizes import per_axis, settle, sides
-from tilewright.relay.tensor import cast, logical_and, reshape, where
+from tilewright.relay.tensor import as_shape, cast, logical_and, where
 from tilewright.relay.winograd import *  # noqa: F403
 from tilewright.relay.winograd import __all__ as _winograd
 
@@ -70,7 +70,7 @@ def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "
     data, weight = of_one_type(data, weight, str(out_dtype))
     rows = data
     if len(data.shape) > 2:
-        rows = reshape(data, (math.prod(data.shape[:-1]), data.shape[-1]))
+        rows = as_shape(data, (math.prod(data.shape[:-1]), data.shape[-1]))
     made = call("nn.dense", rows, weight, out_dtype=str(out_dtype))
     if units is not None and units != made.shape[1]:
         raise ModelError(
@@ -212,7 +212,7 @@ def _padded_with(value: Expr, data: Expr, width: Sequence[tuple[int, ...]]) -> E
     for axis, (before, after) in enumerate(width):
         there = np.pad(np.ones(data.shape[axis], bool), (before, after))
         inside = logical_and(inside, const(there.reshape((-1, *(1,) * (rank - 1 - axis)))))
-    return where(inside, made, cast(reshape(value, ()), data.dtype))
+    return where(inside, made, cast(as_shape(value, ()), data.dtype))
 
 
 def correlation(

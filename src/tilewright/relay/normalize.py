@@ -100,14 +100,14 @@ def group_norm(
             place, f"{channels} channels do not fall into {num_groups} groups", "Use a divisor."
         )
     each = channels // num_groups
-    grouped = tensor.reshape(data, (*data.shape[:at], num_groups, each, *data.shape[at + 1 :]))
+    grouped = tensor.as_shape(data, (*data.shape[:at], num_groups, each, *data.shape[at + 1 :]))
     made = standardize(grouped, [k for k in range(1, rank + 1) if k != at], epsilon)
     along = (num_groups, each, *(1,) * (rank - at - 1))
     for wanted, vector, join in ((scale, gamma, tensor.multiply), (center, beta, tensor.add)):
         if wanted:
             settle(vector, (channels,), data)
-            made = join(made, tensor.reshape(vector, along))
-    return tensor.reshape(made, data.shape)
+            made = join(made, tensor.as_shape(vector, along))
+    return tensor.as_shape(made, data.shape)
 
 
 def l2_normalize(data: Expr, eps: float, axis: Sequence[int] | None = None) -> Expr:
@@ -123,7 +123,7 @@ def _affine(data: Expr, gamma: Expr, beta: Expr, axis: int, center: bool, scale:
             extent = data.shape[axis % rank]
             settle(vector, (extent,), data)
             behind = rank - 1 - axis % rank
-            data = join(data, tensor.reshape(vector, (extent, *(1,) * behind)))
+            data = join(data, tensor.as_shape(vector, (extent, *(1,) * behind)))
     return data
 
 

@@ -17,7 +17,7 @@ from tilewright.relay.layout import in_layout
 from tilewright.relay.op import call
 from tilewright.relay.op.window import IMAGE, RANKS, channels_first, image_rank
 from tilewright.relay.sizes import per_axis, sides
-from tilewright.relay.tensor import add, divide, multiply, power, reshape
+from tilewright.relay.tensor import add, as_shape, divide, multiply, power
 
 WORDS = {"avg": "Mean", "max": "Greatest element"}
 _UP = 1 + 2.0**-50  # by which a whole mean that was rounded down is whole again
@@ -199,11 +199,11 @@ def lrn(
         return call("cast", wide, dtype=str(data.dtype))
     axis %= rank
     before, channels, after = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
-    flat = reshape(data, (math.prod(before), 1, channels, math.prod(after)))
+    flat = as_shape(data, (math.prod(before), 1, channels, math.prod(after)))
     around = ((size - 1) // 2, 0, size // 2, 0)
     mean = avg_pool2d(multiply(flat, flat), (size, 1), padding=around, count_include_pad=True)
     scale = power(add(multiply(mean, alpha), bias), beta)
-    return divide(data, reshape(scale, data.shape))
+    return divide(data, as_shape(scale, data.shape))
 
 
 __all__ = [

@@ -51,8 +51,8 @@ def threefry_generate(key: Expr, shape: Sequence[int]) -> Tuple:
     if left:  # the words of a last block that is not used up count otherwise
         blocks[-1], last[-1] = 0, 4 * whole
     text = [tensor.add(new[4 + k], const(last if k == 3 else blocks)) for k in range(4)]
-    flat = tensor.reshape(stack(_enciphered(new, text), axis=1), (-1,))
-    numbers = tensor.reshape(strided_slice(flat, [0], [count]), extents)
+    flat = tensor.as_shape(stack(_enciphered(new, text), axis=1), (-1,))
+    numbers = tensor.as_shape(strided_slice(flat, [0], [count]), extents)
     counted = tensor.add(new[7], _word(4 * whole + (4 if left else 0)))
     following = [*new[:6], _word(0), counted, *new[8:]]
     return Tuple([tensor.concatenate(following, 0), numbers])
@@ -122,7 +122,7 @@ def normal(
     following, bits = threefry_generate(key, (2, *extents))
     fractions = _fraction(bits, kind)
     first, second = (
-        tensor.reshape(strided_slice(fractions, [k], [k + 1]), extents) for k in (0, 1)
+        tensor.as_shape(strided_slice(fractions, [k], [k + 1]), extents) for k in (0, 1)
     )
     radius = tensor.sqrt(tensor.log(_as(1.0, kind) - first) * _as(-2.0, kind))
     drawn = radius * tensor.sin(second * _as(2 * math.pi, kind))

@@ -78,8 +78,9 @@ def _mean_variance(
     count = math.prod(data.shape[k] for k in _gone(data, axis, exclude))
     distance = data - tensor.mean(data, axis, keepdims=True, exclude=exclude)
     total = tensor.sum(distance * distance, axis, keepdims, exclude)
-    divisor = max(count - 1 if unbiased else count, 1)
-    return tensor.mean(data, axis, keepdims, exclude), total * (1.0 / divisor)
+    divisor = count - 1 if unbiased else count
+    share = 1.0 / divisor if divisor > 0 else math.nan  # nothing has no variance, as of numpy
+    return tensor.mean(data, axis, keepdims, exclude), total * share
 
 
 def std(

@@ -44,7 +44,7 @@ def sequence_mask(
         )  # fmt: skip
     rank, kind = len(data.shape), valid_length.dtype
     places = _along(axis, rank, np.arange(data.shape[axis]), kind)
-    lengths = tensor.reshape(valid_length, [-1 if k == 1 - axis else 1 for k in range(rank)])
+    lengths = tensor.as_shape(valid_length, [-1 if k == 1 - axis else 1 for k in range(rank)])
     return tensor.where(places < lengths, data, const(number(mask_value), data.dtype))
 
 
@@ -123,7 +123,7 @@ def sparse_to_dense(
     shape = static_shape(given, "relay.sparse_to_dense")
     indices = sparse_indices
     if len(indices.shape) < 2:
-        indices = tensor.reshape(indices, (-1, 1))
+        indices = tensor.as_shape(indices, (-1, 1))
     count = indices.shape[0]
     if indices.shape[1] != len(shape) or math.prod(sparse_values.shape) not in (1, count):
         raise ModelError(
@@ -132,10 +132,10 @@ def sparse_to_dense(
             f"Give indices [N, {len(shape)}] and N values.",
         )  # fmt: skip
     if isinstance(default_value, Expr) and not isinstance(default_value, Constant):
-        base: Expr = tensor.broadcast_to(tensor.reshape(default_value, ()), shape)
+        base: Expr = tensor.broadcast_to(tensor.as_shape(default_value, ()), shape)
     else:
         base = tensor.filled(number(default_value), shape, sparse_values.dtype)
-    values = tensor.broadcast_to(tensor.reshape(sparse_values, (-1,)), (count,))
+    values = tensor.broadcast_to(tensor.as_shape(sparse_values, (-1,)), (count,))
     return scatter_nd(base, tensor.transpose(indices), values)
 
 
@@ -224,7 +224,7 @@ def searchsorted(
     place = f"searchsorted(sorted_sequence={sorted_sequence.shape}, values={values.shape})"
     rank = len(values.shape)
     if len(sorted_sequence.shape) == 1:
-        rows = tensor.reshape(sorted_sequence, [1] * rank + [-1])
+        rows = tensor.as_shape(sorted_sequence, [1] * rank + [-1])
     elif sorted_sequence.shape[:-1] == values.shape[:-1] and rank:
         rows = tensor.expand_dims(sorted_sequence, rank - 1)
     else:

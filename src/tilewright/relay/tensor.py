@@ -135,6 +135,20 @@ def reshape(data: Expr, newshape: int | Sequence[int]) -> Call:
     return call("reshape", data, newshape=reshaped_shape(data.shape, given, place))
 
 
+def as_shape(data: Expr, shape: int | Sequence[int]) -> Call:
+    """`data` under a computed shape: every extent is meant, also 0, and one -1 is the rest."""
+    extents = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if -1 not in extents:
+        return call("reshape", data, newshape=extents)
+    rest = -math.prod(extents)
+    if not rest:
+        return reshape(data, extents)  # which says that anything would do
+    return call(
+        "reshape", data,
+        newshape=tuple(math.prod(data.shape) // rest if n == -1 else n for n in extents),
+    )  # fmt: skip
+
+
 def reshaped_shape(old: Sequence[int], codes: Sequence[int], place: str) -> tuple[int, ...]:
     """What `reshape` makes of the shape `old`.  Raises ModelError."""
     left, todo = list(old), [int(n) for n in codes]

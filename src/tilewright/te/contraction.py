@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tilewright.ir.expr import Expr, walk
-from tilewright.te.numeric import constant_value
-from tilewright.te.rounding import Array, keeps_all
+from tilewright.te.numeric import apply, constant, constant_value
+from tilewright.te.rounding import Approx, Array, keeps_all
 from tilewright.te.tensor import ComputeOp, Tensor
 
 BLOCK = 1 << 22  # elements of a gathered operand: 32 MB
@@ -48,6 +49,9 @@ class Window:
 class Contraction:
     """`scale` * sum over the atoms in `reduced` of the product of `windows`.
 
+    mask: over all atoms, 1 where a term counts, of length 1 where it does not matter; the window
+          `masked` is zero elsewhere.  So what it is multiplied by has to be finite there
+
     An atom is an axis, or one of the two parts of an axis whose quotient and remainder by one
     constant are what the indices use (grouped convolution).  Spatial atoms come first, in order.
     """
@@ -58,6 +62,8 @@ class Contraction:
     windows: tuple[Window, ...]
     scale: float | int
     terms: int
+    mask: Array | None = None
+    masked: int = 0
 
     def run(self, arrays: Sequence[Array]) -> Array:
         """The contraction with `arrays` in place of the tensors that the windows read."""
@@ -74,8 +80,19 @@ class Contraction:
                 (v[tuple(block[a] for a in w.steps)], tuple(w.steps))
                 for v, w in zip(views, self.windows, strict=True)
             ]
+            if self.mask is not None:
+                array, atoms = operands[self.masked]
+                operands[self.masked] = (array * self._counting(block, atoms), atoms)
             out[tuple(block[: self.spatial])] += self._block(operands)
         return (out if self.scale == 1 else out * self.scale).reshape(self.shape)
+
+    def _counting(self, block: Sequence[slice], atoms: Sequence[int]) -> Array:
+        """The part of the mask that belongs to a block of the masked window."""
+        assert self.mask is not None
+        whole = slice(None)
+        pairs = zip(block, self.mask.shape, strict=True)
+        part = self.mask[tuple(s if n > 1 else whole for s, n in pairs)]
+        return part.reshape([part.shape[a] for a in atoms])
 
     def _tile(self) -> list[int]:
         tile = list(self.extents)
@@ -139,7 +156,8 @@ def contraction(op: ComputeOp) -> Contraction | None:
         return None
     if {op.combiner.lhs, op.combiner.rhs} != set(op.combiner.result.args):
         return None
-    factored = _factors(op.reduced)
+    test, value = _condition(op)
+    factored = _factors(value)
     if factored is None or len(factored[0]) not in (1, 2):
         return None
     reads, scale = factored
@@ -173,7 +191,47 @@ def contraction(op: ComputeOp) -> Contraction | None:
             return None
         windows.append(window)
     terms = math.prod(extent_of[ax.var] for ax in op.reduce_axis)
-    return Contraction(op.shape, tuple(extents), spatial, tuple(windows), scale, terms)
+    whole = Contraction(op.shape, tuple(extents), spatial, tuple(windows), scale, terms)
+    return whole if test is None else _masked(whole, test, forms)
+
+
+def _condition(op: ComputeOp) -> tuple[Expr | None, Expr]:
+    """When a term counts (None: always), and the term."""
+    value, zero = op.reduced, op.combiner.identity if op.combiner is not None else None
+    if value.op == "if_then_else" and value.args[2] is zero:
+        return value.args[0], value.args[1]
+    return None, value
+
+
+def _masked(
+    whole: Contraction, test: Expr, forms: Mapping[Expr, Sequence[tuple[int, int]]]
+) -> Contraction | None:
+    """`whole` where only terms for which `test` holds count, if one window alone decides that."""
+    if any(n.op == "read" for n in walk(test)):
+        return None
+    rank = len(whole.extents)
+
+    def places(atom: int) -> Array:
+        shape = [-1 if k == atom else 1 for k in range(rank)]
+        return np.arange(whole.extents[atom]).reshape(shape)
+
+    known: dict[Expr, Approx] = {}
+    for node in walk(test):
+        if node in forms:
+            known[node] = Approx(reduce(np.add, (places(a) * c for a, c in forms[node])))
+        elif node.op == "const":
+            known[node] = constant(node)
+        elif any(a not in known for a in node.args):
+            return None
+        else:
+            known[node] = apply(node, [known[a] for a in node.args], False)
+    mask = np.asarray(known[test].value)
+    mask = mask.reshape([*[1] * (rank - mask.ndim), *mask.shape])
+    decided = {a for a, n in enumerate(mask.shape) if n > 1}
+    for k, window in enumerate(whole.windows):
+        if decided <= set(window.steps):
+            return replace(whole, mask=mask, masked=k)
+    return None
 
 
 def affine(node: Expr, atoms_of: Callable[[Expr], Affine | None]) -> Affine | None:

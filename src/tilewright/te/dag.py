@@ -333,8 +333,10 @@ def op_flops(op: ComputeOp, kind: str = "") -> int:
     points = math.prod(op.shape)
     if op.combiner is None:
         return points * expression_flops(op.body, kind)
-    reduced = math.prod(ax.size for ax in op.reduce_axis)
-    each = expression_flops(op.reduced, kind) + expression_flops(op.combiner.result, kind)
+    reduced, term = math.prod(ax.size for ax in op.reduce_axis), op.reduced
+    if term.op == "if_then_else" and not any(n.op == "read" for n in E.walk(term.args[0])):
+        term = term.args[1]  # which steps there are is index arithmetic
+    each = expression_flops(term, kind) + expression_flops(op.combiner.result, kind)
     return points * reduced * each
 
 

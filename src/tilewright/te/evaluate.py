@@ -272,12 +272,17 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
             product = contraction(op) if op not in dag.late else None
             if op in dag.late:
                 results = _late(op, dag.late[op], values, track)
-            elif product is not None:
+            elif product is not None and (product.mask is None or _finite(product, values)):
                 results = [_contract(op, product, values, track)]
             else:
                 results = _Stage(op, values, track).run()
             values.update(_finished(op, results, track))
     return [values[t] for t in dag.outputs]
+
+
+def _finite(product: Contraction, values: Mapping[Tensor, Approx]) -> bool:
+    """Whether nothing that is multiplied by a zero of the mask makes a NaN."""
+    return all(bool(np.isfinite(values[w.tensor].value).all()) for w in product.windows)
 
 
 def _finished(op: ComputeOp, results: list[Approx], track: bool) -> dict[Tensor, Approx]:

@@ -49,10 +49,11 @@ def _rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 
 def _sign(v: Expr) -> Expr:
-    """Zeros and NaN stay."""
+    """0.0 of zeros of both signs, NaN of NaN."""
     one = E.const(1, v.dtype)
     below = one if v.dtype.kind == "uint" else E.const(-1, v.dtype)
-    return te.select(v > 0, one, te.select(v < 0, below, v))
+    rest = te.select(v.equal(0), E.const(0, v.dtype), v) if v.dtype.is_float else v
+    return te.select(v > 0, one, te.select(v < 0, below, rest))
 
 
 def _is_nan(v: Expr) -> Expr:

@@ -176,7 +176,8 @@ def _along(data: Tensor, axis: int, how: Resizing) -> Tensor:
     def linear(i: Indices) -> Expr:
         at, share = places.floor(i[axis]), places.share(i[axis], value)
         left, right = wide(element(i, at)), wide(element(i, at + 1))
-        return shown(i, left * (1 - share) + right * share)
+        between = left * (1 - share) + right * share
+        return shown(i, te.select(share.equal(0), left, between))  # no infinity meets a weight of 0
 
     if how.mode == "nearest":
         return stage(shape, nearest, "T_resize", "injective")

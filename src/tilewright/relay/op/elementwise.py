@@ -147,7 +147,7 @@ UNARY = (
     _unary("floor", np.floor, "Largest whole number not above data.", "Floor"),
     _unary("ceil", np.ceil, "Smallest whole number not below data.", "Ceil"),
     _unary("round", np.rint, "Nearest whole number, halves to even.", "Round"),
-    _unary("sign", np.sign, "-1, 0 or 1; NaN of NaN.", "Sign", _same_number),
+    _unary("sign", np.sign, "-1, 0.0 or 1; NaN of NaN.", "Sign", _same_number),
     _unary(
         "bitwise_not", np.bitwise_not, "All bits inverted; not of a bool.", "BitwiseNot",
         _same_integer,

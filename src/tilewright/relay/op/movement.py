@@ -46,9 +46,9 @@ def _expand_type(site: Site) -> Type:
 
 def _squeeze_type(site: Site) -> Type:
     data = site.tensor(0)
-    rank = len(data.shape)
+    rank, named = len(data.shape), site.attrs.axis
     gone = squeezed_axes(
-        data.shape, tuple(site.axis(k, rank) for k in site.attrs.axis or ()) or None
+        data.shape, None if named is None else tuple(site.axis(k, rank) for k in named)
     )
     for k in gone:
         site.require(
@@ -171,6 +171,8 @@ def _slice_type(site: Site) -> Type:
 
 
 def _places(begin: int, extent: int, stride: int) -> slice:
+    if not extent:  # where it begins means nothing, and might be a place from behind
+        return slice(0, 0, stride)
     end = begin + stride * extent
     return slice(begin, end if end >= 0 else None, stride)
 

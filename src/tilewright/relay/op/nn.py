@@ -114,13 +114,13 @@ def _softmax_type(site: Site) -> Type:
 
 def _softmax_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
     x = first_array(arrays)
-    e = np.exp(x - x.max(a.axis, keepdims=True))
+    e = np.exp(x - x.max(a.axis, keepdims=True, initial=-np.inf))
     return np.asarray(e / e.sum(a.axis, keepdims=True))
 
 
 def _log_softmax_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
     x = first_array(arrays)
-    shifted = x - x.max(a.axis, keepdims=True)
+    shifted = x - x.max(a.axis, keepdims=True, initial=-np.inf)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(a.axis, keepdims=True)))
 
 

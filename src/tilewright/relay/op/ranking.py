@@ -56,7 +56,7 @@ def _topk_type(site: Site) -> Type:
     data, a = site.tensor(0), site.attrs
     axis = site.axis(a.axis, len(data.shape))
     count = data.shape[axis]
-    site.require(1 <= a.k <= count, f"k={a.k} of {count} elements", f"Use 1 to {count}.")
+    site.require(0 <= a.k <= count, f"k={a.k} of {count} elements", f"Use 0 to {count}.")
     return TensorType((*data.shape[:axis], a.k, *data.shape[axis + 1 :]), _places(site))
 
 

@@ -111,12 +111,20 @@ def _numpy(arrays: Sequence[Any], a: Attrs) -> Array:
             x = np.take(x, np.clip(picked, 0, extent - 1), axis)
         else:
             matrix = np.array([_weights(a, p, extent, scale) for p in places], x.dtype)
-            x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+            x = np.moveaxis(_weighted(matrix, np.moveaxis(x, axis, 0)), 0, axis)
         if a.coordinates == "tf_crop_and_resize":
             outside = np.array([not 0 <= p <= extent - 1 for p in places])
             spread = outside.reshape(-1, *[1] * (x.ndim - 1 - axis))
             x = np.where(spread, np.asarray(a.extrapolation_value, x.dtype), x)
     return x
+
+
+def _weighted(matrix: Array, x: Array) -> Array:
+    """`matrix` times `x`; what has no weight is not multiplied, as it may be infinite."""
+    if np.isfinite(x).all():
+        return np.tensordot(matrix, x, (1, 0))
+    parts = [(np.flatnonzero(row), row) for row in matrix]
+    return np.stack([np.tensordot(row[at], x[at], (0, 0)) for at, row in parts])
 
 
 def _place(a: Attrs, k: int, o: int, extent: int, scale: Fraction) -> Fraction:

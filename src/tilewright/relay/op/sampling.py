@@ -149,8 +149,9 @@ def _roi_align_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
             for k in range(2)
         )
         image = data[int(number)]
+        within = _inside(rows, image.shape[1])[:, None] & _inside(columns, image.shape[2])
         terms = [
-            image[:, y][:, :, x] * wy[:, None] * wx
+            np.where(within, image[:, y][:, :, x] * wy[:, None] * wx, 0)
             for y, wy in _weights(rows, image.shape[1])
             for x, wx in _weights(columns, image.shape[2])
         ]
@@ -169,15 +170,19 @@ def _along(ends: Array, a: Attrs, bins: int) -> Array:
     return np.asarray(first + (np.arange(count) + 0.5) / count * size, ends.dtype)
 
 
-def _weights(at: Array, extent: int) -> list[tuple[Array, Array]]:
-    """The two elements around each place, and their weights, 0 outside the image."""
+def _inside(at: Array, extent: int) -> Array:
+    """Which places belong to the image; what lies elsewhere is 0, whatever is near."""
     with np.errstate(invalid="ignore"):
-        inside = (at >= -1) & (at <= extent)
-    at = np.clip(np.where(inside, at, 0), 0, extent - 1)
+        return np.asarray((at >= -1) & (at <= extent))
+
+
+def _weights(at: Array, extent: int) -> list[tuple[Array, Array]]:
+    """The two elements around each place, and their weights."""
+    at = np.clip(np.where(_inside(at, extent), at, 0), 0, extent - 1)
     low = np.floor(at).astype(np.int64)
     share = at - low
     high = np.minimum(low + 1, extent - 1)
-    return [(low, (1 - share) * inside), (high, share * inside)]
+    return [(low, 1 - share), (high, share)]
 
 
 ROWS = (

@@ -213,8 +213,9 @@ def conv(arrays: Sequence[Any], a: Attrs) -> Array:
     out_channels, in_channels, *kernel = w.shape
     x, w = summands(a, x, w)
     met = np.stack(list(_taps(x, kernel, a, 0)), 2)  # [N, C, taps, windows]
-    columns = met.reshape(n, groups, in_channels * math.prod(kernel), -1)
-    result = w.reshape(groups, out_channels // groups, -1) @ columns
+    steps = in_channels * math.prod(kernel)
+    columns = met.reshape(n, groups, steps, math.prod(met.shape[3:]))
+    result = w.reshape(groups, out_channels // groups, steps) @ columns
     return to_order(result.reshape(n, out_channels, *met.shape[3:]), order, out_layout(a))
 
 
@@ -241,8 +242,9 @@ def conv_transpose(arrays: Sequence[Any], a: Attrs) -> Array:
         )
     ]
     result = np.zeros((n, groups * outputs, *whole), x.dtype)
-    columns = x.reshape(n, groups, -1, math.prod(image))
-    weights = w.reshape(groups, -1, outputs, math.prod(kernel))
+    inner = x.shape[1] // groups
+    columns = x.reshape(n, groups, inner, math.prod(image))
+    weights = w.reshape(groups, inner, outputs, math.prod(kernel))
     for k, tap in enumerate(itertools.product(*map(range, kernel))):
         part = np.swapaxes(weights[..., k], 1, 2) @ columns
         cut = [

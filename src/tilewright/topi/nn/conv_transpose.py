@@ -54,6 +54,16 @@ class Axis:
         reach = (self.kernel - 1) * self.dilation + 1
         return -(-reach // self.stride)
 
+    def holds(self, at: Expr) -> list[Expr]:
+        """What is true where `at` of the spread kernel is a tap."""
+        found = []
+        if self.dilation > 1:
+            found.append((at % self.dilation).equal(0))
+        reach = (self.kernel - 1) * self.dilation + 1
+        if self.taps * self.stride > reach:
+            found.append(at < reach)
+        return found
+
     @property
     def first(self) -> int:
         """q of the first output."""
@@ -141,16 +151,19 @@ def conv_transpose(
             channel = at["C"] // weight["O"] * per_group + rc
         source = {"N": at["N"], "C": channel}
         tap = {"O": at["C"] if groups == 1 else at["C"] % weight["O"], "I": channel}
+        there: list[Expr] = []
         for a, axis in axes.items():
             lead = axis.first - (axis.taps - 1) + axis.pads[0]
             source[a] = at[a] + reduced[a] + lead
             stored = (axis.taps - 1 - reduced[a]) * axis.stride
             tap[a] = stored + at[a.lower()] if a in phases else stored
+            there += axis.holds(tap[a])
         return sum_of_products(
             padded[tuple(source[a] for a in layout)],
             kernel[tuple(tap[a] for a in kernel_layout)],
             dtype,
             [reduced[a] for a in layout if a != "N"],
+            te.all(*there) if there else None,
         )
 
     extents = {"N": size["N"], "C": outputs, **{a: x.steps for a, x in axes.items()}}

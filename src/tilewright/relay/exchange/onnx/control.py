@@ -45,7 +45,7 @@ def _chosen(n: Node, condition: Expr, a: Value, b: Value) -> Value:
         raise n.not_yet(condition, f"{several} what values decide")
     if left.checked_type != right.checked_type:
         raise n.not_yet(condition, f"{several} {left.checked_type} and {right.checked_type}")
-    return tensor.where(tensor.reshape(condition, (1,) * max(len(left.shape), 1)), left, right)
+    return tensor.where(tensor.as_shape(condition, (1,) * max(len(left.shape), 1)), left, right)
 
 
 def _truth(n: Node, condition: Array) -> bool:

@@ -78,10 +78,16 @@ class Node:
             self.require(isinstance(v, int), f"{name}={value!r} is computed by the network")
         return items * rank if rank is not None and len(items) == 1 else items
 
-    def axis(self, name: str = "dim", rank: int | None = None) -> int:
+    def axis(self, name: str = "dim", rank: int | None = None, default: int | None = None) -> int:
         """The axis `name` of argument `self`, counted from the front."""
         n = len(self["self"].shape) if rank is None else rank
-        return self.integer(name) % max(n, 1)
+        return self._from_front(self.integer(name, default), max(n, 1))
+
+    def _from_front(self, axis: int, rank: int) -> int:
+        self.require(
+            -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
+        )
+        return axis % rank
 
     def axes(self, name: str = "dim") -> tuple[int, ...] | None:
         """The axes `name` of argument `self`, from the front; None for all.
@@ -89,7 +95,7 @@ class Node:
         A tensor without axes may be asked for its axis 0 or -1, which means nothing.
         """
         rank = len(self["self"].shape)
-        found = tuple(a % rank for a in self.ints(name)) if rank else ()
+        found = tuple(self._from_front(a, rank) for a in self.ints(name)) if rank else ()
         return found or None
 
     @property

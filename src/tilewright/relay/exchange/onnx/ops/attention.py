@@ -48,7 +48,7 @@ def _attention(n: Node) -> Sequence[Expr]:
     result = weighted(probability, value)
     if flat:
         result = tensor.transpose(result, (0, 2, 1, 3))
-        result = tensor.reshape(result, (*result.shape[:2], -1))
+        result = tensor.as_shape(result, (*result.shape[:2], -1))
     mode = n.attr("qk_matmul_output_mode", 0)
     n.require(mode in MODES, f"qk_matmul_output_mode={mode} is not known", "Use 0 to 3.")
     shown = (score, score, biased(score, mask, -math.inf), probability)[mode]
@@ -89,7 +89,7 @@ def in_heads(n: Node, x: Expr, heads: int | None) -> Expr:
         f"{heads} heads do not divide the shape {x.shape}",
         "Give q_num_heads and kv_num_heads that divide the last axis.",
     )
-    made = tensor.reshape(x, (*x.shape[:2], heads or 1, -1))
+    made = tensor.as_shape(x, (*x.shape[:2], heads or 1, -1))
     return tensor.transpose(made, (0, 2, 1, 3))
 
 
@@ -100,7 +100,7 @@ def _mask(n: Node, queries: int, keys: int, past: int) -> Mask:
     if n.has(6):
         lengths = tensor.cast(n[6], "int32")
         places = const(np.arange(keys, dtype="int32").reshape(1, 1, 1, -1))
-        allowed = tensor.less(places, tensor.reshape(lengths, (-1, 1, 1, 1)))
+        allowed = tensor.less(places, tensor.as_shape(lengths, (-1, 1, 1, 1)))
         certain = False
         if not n.has(4):
             offset = tensor.subtract(lengths, const(queries, "int32"))
@@ -138,20 +138,22 @@ def rotated(n: Node, cosines: Expr, sines: Expr, positions: Expr | None) -> Expr
     cosine, sine = (_angles(n, t, positions, batch, length, half) for t in (cosines, sines))
     interleaved = n.flag("interleaved")
     part: Expr = strided_slice(x, [0], [turned], axes=[3]) if turned < size else x
-    pairs = tensor.reshape(part, (*x.shape[:3], half, 2)) if interleaved else part
-    a, b = (tensor.reshape(half_of, (*x.shape[:3], half)) for half_of in split(pairs, 2, -1).fields)
+    pairs = tensor.as_shape(part, (*x.shape[:3], half, 2)) if interleaved else part
+    a, b = (
+        tensor.as_shape(half_of, (*x.shape[:3], half)) for half_of in split(pairs, 2, -1).fields
+    )
     real = tensor.subtract(tensor.multiply(a, cosine), tensor.multiply(b, sine))
     imaginary = tensor.add(tensor.multiply(a, sine), tensor.multiply(b, cosine))
     if interleaved:
         parts = [tensor.expand_dims(v, -1) for v in (real, imaginary)]
-        made: Expr = tensor.reshape(tensor.concatenate(parts, axis=-1), part.shape)
+        made: Expr = tensor.as_shape(tensor.concatenate(parts, axis=-1), part.shape)
     else:
         made = tensor.concatenate([real, imaginary], axis=-1)
     if turned < size:
         rest = strided_slice(x, [turned], [size], axes=[3])
         made = tensor.concatenate([made, rest], axis=-1)
     if flat:
-        made = tensor.reshape(tensor.transpose(made, (0, 2, 1, 3)), (batch, length, -1))
+        made = tensor.as_shape(tensor.transpose(made, (0, 2, 1, 3)), (batch, length, -1))
     return made
 
 
@@ -201,7 +203,7 @@ def _linear_attention(n: Node) -> Sequence[Expr]:
 
     def at(x: Expr, t: int) -> Expr:
         picked = strided_slice(x, [t], [t + 1], axes=[2])
-        return tensor.reshape(picked, (*x.shape[:2], x.shape[3]))
+        return tensor.as_shape(picked, (*x.shape[:2], x.shape[3]))
 
     def step(t: int, states: States) -> States:
         state, added = states[-1], at(value, t)
@@ -211,9 +213,9 @@ def _linear_attention(n: Node) -> Sequence[Expr]:
             known = einsum([state, at(key, t)], "bhdm,bhd->bhm")
             added = tensor.multiply(at(beta, t), tensor.subtract(added, known))
         state = tensor.add(state, einsum([at(key, t), added], "bhd,bhm->bhdm"))
-        asked = tensor.reshape(at(query, t), (batch, groups, heads // groups, inner))
+        asked = tensor.as_shape(at(query, t), (batch, groups, heads // groups, inner))
         answer = einsum([asked * scale, state], "bhgd,bhdm->bhgm")
-        return tensor.reshape(answer, (batch, 1, heads * size)), state
+        return tensor.as_shape(answer, (batch, 1, heads * size)), state
 
     dtype = n[3].dtype if n.has(3) else n[0].dtype
     zeros = const(np.zeros((batch, groups, inner, size)), "float32")

@@ -18,7 +18,7 @@ def _extract(n: Node) -> Expr:
     """Elements of the last axis."""
     data = n[0] if len(n[0].shape) > 1 else tensor.expand_dims(n[0], 0)
     n.require(bool(n[0].shape), "its data is one number", "Give it an axis.")
-    return take(data, tensor.reshape(n[1], (-1,)), len(data.shape) - 1)
+    return take(data, tensor.as_shape(n[1], (-1,)), len(data.shape) - 1)
 
 
 def _binarizer(n: Node) -> Expr:
@@ -94,7 +94,7 @@ def _tfidf(n: Node) -> Expr:
     if mode == "IDF":
         total = tensor.minimum(total, const(1.0, "float32"))
     made = tensor.multiply(total, const(weights)) if mode != "TF" else total
-    return made if len(data.shape) == 2 else tensor.reshape(made, (width,))
+    return made if len(data.shape) == 2 else tensor.as_shape(made, (width,))
 
 
 CONVERTERS: dict[str, Converter] = {"TfIdfVectorizer": _tfidf}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tilewright.relay import indexing, tensor
@@ -19,28 +21,38 @@ def known(n: Node, index: int) -> Array | None:
     return n.static_of(str(n.names[index])) if n.has(index) else None
 
 
+def _check_places(n: Node, extents: Sequence[int] | int) -> None:
+    """Refuse indices of the model that lie outside; extents: of all, or by their last axis."""
+    indices = known(n, 1)
+    if indices is None:
+        return
+    limits = np.asarray(extents)
+    outside = (indices < -limits) | (indices >= limits)
+    n.require(
+        not outside.any(), f"its indices leave the axis of {extents} elements",
+        "The model is damaged; export it again.",
+    )  # fmt: skip
+
+
 def _gather(n: Node) -> Expr:
     data, indices = n[0], known(n, 1)
     axis = n.axis(n.attr("axis", 0), len(data.shape))
     extent = data.shape[axis]
+    _check_places(n, extent)
     if indices is None:
         return indexing.take(data, n[1], axis, mode="wrap")
-    outside = (indices < -extent) | (indices >= extent)
-    n.require(
-        not outside.any(), f"its indices leave the axis of {extent} elements",
-        "The model is damaged; export it again.",
-    )  # fmt: skip
     steps = np.unique(np.diff(indices.reshape(-1) % extent))
     if indices.size and len(steps) <= 1 and 0 not in steps:  # evenly spaced: a slice
         first, step = int(indices.flat[0] % extent), int(steps[0]) if steps.size else 1
         places = [range(e) for e in data.shape]
         places[axis] = range(first, first + step * indices.size, step)
         cut = indexing.slice_of(data, places)
-        return tensor.reshape(cut, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
+        return tensor.as_shape(cut, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
     return indexing.take(data, n[1], axis, mode="wrap")
 
 
 def _gather_elements(n: Node) -> Expr:
+    _check_places(n, n[0].shape[n.axis(n.attr("axis", 0), len(n[0].shape))])
     return indexing.gather(n[0], n.attr("axis", 0), n[1])
 
 
@@ -50,11 +62,20 @@ def _points_first(indices: Expr) -> Expr:
     return tensor.transpose(indices, (rank - 1, *range(rank - 1)))
 
 
+def _check_points(n: Node, batch: int = 0) -> None:
+    rank = len(n[1].shape)
+    chosen = n[0].shape[batch : batch + n[1].shape[-1]] if rank else ()
+    if rank and len(chosen) == n[1].shape[-1]:
+        _check_places(n, chosen)
+
+
 def _gather_nd(n: Node) -> Expr:
+    _check_points(n, n.attr("batch_dims", 0))
     return indexing.gather_nd(n[0], _points_first(n[1]), n.attr("batch_dims", 0))
 
 
 def _scatter_elements(n: Node) -> Expr:
+    _check_places(n, n[0].shape[n.axis(n.attr("axis", 0), len(n[0].shape))])
     return indexing.scatter_elements(n[0], n[1], n[2], n.attr("axis", 0), _reduction(n))
 
 
@@ -64,6 +85,7 @@ def _reduction(n: Node) -> str:
 
 
 def _scatter_nd(n: Node) -> Expr:
+    _check_points(n)
     return indexing.scatter_nd(n[0], _points_first(n[1]), n[2], _reduction(n))
 
 
@@ -78,7 +100,7 @@ def _tensor_scatter(n: Node) -> Expr:
     batch = [update.shape[0], *[1] * (rank - 1)]
     first = n[2] if n.has(2) else const(np.zeros(update.shape[0], "int64"))
     along = np.arange(update.shape[axis]).reshape([-1 if k == axis else 1 for k in range(rank)])
-    at = call("add", tensor.reshape(first, batch), const(along.astype(first.dtype)))
+    at = call("add", tensor.as_shape(first, batch), const(along.astype(first.dtype)))
     if mode == "circular":
         at = tensor.where(call("less", at, const(length, at.dtype)), at, at - length)
     return indexing.scatter_elements(cache, tensor.broadcast_to(at, update.shape), update, axis)
@@ -92,7 +114,7 @@ def _one_hot(n: Node) -> Expr:
         indices = tensor.cast(indices, "int64")
     zero, whole = const(0, indices.dtype), const(count, indices.dtype)
     counted = tensor.where(call("less", indices, zero), call("add", indices, whole), indices)
-    off, on = (tensor.reshape(v, ()) for v in indexing.split(values, 2))
+    off, on = (tensor.as_shape(v, ()) for v in indexing.split(values, 2))
     return indexing.one_hot(counted, on, off, count, n.attr("axis", -1), values.dtype)
 
 
@@ -111,12 +133,10 @@ def _topk(n: Node) -> list[Expr]:
     k = n.attr("k")
     if k is None:
         k = n.whole(1, "its k") or 0
-    n.require(k >= 1, f"k={k}: it has no elements", "Use at least 1.")
     largest = n.flag("largest", True)
     n.flag("sorted", True)  # unsorted means that any order will do
     axis = n.axis(n.attr("axis", -1), len(n[0].shape))
-    both = indexing.topk(n[0], k, axis, "both", not largest, "int64")
-    return [both[0], both[1]]
+    return list(indexing.first_in_order(n[0], k, axis, not largest, "int64"))
 
 
 def _cumsum(name: str) -> Converter:
@@ -135,7 +155,7 @@ def _compress(n: Node) -> Expr:
     condition, data = n[1], n[0]
     axis = n.attr("axis")
     if axis is None:
-        data, axis = tensor.reshape(data, (-1,)), 0
+        data, axis = tensor.as_shape(data, (-1,)), 0
     at = n.axis(axis, len(data.shape))
     extent = data.shape[at]
 

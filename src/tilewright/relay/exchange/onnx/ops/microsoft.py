@@ -171,7 +171,7 @@ def _attended(
     score = scores(query, key, float(scale) if scale else None)
     probability = probabilities(score, Mask(causal, added))
     made = tensor.transpose(weighted(probability, value), (0, 2, 1, 3))
-    return tensor.reshape(made, (batch, queries, -1)), probability
+    return tensor.as_shape(made, (batch, queries, -1)), probability
 
 
 def packed_attention(
@@ -248,7 +248,7 @@ def _rotary(n: Node) -> Expr:
     positions, length = n[1], n.of_rank(0, 3, 4).shape[-2]
     if positions.shape == (1,):
         steps = const(np.arange(length).reshape(1, -1), positions.dtype)
-        positions = tensor.add(tensor.reshape(positions, (1, 1)), steps)
+        positions = tensor.add(tensor.as_shape(positions, (1, 1)), steps)
     return rotated(n, n[2], n[3], positions)
 
 

@@ -17,7 +17,7 @@ def _flatten(n: Node) -> Expr:
     at = axis if axis == len(data.shape) else n.axis(axis, len(data.shape))
     if at == 1:
         return nn.batch_flatten(data)
-    return tensor.reshape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
+    return tensor.as_shape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
 
 
 def _reshape(n: Node) -> Expr:
@@ -25,7 +25,7 @@ def _reshape(n: Node) -> Expr:
     n.require(shape is not None, "no shape is given", "Give it as a constant of the model.")
     if n.flag("allowzero") and 0 in (shape or ()):
         return call("reshape", n[0], newshape=tuple(shape or ()))
-    return tensor.reshape(n[0], tuple(shape or ()))
+    return tensor.reshape(n[0], tuple(shape or ()))  # where 0 keeps an extent
 
 
 def _pad(n: Node) -> Expr:
@@ -44,6 +44,10 @@ def _pad(n: Node) -> Expr:
     width = [(0, 0)] * rank
     for k, axis in enumerate(axes):
         width[axis] = (pads[k], pads[k + len(axes)])
+    n.require(
+        all(e + min(a, 0) + min(b, 0) >= 0 for e, (a, b) in zip(data.shape, width, strict=True)),
+        f"pads {pads} cut more than the shape {data.shape} has", "Use smaller numbers.",
+    )  # fmt: skip
     kept = [
         range(max(-before, 0), extent - max(-after, 0))
         for extent, (before, after) in zip(data.shape, width, strict=True)
@@ -73,13 +77,11 @@ def _slice(n: Node) -> Expr:
     n.require(0 not in steps, "a step is 0", "Use 1 to keep every element.")
     ranges = [range(extent) for extent in data.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        ranges[axis] = range(data.shape[axis])[slice(start, _end(end, data.shape[axis]), step)]
+        extent = data.shape[axis]
+        if step < 0:  # ONNX begins at the first element, where Python has passed it
+            start = max(start, -extent)
+        ranges[axis] = range(extent)[slice(start, end, step)]
     return indexing.slice_of(data, ranges)
-
-
-def _end(end: int, extent: int) -> int | None:
-    """ONNX writes "to the very first element" as any number far enough below."""
-    return None if end < -extent else end
 
 
 def _split(n: Node) -> list[Expr]:

@@ -41,7 +41,7 @@ def _batch_norm(n: Node) -> Expr | Sequence[Expr]:
     spread = tensor.mean(tensor.multiply(apart, apart), axis=axes)
     running = [
         tensor.cast(tensor.add(old * momentum, new * (1 - momentum)), kept)
-        for old, new in ((mean, tensor.reshape(own, mean.shape)), (variance, spread))
+        for old, new in ((mean, tensor.as_shape(own, mean.shape)), (variance, spread))
     ]
     return [tensor.cast(_affine(standardize(data, axes, epsilon), scale, bias), dtype), *running]
 
@@ -49,8 +49,8 @@ def _batch_norm(n: Node) -> Expr | Sequence[Expr]:
 def _affine(data: Expr, scale: Expr, bias: Expr) -> Expr:
     """data * scale + bias, vectors along axis 1."""
     along = (-1, *(1,) * (len(data.shape) - 2))
-    scaled = tensor.multiply(data, tensor.reshape(scale, along))
-    return tensor.add(scaled, tensor.reshape(bias, along))
+    scaled = tensor.multiply(data, tensor.as_shape(scale, along))
+    return tensor.add(scaled, tensor.as_shape(bias, along))
 
 
 def _instance_norm(n: Node) -> Expr:
@@ -74,7 +74,7 @@ def _group_norm(n: Node) -> Expr:
     if n.opset < 21:  # one number for each group
         each = (groups, data.shape[1] // groups)
         scale, bias = (
-            tensor.reshape(tensor.broadcast_to(tensor.reshape(v, (groups, 1)), each), -1)
+            tensor.as_shape(tensor.broadcast_to(tensor.as_shape(v, (groups, 1)), each), -1)
             for v in (scale, bias)
         )
     return nn.group_norm(data, scale, bias, groups, epsilon=n.attr("epsilon", 1e-5))
@@ -157,8 +157,8 @@ def softmax_of(n: Node, data: Expr, function: Callable[..., Expr], opset: int) -
     at = n.axis(axis, len(data.shape))
     if opset >= 13 or at == len(data.shape) - 1:
         return function(data, axis)
-    rows = tensor.reshape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
-    return tensor.reshape(function(rows, -1), data.shape)
+    rows = tensor.as_shape(data, (math.prod(data.shape[:at]), math.prod(data.shape[at:])))
+    return tensor.as_shape(function(rows, -1), data.shape)
 
 
 def _nll(n: Node) -> Expr:

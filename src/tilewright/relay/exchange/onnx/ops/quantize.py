@@ -89,7 +89,7 @@ def of_rows(value: Expr, data: Expr) -> Expr:
 
 def scalar(value: Expr) -> Expr:
     single = value.tensor_type.size == 1 and value.shape
-    return tensor.reshape(value, ()) if single else value
+    return tensor.as_shape(value, ()) if single else value
 
 
 def _matmul_integer(n: Node) -> Expr:

@@ -63,7 +63,7 @@ def _layer(make_step: Callable[[Direction, Options], Step]) -> Converter:
         if batch_first:
             x = tensor.transpose(x, (1, 0, 2))
         steps, batch, _ = x.shape
-        rows = tensor.reshape(x, (steps * batch, -1))
+        rows = tensor.as_shape(x, (steps * batch, -1))
         lengths = tensor.cast(n[4], "int32") if n.has(4) else None
         outputs, states = [], []
         for k, (reverse, options) in enumerate(

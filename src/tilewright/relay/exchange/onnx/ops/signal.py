@@ -39,7 +39,7 @@ def _stft(n: Node) -> Expr:
     if n.has(2):
         n.require(n[2].shape == (length,), f"the window has shape {n[2].shape}", "Give one number "
                   "for each point of a frame.")  # fmt: skip
-        frames = tensor.multiply(frames, tensor.reshape(n[2], (length, 1)))
+        frames = tensor.multiply(frames, tensor.as_shape(n[2], (length, 1)))
     return transform(frames, 2, None, n.place, n.room, onesided=n.flag("onesided", True))
 
 

@@ -12,9 +12,9 @@ from tilewright.relay import nn, tensor
 from tilewright.relay.exchange.onnx.node import Converter, Node, shape_input
 from tilewright.relay.graph.expr import Expr
 from tilewright.relay.graph.leaves import const
-from tilewright.relay.indexing import scatter_elements
+from tilewright.relay.indexing import scatter_elements, strided_slice
 from tilewright.relay.op.window import RANKS
-from tilewright.relay.tensor import reshape
+from tilewright.relay.tensor import add, as_shape
 
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
@@ -175,9 +175,9 @@ def _global(kind: str) -> Callable[[Node], Expr]:
         if len(data.shape) - 2 in RANKS:
             made: Expr = getattr(nn, f"global_{kind}_pool{len(data.shape) - 2}d")(data)
             return made
-        flat = reshape(data, (*data.shape[:2], -1))
+        flat = as_shape(data, (*data.shape[:2], math.prod(data.shape[2:])))
         pooled = getattr(nn, f"global_{kind}_pool1d")(flat)
-        return reshape(pooled, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
+        return as_shape(pooled, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
 
     return convert
 
@@ -185,9 +185,9 @@ def _global(kind: str) -> Callable[[Node], Expr]:
 def _global_lp(n: Node) -> Expr:
     data = n[0]
     n.require(len(data.shape) >= 3, f"its data has shape {data.shape}", "[N, C, ...] is needed.")
-    flat = reshape(data, (*data.shape[:2], -1))
+    flat = as_shape(data, (*data.shape[:2], math.prod(data.shape[2:])))
     made = nn.lp_pool(flat, flat.shape[2], p=n.attr("p", 2), layout="NCW")
-    return reshape(made, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
+    return as_shape(made, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
 
 
 def _lrn(n: Node) -> Expr:
@@ -199,8 +199,8 @@ def _lrn(n: Node) -> Expr:
 
 
 def _col2im(n: Node) -> Expr:
-    """Columns laid side by side again, overlaps added: a transposed convolution of each channel
-    whose weights are 1 at a tap's own place."""
+    """Columns laid side by side again, overlaps added: the image of each tap with zeros around its
+    elements, all of them added.  Nothing is multiplied, so infinities stay where they are."""
     data = n[0]
     image, kernel = shape_input(n, 1), shape_input(n, 2)
     rank = len(kernel)
@@ -228,18 +228,25 @@ def _col2im(n: Node) -> Expr:
         "The model is damaged.",
     )  # fmt: skip
     channels = data.shape[1] // taps
-    n.room(data.shape[1] * taps * data.dtype.bytes)
-    own = np.eye(taps).reshape(1, taps, 1, *kernel).repeat(channels, 0)
-    weight = const(own.reshape(channels * taps, 1, *kernel), str(data.dtype))
-    function = getattr(nn, f"conv{rank}d_transpose")
-    unread = [f % s for f, s in zip(free, strides, strict=True)]  # at the end of the padded image
-    ends = [max(pad - u, 0) for pad, u in zip(pads[rank:], unread, strict=True)]
-    missing = [max(u - pad, 0) for pad, u in zip(pads[rank:], unread, strict=True)]
-    made: Expr = function(
-        reshape(data, (*data.shape[:2], *counts)), weight, groups=channels, strides=tuple(strides),
-        padding=(*pads[:rank], *ends), dilation=tuple(dilation),
-    )  # fmt: skip
-    return nn.pad(made, [(0, 0), (0, 0), *((0, m) for m in missing)]) if any(missing) else made
+    columns = as_shape(data, (data.shape[0], channels, taps, *counts))
+    n.room(math.prod(columns.shape) * taps * data.dtype.bytes)
+    apart = [(c - 1) * s + 1 for c, s in zip(counts, strides, strict=True)]  # first to last
+    made: Expr | None = None
+    for k, tap in enumerate(np.ndindex(*kernel)):
+        own = as_shape(
+            strided_slice(columns, [k], [k + 1], axes=[2]), (data.shape[0], channels, *counts)
+        )
+        before = [t * d for t, d in zip(tap, dilation, strict=True)]
+        sides = [
+            (first, extent + pads[a] + pads[rank + a] - first - apart[a])
+            for a, (first, extent) in enumerate(zip(before, image, strict=True))
+        ]
+        placed = nn.pad(nn.dilate(own, (1, 1, *strides)), [(0, 0), (0, 0), *sides])
+        made = placed if made is None else add(made, placed)
+    assert made is not None
+    starts = list(pads[:rank])
+    ends = [s + e for s, e in zip(starts, image, strict=True)]
+    return strided_slice(made, starts, ends, axes=list(range(2, 2 + rank)))
 
 
 def _max_unpool(n: Node) -> Expr:
@@ -260,8 +267,8 @@ def _max_unpool(n: Node) -> Expr:
     size = math.prod(whole)
     n.room(size * data.dtype.bytes)
     empty = const(np.zeros(size), str(data.dtype))
-    placed = scatter_elements(empty, reshape(n[1], (-1,)), reshape(data, (-1,)), 0)
-    made: Expr = reshape(placed, whole)
+    placed = scatter_elements(empty, as_shape(n[1], (-1,)), as_shape(data, (-1,)), 0)
+    made: Expr = as_shape(placed, whole)
     wanted = shape_input(n, 2) if n.has(2) else whole
     n.require(
         len(wanted) == len(whole) and all(a >= b for a, b in zip(wanted, whole, strict=True)),

@@ -41,11 +41,11 @@ def _self_attention(n: Node, data: Expr, heads: int) -> Expr:
               "torch.backends.mha.set_fastpath_enabled(False).")  # fmt: skip
     batch, length, size = data.shape
     joint = linear(data, n["qkv_weight"], n["qkv_bias"])  # query, key and value side by side
-    wide = tensor.reshape(joint, (batch, length, 3, heads, size // heads))
+    wide = tensor.as_shape(joint, (batch, length, 3, heads, size // heads))
     parts = tensor.transpose(wide, (2, 0, 3, 1, 4))
     query, key, value = (reshaped(part(parts, 0, k, k + 1), parts.shape[1:]) for k in range(3))
     made = tensor.transpose(attention(query, key, value), (0, 2, 1, 3))
-    return linear(tensor.reshape(made, data.shape), n["proj_weight"], n["proj_bias"])
+    return linear(tensor.as_shape(made, data.shape), n["proj_weight"], n["proj_bias"])
 
 
 def _native(n: Node) -> list[Expr | None]:

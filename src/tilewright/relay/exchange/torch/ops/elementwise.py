@@ -190,7 +190,7 @@ def _softplus(n: Node) -> Expr:
 def _prelu(n: Node) -> Expr:
     x, slope = n["self"], n["weight"]
     if slope.tensor_type.size > 1 and len(slope.shape) == 1:
-        slope = tensor.reshape(slope, (-1, *(1,) * (len(x.shape) - 2)))
+        slope = tensor.as_shape(slope, (-1, *(1,) * (len(x.shape) - 2)))
     return sloped(x, slope)
 
 
@@ -350,6 +350,14 @@ def _rounded(n: Node) -> Expr:
     return back(tensor.round(there(x, factor)), factor)
 
 
+def _sign(n: Node) -> Expr:
+    """PyTorch counts two comparisons, so NaN has the sign 0."""
+    x = n["self"]
+    if not x.tensor_type.dtype.is_float:
+        return tensor.sign(x)
+    return tensor.where(tensor.isnan(x), number(0, n.dtype), tensor.sign(x))
+
+
 def _rrelu(n: Node) -> list[Expr | None]:
     """In inference its slope is the mean of both limits."""
     n.require(not n.get("training", False), "it is in training mode", "Export it after .eval().")
@@ -369,7 +377,8 @@ CONVERTERS: dict[str, Converter] = {
        for k in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs")},
     **{f"{k}.default": unary(getattr(tensor, k))
        for k in ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
-                 "log2", "log10", "sign")},
+                 "log2", "log10")},
+    "sign.default": _sign,
     "neg.default": unary(tensor.negative),
     "relu.default": unary(nn.relu),
     "reciprocal.default": unary(reciprocal),

@@ -207,7 +207,7 @@ def _scatter_reduce(n: Node) -> Expr:
     index = from_front(n, with_axis(n["index"]), data.shape[axis])
     if "source" in n.args:  # index_reduce has one position for a whole slice
         along = [-1 if k == axis else 1 for k in range(len(source.shape))]
-        index = tensor.broadcast_to(tensor.reshape(index, along), source.shape)
+        index = tensor.broadcast_to(tensor.as_shape(index, along), source.shape)
     elif source.shape != index.shape:
         source = relay_indexing.slice_of(source, [range(m) for m in index.shape])
     mode, kept = n.args["reduce"], bool(n.get("include_self", True))
@@ -358,16 +358,16 @@ def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
 
 def _topk(n: Node) -> list[Expr]:
     data, ascending = with_axis(n["self"]), not n.get("largest", True)
-    found = relay_indexing.topk(data, n.integer("k"), n.integer("dim", -1), "both", ascending,
-                                "int64")  # fmt: skip
+    axis = n.axis("dim", len(data.shape), -1)
+    found = relay_indexing.first_in_order(data, n.integer("k"), axis, ascending, "int64")
     return [reshaped(v, n.shape) for v in found]
 
 
 def _sort(n: Node) -> list[Expr]:
-    data, axis = n["self"], n.integer("dim", -1)
-    ascending = not n.get("descending", False)
-    found = relay_indexing.topk(data, data.shape[axis], axis, "both", ascending, "int64")
-    return list(found)
+    data, ascending = with_axis(n["self"]), not n.get("descending", False)
+    axis = n.axis("dim", len(data.shape), -1)
+    found = relay_indexing.first_in_order(data, data.shape[axis], axis, ascending, "int64")
+    return [reshaped(v, n.shape) for v in found]
 
 
 def _scanned(made: Callable[[Expr, int], Expr]) -> Converter:

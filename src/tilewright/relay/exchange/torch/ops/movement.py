@@ -32,7 +32,7 @@ def reshaped(data: Expr, shape: tuple[int, ...]) -> Expr:
 
 def with_axis(data: Expr) -> Expr:
     """`data`, as a vector where it has no axes: PyTorch works along axis 0 of numbers, too."""
-    return data if data.shape else tensor.reshape(data, (1,))
+    return data if data.shape else tensor.as_shape(data, (1,))
 
 
 def _permute(n: Node) -> Expr:
@@ -69,11 +69,11 @@ def _concatenate(n: Node) -> Expr:
     parts = [as_type(t, n.dtype) for t in given]
     if len(parts) == 1:
         return parts[0]
-    return tensor.concatenate(parts, n.integer("dim", 0) % len(n.shape))
+    return tensor.concatenate(parts, n.axis("dim", len(n.shape), 0))
 
 
 def _stack(n: Node) -> Expr:
-    axis = n.integer("dim", 0) % len(n.shape)
+    axis = n.axis("dim", len(n.shape), 0)
     parts = [tensor.expand_dims(as_type(t, n.dtype), axis) for t in n.args["tensors"]]
     return parts[0] if len(parts) == 1 else tensor.concatenate(parts, axis)
 
@@ -116,7 +116,7 @@ def _select(n: Node) -> Expr:
 def _slice_scatter(n: Node) -> Expr:
     """`self` with `src` in the place of a slice."""
     data, source = n["self"], as_type(n["src"], n.dtype)
-    axis = n.integer("dim", 0) % len(data.shape)
+    axis = n.axis("dim", len(data.shape), 0)
     begin, end, step = _bounds(n, axis, data.shape[axis])
     return _with(data, source, axis, range(begin, end, step))
 
@@ -140,7 +140,7 @@ def _select_scatter(n: Node) -> Expr:
 def _split(n: Node) -> list[Expr]:
     """Parts whose extents are those of the results."""
     data = n["self"]
-    axis = n.integer("dim", 0) % len(data.shape)
+    axis = n.axis("dim", len(data.shape), 0)
     found, at = [], 0
     for spec in n.results:
         assert spec is not None
@@ -151,7 +151,7 @@ def _split(n: Node) -> list[Expr]:
 
 
 def _unbind(n: Node) -> list[Expr]:
-    data, axis = n["self"], n.integer("dim", 0) % len(n["self"].shape)
+    data, axis = n["self"], n.axis("dim", len(n["self"].shape), 0)
     return [tensor.squeeze(part(data, axis, k, k + 1), (axis,)) for k in range(data.shape[axis])]
 
 
@@ -277,7 +277,7 @@ def _pixel_unshuffle(n: Node) -> Expr:
 def _channel_shuffle(n: Node) -> Expr:
     data, groups = n["self"], n.integer("groups")
     batch, channels, *rest = data.shape
-    split = tensor.reshape(data, (batch, groups, channels // groups, *rest))
+    split = tensor.as_shape(data, (batch, groups, channels // groups, *rest))
     return reshaped(swapped(split, 1, 2), n.shape)
 
 

@@ -27,7 +27,7 @@ def _searched(n: Node, values: str, bounds: str) -> Expr:
         edges = relay_indexing.gather(edges, len(edges.shape) - 1, order)
     kind = common_type([edges, n.args[values]])
     edges, wanted = as_type(edges, kind), operand(n, values, kind)
-    row = wanted if wanted.shape else tensor.reshape(wanted, (1,))
+    row = wanted if wanted.shape else tensor.as_shape(wanted, (1,))
     found = searchsorted(edges, row, right, n.dtype)
     if row.dtype.is_float:
         found = tensor.where(tensor.isnan(row), number(edges.shape[-1], n.dtype), found)

@@ -119,8 +119,8 @@ def _where_extreme(name: str) -> Converter:
     def convert(n: Node) -> Expr:
         data, keep = n["self"], bool(n.get("keepdim", False))
         if n.args.get("dim") is None:
-            flat = getattr(relay_indexing, name)(tensor.reshape(data, (-1,)), 0, False)
-            return flat if not n.shape else tensor.reshape(flat, n.shape)
+            flat = getattr(relay_indexing, name)(tensor.as_shape(data, (-1,)), 0, False)
+            return flat if not n.shape else tensor.as_shape(flat, n.shape)
         found: Expr = getattr(relay_indexing, name)(with_axis(data), n.axis(), keep)
         return reshaped(found, n.shape)
 
