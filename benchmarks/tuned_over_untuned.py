@@ -25,8 +25,8 @@ from typing import Any
 import results_file
 import torch_networks
 
-from tilewright.cli.network import load_model
 from tilewright.relay.compile.build import build
+from tilewright.relay.exchange.networks import load as load_model
 from tilewright.relay.graph.samples import sample_inputs
 from tilewright.relay.peers.engines import onnxruntime_benchmark
 from tilewright.relay.testing import NETWORKS

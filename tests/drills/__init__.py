@@ -17,13 +17,23 @@ from drills.drill import Counts, Drill
 _OTHERS = ("__main__", "drill", "page")
 
 
+def names() -> list[str]:
+    """Of all drills: those of their modules."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return [n for n in modules if n not in _OTHERS and not n.startswith(("test_", "_"))]
+
+
+def named(name: str) -> Drill:
+    """Nothing that only other drills need is imported."""
+    found: Drill = import_module(f"{__name__}.{name}").DRILL
+    return found
+
+
 def drills() -> list[Drill]:
     """All of them, by name."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = [n for n in names if n not in _OTHERS and not n.startswith(("test_", "_"))]
-    return [import_module(f"{__name__}.{name}").DRILL for name in modules]
+    return [named(name) for name in names()]
 
 
 def run(name: str, tries: int, seed: int) -> Counts:
     """What so many tries of the drill called `name` gave."""
-    return next(drill for drill in drills() if drill.name == name).run(tries, seed)
+    return named(name).run(tries, seed)

@@ -18,12 +18,12 @@ from typing import Any
 
 from results_file import append, table
 
-from drills import drills, page, run
+from drills import named, names, page, run
 from drills.drill import Counts, Drill
 
 
 def main() -> int:
-    known = {drill.name: drill for drill in drills()}
+    known = names()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -38,7 +38,7 @@ def main() -> int:
         parser.error(f"no drill {strangers[0]!r}; there are {', '.join(known)}")
     rows: list[dict[str, Any]] = []
     for name in options.names or known:
-        drill = known[name]
+        drill = named(name)
         began = time.monotonic()
         if options.minutes:
             counts = _for_minutes(drill, options.minutes, options.seed, options.jobs)

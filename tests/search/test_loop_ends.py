@@ -13,7 +13,7 @@ from tilewright.measure.reference import ReferenceStore
 from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space import ConfigSpace
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.search import loop, portfolio
 from tilewright.search.loop import tune

@@ -279,7 +279,7 @@ def _as_confirmed(decided: Grouped) -> str:
     line = decided.confirmed
     if line is None:
         return ""
-    kept = f"; {n} kernels as without the log" if (n := len(line.untuned)) else ""
+    kept = f"; {n} of its kernels as without the log" if (n := len(line.untuned)) else ""
     return (
         f"as confirmed in the whole network: {show_seconds(line.seconds)} a run, "
         f"{show_seconds(line.untuned_seconds)} without the log{kept}"

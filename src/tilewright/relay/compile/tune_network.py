@@ -203,10 +203,13 @@ def confirm(
 
 def _told(line: NetworkLine) -> str:
     kept = len(line.untuned)
+    took = f"network {line.seconds * 1e3:.3f} ms a run"
+    if line.seconds == line.untuned_seconds:
+        return f"{took}, as untuned: nothing that was measured makes it faster, so nothing is used"
     return (
-        f"network {line.seconds * 1e3:.3f} ms a run, {line.untuned_seconds * 1e3:.3f} ms untuned: "
+        f"{took}, {line.untuned_seconds * 1e3:.3f} ms untuned: "
         f"{line.untuned_seconds / line.seconds:.2f} times as fast"
-        + (f"; {kept} kernels stay untuned, whose records made it slower" if kept else "")
+        + (f"; {kept} of its kernels stay untuned, whose records made it slower" if kept else "")
     )
 
 
