@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import context
-from tilewright.base.doors import check_arguments, door
+from tilewright.base.doors import check_arguments, door, open_doors
 from tilewright.base.errors import ModelError
 
 if TYPE_CHECKING:
@@ -314,3 +314,6 @@ def function_pass(
     """A pass of `f(function, mod, ctx)`, applied to each function of a module, or of a class with a
     method `transform_function(self, function, mod, ctx)`."""
     return _decorator(_of_functions, "transform_function", pass_func, opt_level, name, required)
+
+
+open_doors(globals(), ("PassContext",), ModelError)

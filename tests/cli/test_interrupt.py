@@ -53,6 +53,14 @@ def in_what_swallows_it_and_fails() -> None:
         sys.exit(1)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_not_ignored():
+    """As it is where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 MOMENTS = (
     press, in_a_destructor, in_a_weakref_callback, in_what_calls_it_something_else,
     in_what_swallows_it_and_fails,

@@ -90,7 +90,7 @@ def test_a_log_on_a_full_disk_is_saved_elsewhere_and_the_end_says_where(door, tm
     """No file may grow beyond some bytes, which has the log of an earlier run already."""
     other = tmp_path / "other"
     other.mkdir()
-    (tmp_path / "log.jsonl").write_text("{}\n" * 5000)
+    (tmp_path / "log.jsonl").write_text('{"kind":"run","v":1,"options":{}}\n' * 440)
     done = run(door, tmp_path, limit=16_000, TMPDIR=str(other))
     assert done.returncode == 1 and "Done.  Next" not in done.stdout
     (file,) = other.glob("log-rescued-*")

@@ -307,7 +307,7 @@ def test_negative_pads_cut():
 ONNX_REFUSALS = {
     "Gather": (("Gather", {"x": (3,)}, {"i": np.array([3])}), {}, "leave the axis of 3"),
     "Split": (("Split", {"x": (3,)}, {"s": np.array([1, 1])}, 2), {}, "do not make 3"),
-    "TopK": (("TopK", {"x": (3,)}, {"k": np.array([0])}, 2), {}, "no elements"),
+    "TopK": (("TopK", {"x": (3,)}, {"k": np.array([-1])}, 2), {}, "k=-1"),
     "Tile": (("Tile", {"x": (3,)}, {"r": np.array([1, 2])}), {}, "do not fit"),
     "OneHot": (
         ("OneHot", {"x": (3,)}, {"d": np.int64(0), "v": np.zeros(2, "float32")}),

@@ -240,7 +240,7 @@ def test_extents_by_their_names():
 
 def test_a_shape_of_another_rank():
     refused(lambda: from_onnx(model([node("Relu", ["x"])], SHAPE), shape={"x": (2, 3)}),
-            "it has 2 extents, the input has 4", "(2, 3, 6, 6)")  # fmt: skip
+            "the shape (2, 3) has 2 extents, the input has 4", "(2, 3, 6, 6)")  # fmt: skip
 
 
 def test_values_and_types_of_inputs():

@@ -209,6 +209,10 @@ class RemoteGraph:
         results = self._long("benchmark", options=options)
         return BenchmarkResult(tuple(results))
 
+    def launch_seconds(self, rounds: int) -> list[list[float]]:
+        """As `GraphModule.launch_seconds`, timed there."""
+        return [list(each) for each in self._long("launch_seconds", number=rounds)]
+
     def profile(self, number: int = 5, **inputs: Any) -> Profile:
         """As `GraphModule.profile`, timed there."""
         self.set_input(**inputs)

@@ -242,6 +242,11 @@ def _profile(folder: Path, held: Held, number: Runs) -> list[Any]:
     return [[list(astuple(k)) for k in found.launches], found.seconds, found.call_seconds]
 
 
+def _launch_seconds(folder: Path, held: Held, number: Runs) -> list[list[float]]:
+    module: GraphModule = _held[held]
+    return module.launch_seconds(number)
+
+
 def _call_module(folder: Path, held: Held, arrays: Arrays) -> None:
     module: Module = _held[held]
     module(*[_array(*of) for of in arrays])
@@ -261,6 +266,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "describe": _describe, "files": _files, "remove": _remove, "drop": _drop,
     "allocate": _allocate, "write": _write, "read": _read, "copy": _copy, "sync": _sync,
     "load": _load, "graph": _graph, "set_input": _set_input, "use_input": _use_input, "run": _run,
-    "get": _get, "benchmark": _benchmark, "profile": _profile, "call_module": _call_module,
-    "time_module": _time_module,
+    "get": _get, "benchmark": _benchmark, "profile": _profile, "launch_seconds": _launch_seconds,
+    "call_module": _call_module, "time_module": _time_module,
 }  # fmt: skip

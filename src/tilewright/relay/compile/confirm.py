@@ -173,12 +173,8 @@ class Trials:
 
 
 def _kernel_seconds(way: Way) -> dict[str, float]:
-    """Of all launches of each kernel, by the key of its group: where they lie in a run; on another
-    machine alone."""
-    if isinstance(way.module, GraphModule):
-        taken = [median(each) for each in way.module.launch_seconds(_AT_ONCE)]
-    else:
-        taken = [launch.seconds for launch in way.module.profile().launches]
+    """Of all launches of each kernel where they lie in a run, by the key of its group."""
+    taken = [median(each) for each in way.module.launch_seconds(_AT_ONCE)]
     kernels, found = way.library.report.kernels, dict[str, float]()
     for launch, seconds in zip(way.library.plan.launches, taken, strict=True):
         key = kernels[launch.kernel].group
