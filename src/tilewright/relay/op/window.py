@@ -330,7 +330,9 @@ def adaptive_pool(arrays: Sequence[Any], a: Attrs, fold: str) -> Array:
         extent = x.shape[axis]
         parts = [
             folded(
-                np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis), axis, fold
+                np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis),
+                axis,
+                fold,
             )
             for o in range(size)
         ]
