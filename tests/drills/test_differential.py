@@ -52,6 +52,18 @@ def test_moved_elements_are_exact():
     assert judged(lambda: [near], lambda data: [data[0]]) == C.DIFFERS
 
 
+def test_quotients_that_are_ones_may_round():
+    over = lambda: [np.nextafter(np.sign(X), np.float32(9))]  # noqa: E731
+    assert judged(over, lambda data: [np.sign(data[0])]) == C.EQUAL
+    assert judged(lambda: [-np.sign(X)], lambda data: [np.sign(data[0])]) == C.DIFFERS
+
+
+def test_notes_of_the_data():
+    assert C.noted([X]) == ""
+    assert C.noted([X, np.array([1, 1])]) == " ties"
+    assert C.noted([np.array([np.nan, 1.0])]) == " NaN"
+
+
 def test_refusals_of_the_peer():
     assert judged(lambda: [X], refused) == C.DIFFERS
     assert judged(lambda: [X], refused, strict=False) == C.BEYOND

@@ -257,3 +257,11 @@ def test_a_rest_of_the_other_sign_rounds_to_the_size_of_its_divisor():
         relay.Function([x, y], relay.floor_mod(x, y))
     )
     np.testing.assert_allclose(run(small, large).numpy(), np.mod(small, large), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_small_sigmoid_keeps_its_digits(dtype):
+    x = np.array([-80, -30, -8, -1e-3, 0, 1e-3, 8, 80, np.inf, -np.inf, np.nan], dtype)
+    wide = x.astype("longdouble")
+    found = relay.evaluate(function(relay.sigmoid(tensor("x", x.size, dtype=dtype))), {"x": x})
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-wide)), rtol=8 * np.finfo(dtype).eps)

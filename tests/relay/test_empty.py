@@ -23,6 +23,8 @@ GRAPHS = {
     "prod": (lambda: relay.prod(none(2, 0), axis=1), 0),
     "max": (lambda: relay.max(none(2, 0), axis=1), 0),
     "min": (lambda: relay.min(none(2, 0)), 0),
+    "global-max": (lambda: nn.global_max_pool2d(none(2, 3, 1, 0)), 0),
+    "adaptive-max": (lambda: nn.adaptive_max_pool2d(none(2, 3, 1, 0), (1, 2)), 0),
     "sum-empty": (lambda: relay.sum(none(0, 3), axis=1), 0),
     "dense": (lambda: nn.dense(none(2, 0), tensor("w", 3, 0)), 0),
     "dense-empty": (lambda: nn.dense(none(0, 4), tensor("w", 3, 4)), 0),

@@ -37,6 +37,9 @@ REFUSALS = {
     "groups": (model("GroupNormalization", NORM, num_groups=2), "2 groups"),
     "instance of vectors": (model("InstanceNormalization", {**NORM, "x": [2, 3]}), "axes behind"),
     "stash": (model("LayerNormalization", {"x": [2, 3], "s": VECTOR}, stash_type=11), "stash"),
+    "axis of a definition": (
+        model("RMSNormalization", {"x": [2, 3], "s": VECTOR}, opset=23, axis=2), "axis 2 is out",
+    ),
     "p": (model("LpNormalization", {"x": [2, 3]}, p=3), "p=3"),
     "half an integer": (model("Gemm", {"a": [2, 2], "b": [2, 2]}, kind=INT, alpha=0.5), "whole"),
     "equation": (model("Einsum", {"a": [2, 2]}, equation="ijk->i"), "einsum"),
@@ -67,3 +70,12 @@ def test_training_gives_the_running_statistics():
     x = given["x"]
     np.testing.assert_allclose(mean, given["m"] * 0.75 + x.mean((0, 2, 3)) * 0.25, rtol=1e-5)
     np.testing.assert_allclose(variance, given["v"] * 0.75 + x.var((0, 2, 3)) * 0.25, rtol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_nan_is_the_first_of_the_greatest(axis):
+    x = np.array([[1, np.nan, np.nan], [-np.inf, 2, 3], [np.nan, 5, 5]], "float32")
+    mod, _ = relay.frontend.from_onnx(model("Hardmax", {"x": x.shape}, axis=axis))
+    wanted = np.zeros_like(x)
+    np.put_along_axis(wanted, np.expand_dims(x.argmax(axis), axis), 1, axis)
+    np.testing.assert_array_equal(relay.evaluate(mod, {"x": x}), wanted)

@@ -545,3 +545,22 @@ def test_small_and_infinite_arguments_keep_their_digits(op, wanted):
     found = relay.evaluate(mod, {**params, "x": x})
     with np.errstate(over="ignore"):
         np.testing.assert_allclose(found, wanted(x.astype("float64")), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scales", [None, 1.7])
+@pytest.mark.parametrize("word", ["bilinear", "bicubic"])
+def test_what_has_no_weight_does_not_count(word, scales):
+    """Outputs that a column does not reach stay as they are when it becomes infinite."""
+    shape, args = (1, 1, 10, 20), {"output_size": [3, 3], "align_corners": False}
+    spec, made = Spec(shape, "float32"), Spec((1, 1, 3, 3), "float32")
+    args |= {"self": Ref("x"), "scales_h": scales, "scales_w": scales}
+    step = Step("made", f"_upsample_{word}2d_aa.default", args, (made,))
+    mod, params = import_program(Program((("x", spec),), {}, (step,), (Ref("made"),)), "test")
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    usual = relay.evaluate(mod, {**params, "x": x})
+    for column in range(shape[-1]):
+        other, infinite = x.copy(), x.copy()
+        other[..., column], infinite[..., column] = 1e6, np.inf
+        reached = relay.evaluate(mod, {**params, "x": other}) != usual
+        found = relay.evaluate(mod, {**params, "x": infinite})
+        np.testing.assert_array_equal(np.isfinite(found), ~reached)

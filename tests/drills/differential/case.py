@@ -100,14 +100,17 @@ def _judged(case: Case, rng: np.random.Generator) -> Outcome:
 def tolerances(case: Case, want: Sequence[Array], rng: np.random.Generator) -> list[Array]:
     """How far each element may be: what its inputs' last bits decide, and its own.
 
-    Results that hold nothing but elements of the data were moved, and are exact.
+    Results that hold nothing but elements of the data, zeros and ones were moved, and are exact;
+    of ones and zeros alone, they may as well be quotients.
     """
     held = np.concatenate([np.ravel(_wide(x)) for x in case.data] or [np.zeros(0)])
-    held = np.concatenate([held, [0.0, 1.0, -1.0]])
+    ones = [0.0, 1.0, -1.0]
     slack = []
     for w in want:
         inexact = w.dtype.kind in "fV"
-        moved = inexact and bool(np.isin(_wide(w)[np.isfinite(_wide(w))], held).all())
+        finite = _wide(w)[np.isfinite(_wide(w))]
+        moved = inexact and bool(np.isin(finite, [*held, *ones]).all())
+        moved &= not finite.size or not bool(np.isin(finite, ones).all())
         eps = 0.0 if moved or not inexact else eps_of(w.dtype)
         slack.append(np.abs(_wide(w)) * 64 * eps + case.absolute / 4)
     if not any(x.dtype.kind in "fV" for x in case.data):
@@ -168,6 +171,16 @@ def compared(want: Sequence[Array], got: Sequence[Array], slack: Sequence[Array]
                 f"{int((~same).sum())} of {same.size}"
             )
     return ""
+
+
+def noted(data: Sequence[Array]) -> str:
+    """What decides where peers may differ, for the text of a case."""
+    wide = [_wide(x) for x in data if x.dtype.kind != "b"]
+    notes = {
+        "NaN": any(x.dtype.kind == "f" and np.isnan(x).any() for x in wide),
+        "ties": any(np.unique(x).size < x.size for x in wide),
+    }
+    return "".join(f" {note}" for note, holds in notes.items() if holds)
 
 
 def _shown(results: Sequence[Array]) -> str:

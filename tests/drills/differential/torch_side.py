@@ -18,7 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from drills.differential.built import both_ways
-from drills.differential.case import Case, NoAnswer, Refused
+from drills.differential.case import Case, NoAnswer, Refused, eps_of, noted
 from drills.differential.draw import Array, Draw
 from drills.differential.sides import Side
 from tilewright import relay
@@ -87,6 +87,7 @@ def make(operator: str, draw: Draw) -> Case:
     sample = draw.pick(samples[: 2 + len(samples) // 2] if draw.small else samples)
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     leaves = _other_data(leaves, draw) if draw.chance(DATA) else leaves
+    leaves = _in_order(operator, leaves)
     leaves = _other_number(leaves, draw) if draw.chance(NUMBERS) else leaves
     at = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
     if not at or any(leaves[k].dtype not in KINDS or leaves[k].layout != torch.strided for k in at):
@@ -156,8 +157,8 @@ def make(operator: str, draw: Draw) -> Case:
     ]  # fmt: skip
     data = [as_numpy(t) for t in tensors]
     return Case(
-        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}", data, can,
-        both_ways(imported, feeds, draw), strict=False,
+        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}{noted(data)}", data, can,
+        both_ways(imported, feeds, draw), strict=False, absolute=_off(operator, data),
     )  # fmt: skip
 
 
@@ -183,6 +184,26 @@ def _other_data(leaves: list[Any], draw: Draw) -> list[Any]:
         else v
         for v in leaves
     ]
+
+
+def _in_order(operator: str, leaves: list[Any]) -> list[Any]:
+    """What is searched in holds no NaN and is sorted, or has a `sorter` that sorts it."""
+    k = {"searchsorted": 0, "bucketize": 1}.get(operator)
+    if k is None:
+        return leaves
+    edges, changed = leaves[k], list(leaves)
+    if edges.is_floating_point():
+        edges = edges.nan_to_num(torch.inf, torch.inf, -torch.inf)
+    sorters = [at for at, v in enumerate(leaves) if at > 1 and isinstance(v, torch.Tensor)]
+    changed[k] = edges if sorters else edges.sort(-1).values
+    return [edges.argsort(-1) if at in sorters else v for at, v in enumerate(changed)]
+
+
+def _off(operator: str, data: Sequence[Array]) -> float:
+    """How far results may be off because PyTorch rounds places among tens of elements."""
+    held = np.abs(np.nan_to_num(data[0].astype("float64"), posinf=0, neginf=0))
+    smooth = operator.endswith("_aa") and held.size and data[0].dtype.kind in "fV"
+    return float(64 * eps_of(data[0].dtype) * held.max()) if smooth else 0.0
 
 
 def _other_number(leaves: list[Any], draw: Draw) -> list[Any]:

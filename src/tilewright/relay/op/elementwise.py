@@ -98,8 +98,9 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _sigmoid(x: Array) -> Array:
-    half = x.dtype.type(0.5)
-    return np.asarray(half * (np.tanh(half * x) + 1))  # cannot overflow
+    """Of the exponential that cannot overflow, and keeps the digits of small results."""
+    small = np.exp(-np.abs(x))
+    return np.asarray(np.where(x < 0, small, x.dtype.type(1)) / (1 + small))
 
 
 def _unary(

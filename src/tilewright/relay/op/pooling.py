@@ -138,7 +138,7 @@ def _global_numpy(kind: str) -> Any:
     def evaluate(arrays: Sequence[Any], a: Attrs) -> Array:
         letters = filter(str.isalpha, a.layout)
         axes = tuple(k for k, letter in enumerate(letters) if letter not in "NCc")
-        return np.asarray(getattr(np, kind)(arrays[0], axis=axes, keepdims=True), arrays[0].dtype)
+        return np.asarray(window.folded(arrays[0], axes, kind), arrays[0].dtype)
 
     return evaluate
 

@@ -46,23 +46,15 @@ def _mean_type(site: Site) -> Type:
     return _type(site)
 
 
-def _of_nothing(function: Callable[..., Any], x: Array) -> Any:
-    """The greatest or smallest of no elements: what loses against every element."""
-    kind, is_max = DType(x.dtype), function is np.max
-    if kind.is_float:
-        return -np.inf if is_max else np.inf
-    return kind.least if is_max else kind.greatest
-
-
 def _numpy(function: Callable[..., Any]) -> Callable[[Sequence[Any], Attrs], Array]:
     def evaluate(arrays: Sequence[Any], attrs: Attrs) -> Array:
         x = first_array(arrays)
         gone = reduced_axes(attrs.axis, attrs.exclude, x.ndim)
+        kind = DType(x.dtype)
         if function in (np.max, np.min):
-            return np.asarray(
-                function(x, axis=gone, keepdims=attrs.keepdims, initial=_of_nothing(function, x))
-            )
-        kind = DType(x.dtype) if DType(x.dtype).is_float else DType(x.dtype).accumulator
+            least = kind.identity_of_max if function is np.max else kind.identity_of_min
+            return np.asarray(function(x, axis=gone, keepdims=attrs.keepdims, initial=least))
+        kind = kind if kind.is_float else kind.accumulator
         found = function(x, axis=gone, keepdims=attrs.keepdims, dtype=kind.storage)
         return np.asarray(found, kind.storage)
 

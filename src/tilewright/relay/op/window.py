@@ -316,6 +316,12 @@ def lp_pool(arrays: Sequence[Any], a: Attrs) -> Array:
     return to_order(np.asarray(total ** (1 / a.p), x.dtype), order, a.layout)
 
 
+def folded(x: Array, axes: int | tuple[int, ...], fold: str) -> Array:
+    """The "max" or "mean" over axes, which stay with an extent of 1; that of nothing, too."""
+    least = {"initial": DType(x.dtype).identity_of_max} if fold == "max" else {}
+    return np.asarray(getattr(np, fold)(x, axis=axes, keepdims=True, **least))
+
+
 def adaptive_pool(arrays: Sequence[Any], a: Attrs, fold: str) -> Array:
     """Output o of O over an extent I is of [floor(o*I/O), ceil((o+1)*I/O))."""
     order = channels_first(len(a.output_size))
@@ -323,9 +329,11 @@ def adaptive_pool(arrays: Sequence[Any], a: Attrs, fold: str) -> Array:
     for axis, size in enumerate(a.output_size, 2):
         extent = x.shape[axis]
         parts = [
-            getattr(
-                np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis), fold
-            )(axis, keepdims=True)
+            folded(
+                np.take(x, range(o * extent // size, -(-(o + 1) * extent // size)), axis),
+                axis,
+                fold,
+            )
             for o in range(size)
         ]
         x = np.concatenate(parts, axis)

@@ -51,7 +51,7 @@ from tilewright.relay.exchange.onnx.functions import (
 from tilewright.relay.exchange.onnx.inference import output_types, static_type
 from tilewright.relay.exchange.onnx.inputs import Given
 from tilewright.relay.exchange.onnx.load import load, opsets
-from tilewright.relay.exchange.onnx.node import Node
+from tilewright.relay.exchange.onnx.node import Node, NotAllowed
 from tilewright.relay.exchange.onnx.ops import DOMAINS
 from tilewright.relay.exchange.onnx.ops.refused import refusal
 from tilewright.relay.exchange.onnx.postponed import Postponing
@@ -414,7 +414,7 @@ class _Importer(Postponing):
             return self._blocked(scope, node, name, refusal(domain, place), values)
         try:
             made = self._apply(scope, converter, node, schema, values, place, resume)
-        except (BeyondLimit, _Damaged, InternalError):
+        except (BeyondLimit, NotAllowed, _Damaged, InternalError):
             raise
         except ModelError as error:
             inlined = self._by_definition(scope, node, official, values, version, place)

@@ -19,6 +19,10 @@ from tilewright.relay.graph.later import NotYet, computed
 from tilewright.relay.op.work import nbytes
 
 
+class NotAllowed(ModelError):
+    """ONNX does not allow the node, though its definition as a function may not look at it."""
+
+
 @dataclass
 class Node:
     """One node as a converter sees it.
@@ -153,10 +157,10 @@ class Node:
         return None if given is None else [int(v) for v in given]
 
     def axis(self, axis: int, rank: int) -> int:
-        """`axis` counted from the front."""
-        self.require(
-            -rank <= axis < rank, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}."
-        )
+        """`axis` counted from the front.  Raises NotAllowed for one that is outside."""
+        if not -rank <= axis < rank:
+            reason = f"axis {axis} is out of range"
+            raise NotAllowed(self.place, reason, f"Use {-rank} to {rank - 1}.")
         return axis % rank
 
     def typed(self, value: Value) -> Value:

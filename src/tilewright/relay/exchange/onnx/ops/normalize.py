@@ -137,11 +137,14 @@ def _lp_norm(n: Node) -> Expr:
 
 
 def hardmax(data: Expr, axis: int) -> Expr:
-    """1 at the first of the greatest elements along `axis`, 0 elsewhere."""
+    """1 at the first of the greatest elements along `axis`, a NaN being greater than all; 0
+    elsewhere."""
     rank, extent = len(data.shape), data.shape[axis]
     shape = [extent if k == axis % rank else 1 for k in range(rank)]
     places = const(np.arange(extent, dtype="int32").reshape(shape))
     greatest = tensor.equal(data, tensor.max(data, axis=axis, keepdims=True))
+    if data.tensor_type.dtype.is_float:  # no number equals a maximum that is none
+        greatest = tensor.logical_or(greatest, tensor.isnan(data))
     found = tensor.where(greatest, places, const(extent, "int32"))
     first = tensor.min(found, axis=axis, keepdims=True)
     return tensor.cast(tensor.equal(found, first), data.dtype)

@@ -230,10 +230,13 @@ def _sampled(n: Node, data: Expr, axis: int, at: Array, weights: Array) -> Expr:
     n.room(at.size * (8 + data.dtype.bytes))
     along = [-1 if k == axis else 1 for k in range(len(data.shape))]
     found: Expr | None = None
+    nothing = const(0, str(data.dtype))
     for k in range(at.shape[1]):
         tap: Expr = take(data, const(at[:, k], "int64"), axis)
         if at.shape[1] > 1:
             tap = tensor.multiply(tap, const(weights[:, k].reshape(along), str(data.dtype)))
+            if not weights[:, k].all():  # no infinity meets a weight of 0
+                tap = tensor.where(const((weights[:, k] != 0).reshape(along)), tap, nothing)
         found = tap if found is None else tensor.add(found, tap)
     assert found is not None
     return found
