@@ -167,7 +167,8 @@ def show_untuned(
                 trials = Trials(network, params, target, load)
                 untuned, seconds = trials.untuned, trials.untuned_seconds
                 kernels = len(untuned.library.report.kernels)
-                progress.note(f"untuned: {show_seconds(seconds)} a run, {kernels} kernels")
+                which = _which(network, params, len(networks))
+                progress.note(f"{which}untuned: {show_seconds(seconds)} a run, {kernels} kernels")
                 estimates.append(Estimate(network, params, target, untuned, seconds))
     except TilewrightError as error:
         progress.note(f"What it takes untuned is not known: {error}")
@@ -196,9 +197,16 @@ def confirm(
                 line = Trials(network, params, target, load).confirm(database)
                 total += line.seconds
                 progress.confirmed(total)
-                progress.note(_told(line))
+                progress.note(_which(network, params, len(networks)) + _told(line))
     except TilewrightError as error:
         progress.note(f"What the log gains in the whole network is not confirmed: {error}")
+
+
+def _which(network: IRModule, params: Mapping[str, Any] | None, of: int) -> str:
+    """The shapes of its inputs, where there are several networks."""
+    inputs = [p for p in network["main"].params if p.name_hint not in (params or {})]
+    shapes = ", ".join("x".join(map(str, p.shape)) for p in inputs)
+    return f"{shapes}: " if of > 1 else ""
 
 
 def _told(line: NetworkLine) -> str:
