@@ -126,6 +126,14 @@ OLD: list[Row] = [
     ),
     *not_yet("", "ir_pass make register_extension support tir.ir_pass relay.ir_pass"),
     *not_yet("", "autotvm.task.extract_from_graph contrib.dlpack contrib.rocblas"),
+    *works("", "te.operation te.autodiff tir.expr tir.stmt tir.op rpc.base relay.op.nn.nn"),
+    *works("", "relay.op.transform relay.op.vision schedule.AutoInlineInjective"),
+    *not_yet("", "vta dlight ffi datatype codegen.build_module expr.Load relay.visualize"),
+    *not_yet("", "contrib.popen_pool contrib.sdaccel contrib.tflite_runtime contrib.thrust"),
+    *not_yet("", "contrib.tvmjs exec.rpc_proxy exec.autotvm_log_editor exec.tune_relay rpc.proxy"),
+    *not_yet("", "relay.testing.tf relay.testing.darknet relay.frontend.tensorflow"),
+    *not_yet("", "relay.frontend.common topi.hexagon topi.adreno arith.DetectClipBound"),
+    *not_yet("", "auto_scheduler.ProgramMeasurer dev.max_clock_rate"),
 ]
 
 SCHEDULES: list[Row] = [

@@ -67,8 +67,11 @@ _MODULES = (
     "transform",
     "tvmc",
     "contrib",
+    "codegen",
     "driver",
+    "exec",
     "runtime",
+    "schedule",
 )
 
 

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 from tilewright.base.doors import door
+from tilewright.base.elsewhere import find
 from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -98,4 +99,4 @@ _ELSEWHERE = dict.fromkeys(
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("arith", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

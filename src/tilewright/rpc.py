@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.elsewhere import find
 from tilewright.farm.by_name import LocalSession, TrackerSession, connect_tracker
 from tilewright.farm.session import RemoteSession as RPCSession
 
@@ -22,4 +22,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("rpc", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

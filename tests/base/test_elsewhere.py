@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from functools import reduce
@@ -167,3 +169,128 @@ def test_a_module_is_a_command_by_each_of_its_names(name: str) -> None:
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert "usage: " in done.stdout.lower()
+
+
+# Modules that TVM 0.6 to 0.19 had; those with a `_` of their own are left out but for `_ffi`.
+MODULES = """
+_ffi _ffi.base _ffi.function _ffi.libinfo _ffi.node _ffi.object _ffi.registry _ffi.runtime_ctypes
+_pyversion api arith arith._ffi_api arith.analyzer arith.bound arith.int_set arith.int_solver
+arith.iter_affine_map arith.pattern attrs auto_scheduler auto_scheduler.compute_dag
+auto_scheduler.cost_model.cost_model auto_scheduler.dispatcher auto_scheduler.feature
+auto_scheduler.loop_state auto_scheduler.measure auto_scheduler.relay_integration
+auto_scheduler.search_policy auto_scheduler.search_task auto_scheduler.task_scheduler
+auto_scheduler.testing auto_scheduler.workload_registry autotvm.database autotvm.env
+autotvm.feature autotvm.graph_tuner autotvm.graph_tuner.base_graph_tuner
+autotvm.graph_tuner.dynamic_programming_tuner autotvm.graph_tuner.utils autotvm.measure.executor
+autotvm.measure.local_executor autotvm.measure.measure autotvm.record autotvm.task.code_hash
+autotvm.task.nnvm_integration autotvm.task.relay_integration autotvm.task.space autotvm.task.task
+autotvm.testing autotvm.tophub autotvm.tuner.droplet_tuner autotvm.tuner.graph_based_tuner
+autotvm.tuner.gridsearch_tuner autotvm.tuner.metric autotvm.tuner.model_based_tuner
+autotvm.tuner.sa_model_optimizer build_module codegen container contrib.binutil
+contrib.coreml_runtime contrib.cublas contrib.cuda_graph contrib.cudnn contrib.cutlass
+contrib.debugger.debug_result contrib.emcc contrib.ethosu contrib.graph_runtime contrib.hexagon
+contrib.micro contrib.miopen contrib.mps contrib.mrvl contrib.mxnet contrib.nnpack contrib.nvcc
+contrib.peak contrib.pickle_memoize contrib.pipeline_executor contrib.popen_pool contrib.rocm
+contrib.rpc contrib.sdaccel contrib.sparse contrib.stackvm contrib.tar contrib.target contrib.tedd
+contrib.tf_op contrib.tflite_runtime contrib.thrust contrib.torch contrib.tvmjs contrib.uTVM
+contrib.verilog contrib.xcode contrib.xcodebuild datatype dlight driver.build_module
+driver.tvmc.common error exec.autotvm_log_editor exec.disco_worker exec.gpu_memory_bandwidth
+exec.measure_peak exec.microtvm_debug_shell exec.popen_worker exec.query_rpc_tracker
+exec.rpc_proxy exec.rpc_server exec.rpc_tracker exec.tune_relay expr ffi generic hybrid hybrid.api
+hybrid.parser intrin ir.adt ir.affine_type ir.attrs ir.base ir.container ir.diagnostics ir.expr
+ir.function ir.global_info ir.json_compact ir.memory_pools ir.op ir.supply ir.tensor_type ir.type
+ir.type_relation ir.worker_pool ir_builder ir_pass libinfo make meta_schedule micro module ndarray
+node object parser relax relay.adt relay.analysis.analysis relay.analysis.annotated_regions
+relay.analysis.call_graph relay.analysis.count_layers relay.analysis.feature
+relay.analysis.sparse_dense relay.annotation relay.backend.aot relay.backend.compile_engine
+relay.backend.contrib relay.backend.executor relay.backend.executor_factory
+relay.backend.graph_executor_codegen relay.backend.profiler_vm relay.backend.runtime relay.base
+relay.build_module relay.collage relay.contrib relay.data_dep_optimization.bsr_dense
+relay.dataflow_pattern.rewrite relay.debug relay.expr relay.feature relay.frontend.caffe
+relay.frontend.caffe2 relay.frontend.common relay.frontend.coreml relay.frontend.darknet
+relay.frontend.keras relay.frontend.mxnet relay.frontend.nnvm_common relay.frontend.onnx
+relay.frontend.paddlepaddle relay.frontend.pytorch relay.frontend.pytorch_utils
+relay.frontend.qnn_torch relay.frontend.tensorflow relay.frontend.tensorflow2
+relay.frontend.tensorflow_parser relay.frontend.tflite relay.function relay.grammar relay.image
+relay.loops relay.memory_alloc relay.op.algorithm relay.op.annotation relay.op.contrib
+relay.op.dyn relay.op.image relay.op.image.image relay.op.layout_conversions relay.op.memory
+relay.op.nn._nn relay.op.nn.nn relay.op.op_attrs relay.op.random relay.op.reduce relay.op.strategy
+relay.op.strategy.generic relay.op.tensor relay.op.transform relay.op.vision relay.op.vision.nms
+relay.op.vm relay.parser relay.prelude relay.qnn.op.legalizations relay.qnn.op.qnn relay.quantize
+relay.scope_builder relay.testing.byoc relay.testing.darknet relay.testing.nat
+relay.testing.py_converter relay.testing.tf relay.testing.tflite
+relay.transform.fake_quantization_to_integer relay.transform.memory_plan relay.transform.recast
+relay.ty relay.type_functor relay.visualize rpc.base rpc.client rpc.minrpc rpc.proxy rpc.server
+rpc.testing rpc.tracker runtime.container runtime.disco runtime.executor runtime.module
+runtime.name_transforms runtime.ndarray runtime.object runtime.object_generic runtime.packed_func
+runtime.params runtime.profiling runtime.relax_vm runtime.script_printer runtime.support
+runtime.vm schedule script.tir stmt support tag target.codegen target.compilation_config
+target.datatype target.detect_target target.generic_func target.intrin target.tag target.target
+target.virtual_device target.x86 te.autodiff te.hybrid.parser te.hybrid.runtime te.hybrid.util
+te.operation te.schedule te.tag te.tensor te.tensor_intrin tensor testing.aot
+testing.auto_scheduler testing.autotvm testing.plugin testing.popen_pool testing.runner
+testing.utils tir.analysis tir.block_dependence_info tir.block_scope tir.buffer tir.data_layout
+tir.expr tir.expr_functor tir.function tir.generic tir.op tir.schedule tir.stmt tir.tensor_intrin
+tir.transform tir.usmp tirp tl topi.adreno topi.argwhere topi.arm_cpu.conv2d
+topi.arm_cpu.conv2d_gemm topi.bifrost.conv2d topi.broadcast topi.cpp topi.cuda.batch_matmul
+topi.cuda.conv2d_direct topi.cuda.conv2d_winograd topi.cuda.dense topi.cuda.injective
+topi.cuda.nms topi.cuda.reduction topi.cuda.softmax topi.einsum topi.generic.injective
+topi.generic.nn topi.generic_op_impl topi.hexagon topi.image.grid_sample topi.image.resize
+topi.intel_graphics.conv2d topi.mali.conv2d topi.mali.dense topi.math topi.nn.batch_matmul
+topi.nn.bitserial_conv2d topi.nn.conv1d topi.nn.conv2d topi.nn.conv2d_transpose topi.nn.conv3d
+topi.nn.dense topi.nn.dilate topi.nn.elemwise topi.nn.flatten topi.nn.mapping topi.nn.pad
+topi.nn.pooling topi.nn.softmax topi.nn.upsampling topi.nn.winograd_util topi.reduction
+topi.rocm.dense topi.scatter topi.sort topi.sparse.csrmm topi.tag topi.tensor
+topi.testing.conv2d_nchw_python topi.transform topi.unique topi.vision.nms topi.vision.rcnn
+topi.vision.ssd topi.vision.ssd.multibox topi.x86.batch_matmul topi.x86.conv2d_int8 topi.x86.dense
+topi.x86.injective topi.x86.nn topi.x86.reduction vta vta.build_module vta.top
+"""
+
+
+@pytest.mark.parametrize("name", MODULES.split())
+def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
+    full = f"tilewright.{name}"
+    try:
+        module = import_module(full)
+    except ModuleNotFoundError as error:
+        assert "docs/compatibility.md" in str(error) and error.name.startswith("tilewright.")
+    except ImportError as error:
+        assert " does not exist here. " in str(error)
+    else:
+        assert module is sys.modules[full]
+
+
+def test_modules_that_are_missing_may_be_tried() -> None:
+    with pytest.raises(ModuleNotFoundError, match="compatibility") as caught:
+        import_module("tilewright.relay.nonsense")
+    assert caught.value.name == "tilewright.relay.nonsense"
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        exec("from tilewright.relay import nonsense", {})
+
+
+def test_importing_a_module_that_moved_hides_no_function() -> None:
+    """Looked at where nothing has been imported by the other name."""
+    code = (
+        "from importlib import import_module\nfrom types import ModuleType\n"
+        "from tilewright.base.elsewhere import ALSO\n"
+        "for name in ALSO:\n"
+        "    owner, _, last = name.rpartition('.')\n"
+        "    found = getattr(import_module(owner), last, None)\n"
+        "    assert found is None or isinstance(found, ModuleType), name\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_attributes_of_devices_are_found_or_say_what_to_use() -> None:
+    dev = tilewright.cpu(0)
+    assert dev.device_name == dev.name and dev.multi_processor_count == dev.target.limits.cores
+    assert dev.l2_cache_size_bytes > 0 and len(dev.max_thread_dimensions) == 3
+    for name in ("max_clock_rate", "compute_version", "set_raw_stream", "driver_version"):
+        with pytest.raises(AttributeError, match=rf"Device\.{name} does not exist here\. \w"):
+            getattr(dev, name)
+    assert copy.copy(dev) == pickle.loads(pickle.dumps(dev)) == dev
+
+
+def test_functions_of_kernels_have_no_attributes() -> None:
+    with pytest.raises(ModelError, match=r"register_op_attr\('tir.exp', .*a fixed set"):
+        tilewright.ir.register_op_attr("tir.exp", "cuda.FLowerIntrinsic", print, level=99)

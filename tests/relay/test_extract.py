@@ -2,13 +2,15 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from relay.drawing import networks
 from relay.small import residual
-from tilewright import auto_scheduler, autotvm, relay
+from tilewright import auto_scheduler, autotvm, cpu, relay
 from tilewright.base.errors import ModelError, TargetError
+from tilewright.contrib import graph_executor
 from tilewright.relay.compile.extract import (
     extract_from_program,
     fused_groups,
@@ -168,3 +170,41 @@ def test_refusals():
         extract_from_program(mod, params, "llvm", ops=[3])
     with pytest.raises(TargetError, match="no target"):
         extract_from_program(mod, params)
+
+
+SMALL = ("resnet-18", "resnet-18-v1", "mobilenet", "mobilenet_v2", "squeezenet-1.1", "vgg-11")
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda"])
+@pytest.mark.parametrize("name", SMALL)
+def test_every_task_of_a_small_network_has_a_space(name, target):
+    mod, params = relay.testing.get_network(name, batch_size=1, image_shape=(3, 32, 32))
+    tasks = extract_from_program(mod["main"], params, target)
+    every = [each for t in tasks for each in (t, *t.others)]
+    assert len(every) >= 10 and all(len(t.config_space) >= 1 for t in every)
+
+
+def test_the_loop_of_the_tutorials_tunes_what_no_template_fits(tmp_path):
+    """Pixels at which a template's tiles are larger than the image, behind one that has tiles."""
+    x = relay.var("x", shape=(1, 32, 1, 1))
+    near, far = relay.var("near", shape=(32, 1, 3, 3)), relay.var("far", shape=(1024, 32, 1, 1))
+    y = relay.nn.conv2d(x, near, padding=(1, 1), groups=32, channels=32, kernel_size=(3, 3))
+    y = relay.nn.conv2d(y, far, channels=1024, kernel_size=(1, 1))
+    mod, log = relay.Function([x, near, far], y), str(tmp_path / "log.json")
+    values = {p.name_hint: np.ones(p.shape, "float32") for p in (x, near, far)}
+    params = {name: value for name, value in values.items() if name != "x"}
+    tasks = autotvm.task.extract_from_program(mod, params, "llvm")
+    assert [t.sketches[0].origin == "default" for t in tasks] == [True, False]
+    option = autotvm.measure_option(autotvm.LocalBuilder(), autotvm.LocalRunner(number=1, repeat=1))
+    for task in tasks:
+        for make in (autotvm.tuner.XGBTuner, autotvm.tuner.GridSearchTuner):
+            make(task).tune(
+                n_trial=min(1, len(task.config_space)), measure_option=option,
+                callbacks=[autotvm.callback.log_to_file(log)],
+            )  # fmt: skip
+    with autotvm.apply_history_best(log):
+        lib = relay.build(mod, "llvm", params)
+    assert {k.source for k in lib.report.kernels} <= {"record", "re-instantiated"}
+    module = graph_executor.GraphModule(lib["default"](cpu()))
+    module.run(x=values["x"])
+    np.testing.assert_allclose(module.get_output(0).numpy(), relay.evaluate(mod, values), rtol=1e-5)

@@ -385,3 +385,19 @@ def test_json_of_others_is_refused(text, reason):
 def test_what_is_no_network_is_not_saved():
     with pytest.raises(ModelError, match=r"ir.save_json\(Target\): it is no network"):
         tilewright.ir.save_json(tilewright.Target("llvm"))
+
+
+@pytest.mark.parametrize("head", ["v0.0.4\n", "\nv0.0.4\n", "v0.0.5\n", '#[version = "0.0.5"]\n'])
+def test_texts_of_every_version_begin_with_it(head):
+    function = "fn (%x: Tensor[(1, 3), float32]) { nn.relu(%x) }"
+    for text in (function, f"def @main{function.removeprefix('fn ')}"):
+        assert not first_difference(relay.fromtext(head + text), relay.fromtext(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["v0 + 1", "fn (%x: int32) { %x + v0 }", "nn.relu(nn.relu(exp))", "fn () { (exp, 1) }"]
+)
+def test_an_error_says_its_place_once(text):
+    with pytest.raises(ModelError) as caught:
+        relay.fromtext(text)
+    assert str(caught.value).count("from_string, line ") == 1

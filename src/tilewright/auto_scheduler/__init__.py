@@ -61,7 +61,8 @@ from tilewright.auto_scheduler.workload_registry import (
     workload_key_to_tensors,
 )
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import RecordError, SpaceError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import RecordError, SpaceError
 
 __all__ = [
     "ApplyHistoryBest", "ComputeDAG", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption",
@@ -115,4 +116,4 @@ _ELSEWHERE = {
 def __getattr__(name: str) -> Any:
     if name in ("measure_record", "utils"):  # imported when asked for: `python -m` runs the one
         return import_module(f"tilewright.auto_scheduler.{name}")
-    raise absent("auto_scheduler", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

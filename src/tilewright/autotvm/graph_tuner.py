@@ -348,3 +348,5 @@ def _pairs(database: Database) -> Iterable[tuple[Record, Any]]:
 
 
 open_doors(globals(), __all__, SpaceError)
+
+__path__: list[str] = []  # so that imports of other names say what to use, too

@@ -28,6 +28,9 @@ _TE = (
 )
 _TIR = "call_extern call_intrin call_llvm_intrin call_packed call_pure_extern decl_buffer"
 _LIBRARIES = "Libraries are not called from kernels; topi.nn is tuned instead."
+_TYPES = "Element types are a fixed set (docs/element-types.md)."
+_PROCESSES = "Candidates are built and timed in processes of their own; use concurrent.futures."
+_EXPORT = "Export the model to ONNX and use relay.frontend.from_onnx."
 _STATEMENTS = "lower(s, args) gives a Program, which prints as loops."
 
 # Module -> name -> "module:attribute" where the thing is now, or a sentence that says what to use.
@@ -58,6 +61,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "opengl": "OpenGL is not a target; try opencl().",
         "ext_dev": "Accelerators of others are no target; they are llvm, cuda and opencl.",
         "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
+        "datatype": _TYPES,
+        "dlight": "Kernels have default schedules of their own: relay.build, or autotvm.",
+        "ffi": "There are no objects of another language; register_func makes functions known.",
+        "libinfo": "Run `tilewright doctor`: it shows what is installed.",
+        "vta": "VTA is no target; the targets are llvm, cuda and opencl.",
     },
     "tilewright.autotvm": {
         "env": "Options are arguments here: of tuners, LocalBuilder, LocalRunner and RPCRunner.",
@@ -68,13 +76,41 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "tilewright.build_module": {
         **_same("tilewright", "build lower build_config BuildConfig current_build_config"),
     },
+    "tilewright.arith": {
+        "DetectClipBound": "Ask arith.Analyzer(), or read the loops that lower(s, args) prints.",
+    },
+    "tilewright.auto_scheduler": {
+        "ProgramMeasurer": "A policy measures: task.tune(TuningOptions(builder=, runner=)).",
+    },
+    "tilewright.codegen": {
+        "build_module": "Use build(s, args, target), which lowers and compiles.",
+        "llvm_version_major": "tilewright.driver.codegen:llvm_version_major",
+    },
     "tilewright.contrib": {
         "coreml_runtime": "Core ML is not called; relay.frontend.from_onnx imports networks.",
         "dlpack": "nd.from_dlpack(tensor) gives an argument for a function, without a copy.",
+        "binutil": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
+        "emcc": "WebAssembly is no target; the targets are llvm, cuda and opencl.",
+        "miopen": _LIBRARIES,
+        "mps": _LIBRARIES,
+        "nnpack": _LIBRARIES,
+        "popen_pool": _PROCESSES,
+        "sdaccel": "FPGAs are no target; the targets are llvm, cuda and opencl.",
+        "tflite_runtime": f"TensorFlow Lite is not called. {_EXPORT}",
+        "thrust": "Libraries are not called from kernels; topi.sort and topi.argsort sort.",
+        "tvmjs": "WebAssembly is no target; the targets are llvm, cuda and opencl.",
         "peak": "Run `tilewright doctor`: it shows the device.",
         "rocblas": _LIBRARIES,
         "verilog": "Verilog is no target; the targets are llvm, cuda and opencl.",
         "xcode": "Metal is not a target; the targets are llvm, cuda and opencl.",
+    },
+    "tilewright.exec": {
+        "autotvm_log_editor": "autotvm.record.pick_best(log, out) keeps the best lines of a log.",
+        "measure_peak": "Run `tilewright doctor`: it shows the device.",
+        "gpu_memory_bandwidth": "Run `tilewright doctor`: it shows the device.",
+        "popen_worker": _PROCESSES,
+        "rpc_proxy": "Servers ask the tracker for work: `python -m tilewright.exec.rpc_tracker`.",
+        "tune_relay": "Run `tilewright tune`, or `python -m tilewright.tvmc tune`.",
     },
     "tilewright.module": {
         "load": "tilewright.runtime:load_module",
@@ -97,6 +133,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "build_config": "tilewright.base.old_names:relay_build_config",
         "debug": "print(mod) shows the network.",
         "feature": "relay.analysis tells what is in a network.",
+        "visualize": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
         "ir_pass": "Use the passes of relay.transform, as relay.transform.InferType()(mod).",
     },
     "tilewright.relay.analysis": {
@@ -107,18 +144,40 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "graph_runtime_codegen": "Use relay.build, whose report names the schedule of each kernel.",
         "graph_runtime_factory": "Use relay.build, which gives a library.",
     },
+    "tilewright.relay.frontend": {
+        "common": "relay.frontend imports by itself; parts of its importers are no interface.",
+        **dict.fromkeys(
+            ("caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "nnvm_common", "oneflow",
+             "paddlepaddle", "tensorflow", "tensorflow2", "tensorflow_parser", "tflite"),
+            _EXPORT,
+        ),
+    },
     "tilewright.relay.module": {"Module": "tilewright.relay.graph.expr:IRModule"},
+    "tilewright.relay.testing": dict.fromkeys(("darknet", "tf", "tflite"), _EXPORT),
     "tilewright.relay.transform": {
         **_same("tilewright.transform", "PassContext Sequential module_pass function_pass Pass"),
         "build_config": "tilewright.base.old_names:relay_build_config",
     },
+    "tilewright.rpc": {
+        "proxy": "Servers ask the tracker for work: rpc.connect_tracker(host, port).request(key).",
+    },
+    "tilewright.schedule": _same(
+        "tilewright.schedule.by_name",
+        "AutoInlineBroadcast AutoInlineElemWise AutoInlineInjective Buffer Fuse InferBound IterVar "
+        "Schedule Split Stage create_schedule",
+    ),
     "tilewright.target": {
         "current_target": "tilewright.targets.target:Target.current",
         "rasp": "tilewright.targets.target:arm_cpu",
         "opengl": "OpenGL is not a target; try opencl.",
         "vulkan": 'Vulkan is not a target; try Target("opencl").',
     },
+    "tilewright.topi": dict.fromkeys(
+        ("adreno", "hexagon"), "It is no target; topi.cuda and topi.mali have schedules of GPUs."
+    ),
     "tilewright.tir": {
+        "Load": _STATEMENTS,
+        "Store": _STATEMENTS,
         "ir_pass": "Use arith.Analyzer().simplify for expressions; lowering has its own passes, "
             "which TILEWRIGHT_DEBUG=5 prints.",
     },

@@ -2,3 +2,11 @@
 
 In: a command line.  Read next: `farm/command.py`.
 """
+
+from typing import Any
+
+from tilewright.base.elsewhere import find
+
+
+def __getattr__(name: str) -> Any:
+    return find(__name__, name, {})

@@ -189,6 +189,8 @@ _ELSEWHERE = dict.fromkeys(
     "of relay.transform.InferType.",
 )
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     return find(__name__, name, _ELSEWHERE)

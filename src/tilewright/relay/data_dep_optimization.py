@@ -11,6 +11,8 @@ _ELSEWHERE = {
     "simplify_fc_transpose": "Not needed: relay.build folds transposed weights by itself.",
 }
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     raise absent("relay.data_dep_optimization", name, _ELSEWHERE)

@@ -73,3 +73,5 @@ def has_shape(shape: Sequence[int], pattern: DFPattern | None = None) -> ShapePa
 
 
 open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)
+
+__path__: list[str] = []  # so that imports of other names say what to use, too

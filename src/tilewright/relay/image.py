@@ -339,3 +339,5 @@ __all__ = [
     "resize2d", "resize3d",
 ]  # fmt: skip
 open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered)
+
+__path__: list[str] = []  # so that imports of other names say what to use, too

@@ -116,6 +116,8 @@ open_doors(globals(), __all__, ModelError, remembered)
 _NMS = "Use relay.vision.non_max_suppression."
 _ELSEWHERE = {"nms": _NMS, "regular_non_max_suppression": _NMS}
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     raise absent("relay.vision", name, _ELSEWHERE)

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.base.doors import door, open_doors
-from tilewright.base.errors import ExpressionError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import (
     Expr,
     all_of,
@@ -206,4 +207,4 @@ def __getattr__(name: str) -> Any:
         home, _, attribute = _LATER[name].partition(":")
         module = import_module(home)
         return getattr(module, attribute) if attribute else module
-    raise absent("te", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

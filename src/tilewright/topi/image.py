@@ -16,6 +16,8 @@ __all__ = ["affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc
 open_doors(globals(), __all__, ExpressionError)
 __all__ += later.NAMES["topi.image"]
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     return later.find("topi.image", name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base import elsewhere
 
 NAMES: dict[str, tuple[str, ...]] = {
     "topi": (
@@ -53,5 +53,5 @@ _ELSEWHERE = {
 def find(folder: str, name: str) -> Any:
     """`FOLDER.NAME`.  Raises AttributeError for names that are not there."""
     if name not in NAMES[folder]:
-        raise absent(folder, name, _ELSEWHERE)
+        return elsewhere.find(f"tilewright.{folder}", name, _ELSEWHERE)
     return import_module("tilewright.relay.on_tensors").find(folder, name)

@@ -19,6 +19,8 @@ ssd = rcnn = sys.modules[__name__]
 
 __all__ += later.NAMES["topi.vision"]
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     return later.find("topi.vision", name)

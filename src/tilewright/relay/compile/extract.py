@@ -37,6 +37,7 @@ from tilewright.relay.passes import Pass, fuse, fuse_attention, optimize, passes
 from tilewright.relay.passes.attention import has_attention, is_attention
 from tilewright.relay.passes.weights import CONTRACTIONS
 from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.rules.derive import with_default
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
@@ -181,7 +182,8 @@ def extract_from_program(
     """The distinct contractions of the network by themselves, in network order, as TVM counts them.
 
     Other implementations, of which the network runs the fastest, are the `others` of a task; those
-    that users registered are tasks behind it.
+    that users registered are tasks behind it.  One that no template fits has its default schedule
+    as its only configuration.
 
     ops: operators (rows of the table, or names) to look for; default: all contractions
     Raises ModelError for a name that is no operator, TargetError without a target.
@@ -231,7 +233,7 @@ class _Contraction:
         return [direct, *(self._task(a.dag, target, weight, direct.key) for a in theirs)]
 
     def _task(self, dag: ComputeDAG, target: Target, weight: int, instead_of: str = "") -> Task:
-        return task_of_dag(dag, target, *_label(self.op, dag), weight, instead_of)
+        return with_default(task_of_dag(dag, target, *_label(self.op, dag), weight, instead_of))
 
 
 def _alone(node: Call) -> _Contraction:

@@ -33,7 +33,7 @@ from tilewright.relay.passes import fuse
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Event, Options, Report
-from tilewright.search.rules.derive import default_sketch, with_rules
+from tilewright.search.rules.derive import with_default, with_rules
 from tilewright.targets.target import Target
 
 # Of each task, before other layouts are measured as well.
@@ -145,15 +145,8 @@ def _grouping_tasks(
         common = set.intersection(*({g.key for g in groups} for groups in ways))
         for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
-            found.setdefault(g.key, _with_sketches(task))
+            found.setdefault(g.key, with_default(task))
     return list(found.values())
-
-
-def _with_sketches(task: Task) -> Task:
-    """With its default schedule where it has no template."""
-    if not task.sketches:
-        task.sketches = [default_sketch(task.dag, task.target)]
-    return task
 
 
 def _layout_tasks(
@@ -172,7 +165,7 @@ def _layout_tasks(
             task = task_of_dag(g.dag, target, g.name, g.args, 1, rival.instead_of)
             if rules and not g.is_simple:
                 task = with_rules(task)
-            found.setdefault(task.key, _with_sketches(task))
+            found.setdefault(task.key, with_default(task))
     return list(found.values())
 
 

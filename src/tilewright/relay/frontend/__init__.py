@@ -7,7 +7,8 @@ Read next: `../exchange/onnx/importer.py`, `../exchange/torch/export.py`.
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.elsewhere import find
+from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.limits import Limits
 from tilewright.relay.exchange.onnx.importer import from_onnx
 from tilewright.relay.exchange.torch.export import from_exported_program, from_pytorch
@@ -25,4 +26,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    raise absent("relay.frontend", name, _ELSEWHERE)
+    return find(__name__, name, _ELSEWHERE)

@@ -69,6 +69,12 @@ def register_op_attr(
 
     Raises ModelError for an operator that is none.
     """
+    if op_name.startswith("tir."):
+        raise ModelError(
+            f"register_op_attr({op_name!r}, {attr_key!r})",
+            "functions of numbers inside kernels are a fixed set without attributes",
+            "Leave it out: every target has te.exp, te.log, ...; te.compute makes others of them.",
+        )
     row = get(op_name)
 
     def register(given: Any) -> Any:

@@ -46,6 +46,8 @@ OPERATORS = [n for n in __all__ if n not in ("register_qnn_legalize", "requantiz
 globals().update((name, asking(globals()[name])) for name in OPERATORS)
 open_doors(globals(), __all__, ModelError)
 
+__path__: list[str] = []  # so that imports of other names say what to use, too
+
 
 def __getattr__(name: str) -> Any:
     raise absent("relay.qnn.op", name, {})

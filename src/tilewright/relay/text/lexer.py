@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     rf"""(?P<space>\s+|//[^\n]*)
     |(?P<comment>/\*)
     |(?P<metadata>\#\[\s*metadata\s*\])
-    |(?P<version>\#\[\s*version\s*=[^\]\n]*\])
+    |(?P<version>\#\[\s*version\s*=[^\]\n]*\]|v\d+\.\d+\.\d+(?![\w.]))
     |(?P<string>{_STRING})
     |(?P<quoted>[%@]{_STRING})
     |(?P<local>%\w(?:\w|/(?=\w))*(?:\.\w(?:\w|/(?=\w))*)*)
@@ -85,7 +85,12 @@ class Source:
         return ModelError(place, _shortened(reason), way_out)
 
     def within(self, at: int, error: TilewrightError) -> ModelError:
-        """The error of what is made of the words there, with its place in the text."""
+        """The error of what is made of the words there, with its place in the text; one that has
+        such a place keeps it."""
+        if isinstance(error, ModelError) and error.place.startswith(
+            f"{_shortened(self.name)}, line "
+        ):
+            return error
         place = f"{self.refuse(at, '').place}: {_shortened(error.place)}"
         return ModelError(place, _shortened(error.reason), _shortened(error.way_out))
 

@@ -103,6 +103,13 @@ def default_sketch(dag: ComputeDAG, target: Target) -> Sketch:
     return Sketch("default", dag, ConfigSpace(), build, target, fallback=lambda: 0)
 
 
+def with_default(task: Task) -> Task:
+    """Give `task` its default schedule as its one sketch where no template fits it."""
+    if not task.sketches:
+        task.sketches = [default_sketch(task.dag, task.target)]
+    return task
+
+
 def derive(
     dag: ComputeDAG, target: Target, rules: Sequence[SketchRule], hardware: Hardware,
     tiling: Tiling = USUAL,
