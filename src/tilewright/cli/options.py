@@ -48,11 +48,14 @@ class File(click.Path):
 
 def check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
     """More than zero, and what clocks and counters of the system hold."""
-    if value is not None and not value > 0:
-        raise click.BadParameter(f"{value} is not more than zero", ctx=ctx, param=param)
+    if value is None:
+        return None
     most = _MOST_TIME if isinstance(value, float) else _MOST
-    if value is not None and value > most:
-        raise click.BadParameter(f"{value} is more than {most:,}", ctx=ctx, param=param)
+    told = f"{value:g}" if isinstance(value, float) else str(value)  # an int may be no float
+    if not value > 0:
+        raise click.BadParameter(f"{told} is not more than zero", ctx=ctx, param=param)
+    if value > most:
+        raise click.BadParameter(f"{told} is more than {most:,}", ctx=ctx, param=param)
     return value
 
 
