@@ -9,6 +9,10 @@ command (cli).
 Read next: docs/design.md.
 """
 
+from tilewright.base import early as _early  # noqa: F401  # hears Ctrl-C from here on
+
+# isort: split
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -15,6 +15,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import tarfile
 import termios
 import zipfile
 from collections.abc import Callable, Iterator
@@ -55,6 +56,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cut.onnx").write_bytes(flatten_model(2)[:60])
     (folder / "a net.onnx").write_bytes(flatten_model("n"))
     (folder / "README.md").write_text("# no model\n")
+    (folder / "keep.c").write_text("int main() { return 0; }\n")
+    with tarfile.open(folder / "strange.tar", "w") as tar:
+        tar.add(folder / "keep.c", "keep.c")
     (folder / "text.npz").write_text("no archive")
     np.savez(folder / "other.npz", y=np.zeros(3))
     np.savez(folder / "shape.npz", x=np.zeros((3, 3), "float32"))
@@ -119,7 +123,35 @@ USAGE = [  # what is typed is wrong, whatever there is
     ["records", "-"], ["records", "missing.jsonl"], ["records", "distill", "missing.jsonl"],
     ["records", "log.jsonl", "--failures", "-1"], ["records", "log.jsonl", "--pick-best", "-"],
     ["records", "import", "missing.json", "--log", "n"], ["runtime-archive", "-"],
+    ["tune", "net.onnx", "--tasks", "3-1"], ["tune", "net.onnx", "--shape", "x:[2,3,16"],
+    ["tune", "net.onnx", "--shape", "x:2,3]"],
 ]  # fmt: skip
+
+
+def numbers() -> Iterator[list[str]]:
+    """Every option that is a number, with what none of them may be; those of farms by name."""
+    commands = {**cli.commands, **cli.commands["records"].commands}  # type: ignore[attr-defined]
+    for name, one in commands.items():
+        for option in one.params:
+            if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+                group = [] if name in cli.commands else ["records"]
+                first = "net.tar" if name == "run" else "net.onnx"
+                for value in ("-1", "nan", "-" + "9" * 400, "9" * 5000, "x", ""):
+                    yield [*group, name, first, f"{option.opts[0]}={value}"]
+    for option in ("--port", "--port-end", "--builders"):
+        for value in ("-1", "70000", "nan", "9" * 5000):
+            yield ["farm", "server", "--tracker", "h:1", "--key", "k", f"{option}={value}"]
+            if option != "--builders":
+                yield ["farm", "tracker", f"{option}={value}"]
+    for value in ("-1", "0", "70000", "nan"):
+        yield ["farm", "status", "--host", "h", f"--port={value}"]
+    for option in ("trials", "number", "repeat", "early-stopping", "parallel", "seed"):
+        yield ["tune", "net.onnx", f"--{option}={10**30}"]
+    for option in ("minutes", "timeout", "min-repeat-ms"):
+        yield from (["tune", "net.onnx", f"--{option}={value}"] for value in ("1e30", "inf"))
+
+
+NUMBERS = list(numbers())
 BAD = [  # what there is does not fit: the words that tell
     (["tune", "nonet"], "there is no such network"),
     (["tune", "missing.onnx"], "missing.onnx: there is no such file"),
@@ -161,6 +193,8 @@ BAD = [  # what there is does not fit: the words that tell
     (["records", "use", "no/such/folder"], "no/such/folder"),
     (["records", "use", "--forget", "nothing"], "nothing"),
     (["runtime-archive", "no/such/file.pyz"], "no/such/file.pyz: it cannot be written"),
+    (["bench", "net.onnx", "--log", "keep.c"], "log 'keep.c': no line can be read"),
+    (["run", "strange.tar"], "damaged (it holds no sha256)"),
     (["farm", "status", "--host", "127.0.0.1", "--port", "1"], "127.0.0.1:1"),
     (["farm", "status"], "Give --host and --port"),
 ]
@@ -197,6 +231,27 @@ def test_what_fails_ends_with_1_and_speaks_of_options(
     told = told.replace("in Python, by relay.frontend.from_onnx", "")  # there is no other way
     assert not PYTHON.search(told), told
     assert set(Path().iterdir()) == before, "it left a file"
+
+
+@pytest.mark.parametrize("args", NUMBERS, ids=lambda a: shlex.join(a)[:60])
+def test_a_number_that_cannot_be_ends_with_2(run: Run, args: list[str]) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (2, ""), err
+    assert "Traceback" not in err and "sage: tilewright" in err
+    assert args[-1].partition("=")[0] in err
+
+
+def test_options_that_are_numbers_are_found() -> None:
+    found = {args[-1].partition("=")[0] for args in NUMBERS}
+    assert {"--seed", "--trials", "--failures", "--repeat", "--minutes", "--port"} <= found
+
+
+@pytest.mark.parametrize(
+    "args", [["bench", "keep.c"], ["compile", "keep.c"], ["run", "net.tar", "--outputs", "keep.c"]]
+)
+def test_what_is_refused_is_so_before_anything_is_done(run: Run, args: list[str]) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (1, "") and len(err.splitlines()) == 1 and "keep.c: " in err
 
 
 def stopped(*_: Any, **__: Any) -> Any:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 
+import tilewright
+from tilewright.base.early import is_command
 from tilewright.cli.interrupt import STOPPED, heard
 
-PRESSED = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+SOURCE = str(Path(tilewright.__file__).parents[1])
 
 
 class Thing:
@@ -147,4 +150,65 @@ def test_a_command_ends_from_its_first_moments_on(name, after, tmp_path):
         process.kill()
     assert "Traceback" not in err and "Exception ignored" not in err
     done = name == "records"  # of an empty log, which it refuses soon
-    assert process.returncode == STOPPED or (done and process.returncode in (0, 1))
+    # Python's own end, which follows the command's, hears nothing: the system ends it there.
+    ended = (0, 1, -signal.SIGINT) if done else ()
+    assert process.returncode in (STOPPED, *ended)
+
+
+# Of the process's own: presses Ctrl-C where the n-th module is looked for, counted from where
+# Python's own handler, of which a traceback comes, is no longer the one in force.
+PRESSER = """
+import os, signal, sys
+class Presser:
+    left = int(os.environ["PRESS_AT"])
+    def find_spec(self, name, path=None, target=None):
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            self.left -= 1
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Presser())
+"""
+SCRIPT = "import sys; from tilewright.cli import main; sys.exit(main())"
+STARTS = {
+    "tilewright": ["tilewright", "--help"],
+    "-m tilewright": ["-m", "tilewright", "--help"],
+    "-m tvmc": ["-m", "tilewright.driver.tvmc", "--help"],
+    "-m rpc_tracker": ["-m", "tilewright.exec.rpc_tracker", "--port", "-1"],
+}
+
+
+def begun(folder: Path, start: list[str], at: int) -> subprocess.CompletedProcess[str]:
+    (folder / "sitecustomize.py").write_text(PRESSER)
+    (folder / "tilewright").write_text(SCRIPT)
+    path = os.pathsep.join([str(folder), SOURCE])
+    return subprocess.run(
+        [sys.executable, *start], cwd=folder, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"PYTHONPATH": path, "PRESS_AT": str(at)},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [1, 2, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("start", STARTS)
+def test_a_command_that_is_still_imported_ends_quietly(start, at, tmp_path):
+    """The n-th module from its first lines on, so no moment hangs on a clock."""
+    done = begun(tmp_path, STARTS[start], at)
+    assert (done.returncode, done.stdout, done.stderr) == (STOPPED, "", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "typed", "whether"),
+    [
+        ("/bin/tilewright", ["python", "/bin/tilewright", "tune"], True),
+        ("-m", ["python", "-X", "dev", "-m", "tilewright"], True),
+        ("-m", ["python", "-m", "tilewright.exec.rpc_server"], True),
+        ("/bin/tilewright", ["python", "-c", "from multiprocessing.spawn import"], False),
+        ("-m", ["python", "-m", "mine.program", "-m", "tilewright"], False),
+        ("-m", ["python", "-m", "tilewright_more"], False),
+        ("mine.py", ["python", "mine.py", "tilewright"], False),
+        ("-c", ["python", "-c", "import tilewright"], False),
+        ("", [], False),
+    ],
+)
+def test_other_programs_keep_their_handler(program, typed, whether):
+    assert is_command(program, typed) is whether

@@ -130,7 +130,8 @@ def test_desired_layout(monkeypatch, tmp_path):
     for layout in (None, "NHWC"):
         (task,) = network.found_tasks("net", target, "xgb", layout=layout)
         path = tmp_path / f"{layout}.tar"
-        network.compile_model("net", target, None, path, "float32", (), None, layout)
+        networks = network.prepared("net", (), None, "float32", layout)
+        network.compile_model("net", target, None, path, networks)
         module = GraphModule(load_module(path)["default"](cpu()))
         module.run(x=data)
         found[layout] = task.name, module.get_output(0).numpy()

@@ -63,6 +63,10 @@ class Process:
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def wait(self) -> int:
+        """Until it ends by itself; its exit code."""
+        return self._process.wait(SECONDS)
+
     def kill(self) -> None:
         self.send(signal.SIGKILL)
         self._process.wait()

@@ -179,8 +179,10 @@ def test_a_strange_number_of_builders_is_refused(
     builders: Farm, count: str, capsys: pytest.CaptureFixture[str]
 ):
     arguments = ["--tracker", builders.address, "--key", "b", "--builders", count]
-    assert command.server(arguments) == 1
-    assert f"--builders {count}: not from 1 to" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        command.server(arguments)
+    assert ended.value.code == 2
+    assert f"--builders: '{count}' is no number from 0 to" in capsys.readouterr().err
 
 
 def test_without_a_compiler_there_are_no_builders(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +102,27 @@ def test_a_tracker_whose_port_is_taken_says_so(shared_farm: Farm):
     port = str(shared_farm.port)
     done = command("rpc_tracker", "--host", "127.0.0.1", "--port", port, "--port-end", port)
     assert done.returncode == 1 and f"no port from {port} to {port} is free" in done.stderr
+    assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_tracker_that_is_stopped_reports_no_error(tmp_path: Path, how: signal.Signals):
+    with farm(tmp_path, ["k"]) as made:
+        made.tracker.send(how)
+        assert made.tracker.wait() == 0
+        said = made.tracker.text()
+    assert "Traceback" not in said and "ERROR" not in said
+
+
+def test_hooks_that_dask_awaits_are_those_that_can_be():
+    """Dask logs the error of a hook that is none, and goes on."""
+    from distributed.diagnostics.plugin import SchedulerPlugin
+
+    from tilewright.farm.tracker import Tracker
+
+    hooks = [n for n, f in vars(SchedulerPlugin).items() if inspect.iscoroutinefunction(f)]
+    assert "close" in hooks
+    assert all(inspect.iscoroutinefunction(getattr(Tracker, name)) for name in hooks)
 
 
 @pytest.mark.parametrize(

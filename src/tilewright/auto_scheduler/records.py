@@ -138,7 +138,7 @@ def nothing_valid(
         reason += f" on {target}"
     tasks = database.tasks()
     if not tasks:
-        database.check_readable(place, f"{reason}: ")
+        database.check_readable(place)
         return RecordError(place, f"{reason}: it is empty", "Tune first.")
     if fitting:
         own = Database()  # failures of other tasks may have the same reason

@@ -122,10 +122,11 @@ def bench(
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
-    else:
-        click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
     correct = True
-    for report in network.bench(model, target, database, dtype, batch, shape, layout):
+    networks = network.load_sizes(model, batch, shape)
+    if database is None:
+        click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
+    for report in network.bench(model, target, database, networks, dtype, layout):
         tables.print_bench(report)
         correct &= report.correct
     if not correct:

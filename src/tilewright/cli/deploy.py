@@ -60,6 +60,7 @@ def compile_command(
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
     network.check_output(made)
+    networks = network.prepared(model, batch, shape, dtype, layout)
     schedules = None
     if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
@@ -70,7 +71,7 @@ def compile_command(
             if log is not None:
                 raise
             click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
-    library = network.compile_model(model, target, schedules, made, dtype, batch, shape, layout)
+    library = network.compile_model(model, target, schedules, made, networks)
     say(library.report.summary())
     for note in library.report.notes:
         say(f"note: {note}")
@@ -105,11 +106,13 @@ def run(
     from tilewright.cli.files import check_compiled
     from tilewright.runtime.device import device
     from tilewright.runtime.load import load_module
-    from tilewright.runtime.network.archives import complete, read_arrays, write_arrays
+    from tilewright.runtime.network import archives
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.runtime.network.library import Library
 
     check_compiled(file)
+    if outputs is not None:
+        archives.check_output(outputs, f"--outputs {outputs}")
     calls = [f"{name}({str(file)!r})" for name in ("load", "load_module")]
     with named(str(file), *calls):
         library = load_module(file)
@@ -117,8 +120,8 @@ def run(
         raise ModelError(
             str(file), "it is one kernel, no network", "`tilewright compile` writes networks."
         )
-    given = {} if inputs is None else read_arrays(inputs, f"--inputs {inputs}")
-    wanted = complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
+    given = {} if inputs is None else archives.read_arrays(inputs, f"--inputs {inputs}")
+    wanted = archives.complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
     dev = device(Target(library.target).kind)
     module = GraphModule(library["default"](dev))
     with ExitStack() as told:
@@ -130,7 +133,7 @@ def run(
         say(f"output_{k}: {value.dtype}{list(value.shape)}")
     if outputs is not None:
         by_name = {f"output_{k}": value for k, value in enumerate(found)}
-        write_arrays(outputs, by_name, f"--outputs {outputs}")
+        archives.write_arrays(outputs, by_name, f"--outputs {outputs}")
     if repeat is not None:
         say(str(module.benchmark(dev, repeat=repeat, number=number)))
     if profile:

@@ -164,15 +164,15 @@ def compile_model(
     target: Target,
     schedules: Any,
     output: Path,
-    dtype: str,
-    batch: Sequence[int],
-    shapes: Mapping[str, Any] | None = None,
-    layout: str | None = None,
+    networks: tuple[list[Any], dict[str, Any]],
 ) -> Library:
-    """Build the network with the best that `schedules` know, and write it to `output`."""
+    """Build the network with the best that `schedules` know, and write it to `output`.
+
+    networks: those of `prepared`
+    """
     from tilewright.relay.compile.build import build
 
-    mods, params = prepared(model, batch, shapes, dtype, layout)
+    mods, params = networks
     with named(model, "relay.build"):
         library = build(mods, target, params, schedules)
     name = str(output)
@@ -186,17 +186,19 @@ def bench(
     model: str,
     target: Target,
     database: Database | None,
+    networks: tuple[list[Any], dict[str, Any]],
     dtype: str = "float32",
-    batch: Sequence[int] = (),
-    shapes: Mapping[str, Any] | None = None,
     layout: str | None = None,
 ) -> Iterator[BenchReport]:
     """Time the network untuned, with the best records, and in onnxruntime and PyTorch if there,
-    once for each batch size and each number of its open extents."""
+    once for each size of it.
+
+    networks: those of `load_sizes`
+    """
     from tilewright.cli.bench import bench_network
     from tilewright.relay.compile.wanted import in_type
 
-    mods, params = load_sizes(model, batch, shapes)
+    mods, params = networks
     for mod in mods:
         inputs = [p for p in mod["main"].params if p.name_hint not in params]
         sizes = " ".join(f"{p.name_hint}:[{','.join(map(str, p.shape))}]" for p in inputs)

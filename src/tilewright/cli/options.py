@@ -20,6 +20,7 @@ from tilewright.targets.target import Target
 
 _SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
 _DIGITS = 18  # of a number; no extent has more
+_MOST, _MOST_TIME = 10**9, 10**6  # a number; seconds, minutes or ms, some waited for at once
 MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
 
 
@@ -46,8 +47,15 @@ class File(click.Path):
 
 
 def check_positive(ctx: click.Context, param: click.Parameter, value: float | None) -> Any:
-    if value is not None and not value > 0:
-        raise click.BadParameter(f"{value:g} is not more than zero", ctx=ctx, param=param)
+    """More than zero, and what clocks and counters of the system hold."""
+    if value is None:
+        return None
+    most = _MOST_TIME if isinstance(value, float) else _MOST
+    told = f"{value:g}" if isinstance(value, float) else str(value)  # an int may be no float
+    if not value > 0:
+        raise click.BadParameter(f"{told} is not more than zero", ctx=ctx, param=param)
+    if value > most:
+        raise click.BadParameter(f"{told} is more than {most:,}", ctx=ctx, param=param)
     return value
 
 
@@ -142,6 +150,10 @@ def _shapes(ctx: click.Context, param: click.Parameter, value: Sequence[str]) ->
         inner = extents.removeprefix("[").removesuffix("]")
         parts = [part.strip() for part in inner.split(",")] if inner else []
         is_list = extents == f"[{inner}]"
+        if extents.strip("[]") == inner and extents not in (inner, f"[{inner}]"):
+            raise click.BadParameter(
+                f"{text!r} lacks a bracket: data:[1,3,224,224] has two", ctx=ctx, param=param
+            )
         if not name or not all(map(_is_number, parts)) or not (is_list or parts):
             raise click.BadParameter(
                 f"{text!r} is no shape such as data:[1,3,224,224]", ctx=ctx, param=param

@@ -40,6 +40,8 @@ from tilewright.targets.target import Target
 
 DEFAULT_MINUTES = 5.0
 RULES = "auto-scheduler"
+_LAST_SEED = 2**31 - 1  # that all generators of numbers take
+_BUILDS = click.IntRange(max=1024)  # processes
 
 
 class _TunerType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
@@ -71,7 +73,7 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ("--repeat", int, "Repeats; the median counts.  [default: 3]"),
         ("--min-repeat-ms", float, "A repeat lasts as long at least.  [default: 20]"),
         ("--timeout", float, "Seconds for building a candidate, and for timing it.  [default: 10]"),
-        ("--parallel", int, "Candidates built at once.  [default: one per core]"),
+        ("--parallel", _BUILDS, "Candidates built at once.  [default: one per core]"),
     )
     for name, kind, text in reversed(options):
         command = click.option(name, type=kind, callback=check_positive, help=text)(command)
@@ -117,7 +119,10 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--tasks", default="all", callback=_check_tasks, metavar="all|list|N,N-N,...",
     help="Tasks to tune, by their numbers in the list.  [default: all]",
 )  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option(
+    "--seed", type=click.IntRange(0, _LAST_SEED), default=0, show_default=True,
+    help="Of the search.",
+)  # fmt: skip
 @_measuring_options
 @farm_options
 @click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")

@@ -37,14 +37,34 @@ _CERTIFICATES = (
 )
 
 
+def _within(least: int, most: int) -> Callable[[str], int]:
+    """What argparse takes for a number from `least` to `most`."""
+
+    def number(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+        return value
+
+    return number
+
+
+_PORT = _within(0, 65535)
+
+
 def tracker(arguments: Sequence[str] | None = None, prog: str | None = None) -> int:
     """Run a tracker until it is stopped."""
     parser = argparse.ArgumentParser(prog, description="Know devices by key, and lend them.")
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen at (default: %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=address.PORT, help="default: %(default)s")
-    parser.add_argument("--port-end", type=int, default=9199, help="last port to try (%(default)s)")
+    parser.add_argument("--port", type=_PORT, default=address.PORT, help="default: %(default)s")
+    parser.add_argument(
+        "--port-end", type=_PORT, default=9199, help="last port to try (%(default)s)"
+    )
     parser.add_argument("--silent", action="store_true", help="say errors only")
     parser.add_argument("--certificates", help=_CERTIFICATES)
     parser.add_argument(
@@ -86,13 +106,15 @@ def server(arguments: Sequence[str] | None = None, prog: str | None = None) -> i
     parser.add_argument(
         "--host", default="0.0.0.0", help="address to listen at (default: %(default)s)"
     )
-    parser.add_argument("--port", type=int, default=9090, help="default: %(default)s")
-    parser.add_argument("--port-end", type=int, default=9199, help="last port to try (%(default)s)")
+    parser.add_argument("--port", type=_PORT, default=9090, help="default: %(default)s")
+    parser.add_argument(
+        "--port-end", type=_PORT, default=9199, help="last port to try (%(default)s)"
+    )
     parser.add_argument(
         "--custom-addr", metavar="HOST[:PORT]", help="address by which others reach it"
     )
     parser.add_argument(
-        "--builders", type=int, default=0, metavar="N",
+        "--builders", type=_within(0, _MOST_BUILDERS), default=0, metavar="N",
         help="be no device, but build for tuners, N candidates at once",
     )  # fmt: skip
     parser.add_argument("--silent", action="store_true", help="say errors only")
@@ -130,7 +152,9 @@ def query(arguments: Sequence[str] | None = None, prog: str | None = None) -> in
     """Print which devices there are, how many are free and how many are waited for."""
     parser = argparse.ArgumentParser(prog, description="Show the devices of a tracker.")
     parser.add_argument("--host", help="default: TVM_TRACKER_HOST")
-    parser.add_argument("--port", type=int, help=f"default: TVM_TRACKER_PORT, or {address.PORT}")
+    parser.add_argument(
+        "--port", type=_within(1, 65535), help=f"default: TVM_TRACKER_PORT, or {address.PORT}"
+    )
     parser.add_argument("--certificates", help=_CERTIFICATES)
     given = parser.parse_args(arguments)
 
@@ -166,11 +190,7 @@ def table(found: wire.Summary) -> str:
 
 
 def _check_builds(count: int) -> None:
-    """Raises DeviceError for a number that makes no sense, or where nothing can be built."""
-    if not 0 < count <= _MOST_BUILDERS:
-        raise DeviceError(
-            f"--builders {count}", f"not from 1 to {_MOST_BUILDERS}", "Try the number of cores."
-        )
+    """Raises DeviceError where nothing can be built."""
     try:
         import_module("tilewright.driver.build")
     except ImportError as error:
@@ -181,8 +201,6 @@ def _check_builds(count: int) -> None:
 
 
 def _ports(first: int, last: int) -> range:
-    if not 0 <= first < 65536 or last >= 65536:
-        raise DeviceError(f"--port {first} --port-end {last}", "ports are 0 to 65535")
     return range(first, max(first, last) + 1) if first else range(0, 1)
 
 

@@ -71,7 +71,7 @@ class Tracker(SchedulerPlugin):
         handlers[_REGISTER] = self._register if alone else self._register_in_cluster
         handlers[_BEAT] = self._heartbeat if alone else self._heartbeat_in_cluster
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._watch.cancel()
 
     # -- devices: called by Dask -------------------------------------------------------------------
@@ -381,7 +381,7 @@ async def run_tracker(
         try:
             await scheduler
         except RuntimeError as error:
-            tracker.close()
+            await tracker.close()
             with suppress(Exception):
                 await scheduler.close()
             if isinstance(error.__cause__, OSError):
@@ -391,7 +391,7 @@ async def run_tracker(
         try:
             await scheduler.finished()
         finally:
-            tracker.close()
+            await tracker.close()
             await scheduler.close()
         return
     raise DeviceError(

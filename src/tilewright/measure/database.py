@@ -143,13 +143,13 @@ class Database:
             database._read(Path(path))
         return database
 
-    def check_readable(self, place: str, reason: str = "") -> None:
+    def check_readable(self, place: str) -> None:
         """Raises RecordError for a log that has lines, but none that can be read."""
         if len(self._table) or not self.skipped:
             return
         skipped = "; ".join(self.skipped.told())
         raise RecordError(
-            place, f"{reason}no line can be read ({skipped})",
+            place, f"no line can be read ({skipped})",
             "Give a log of Tilewright; `tilewright records import` reads those of TVM.",
         )  # fmt: skip
 

@@ -19,6 +19,8 @@ from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
 from tilewright.runtime.network.graph_executor import GraphModule
 
+_MOST = 10**9  # repeats
+
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command line (default: `sys.argv`) and exit."""
@@ -30,6 +32,8 @@ def main(args: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cpu", help="to tell about [default: cpu]")
     parser.add_argument("--repeat", type=int, default=3, help="times to time it [default: 3]")
     given = parser.parse_args(args)
+    if not 0 < given.repeat <= _MOST:
+        parser.error(f"argument --repeat: {given.repeat} is not from 1 to {_MOST}")
     try:
         lines = time(given.library, given.repeat) if given.library else tell(device(given.device))
     except TilewrightError as error:

@@ -84,13 +84,14 @@ class TVMCModel:
         try:
             with tarfile.open(model_path, "r:") as tar:
                 members = {m.name: tar.extractfile(m) for m in tar if m.isreg()}
-                graph = members[_GRAPH]
-                assert graph is not None  # of a regular file
+                graph = members.get(_GRAPH)
+                if graph is None:
+                    raise ValueError(f"it holds no {_GRAPH}")
                 data = graph.read()
                 for name in (_RECORDS, _PACKAGE):
                     if (held := members.get(name)) is not None:
                         self._at(name).write_bytes(held.read())
-        except (OSError, KeyError, ValueError, tarfile.TarError) as error:
+        except (OSError, ValueError, tarfile.TarError) as error:
             raise ModelError(
                 place, f"it is no saved model ({error})", "TVMCModel.save writes one."
             ) from None

@@ -82,10 +82,10 @@ def chosen_tasks(text: str, count: int | None) -> list[int]:
         if not first.isdigit() or (dash and not last.isdigit()) or len(part) > 12:
             raise ValueError(f"{text!r} is no list such as 0,2-4, all or list")
         end = int(last) if dash else int(first)
-        if end < int(first) or (count is not None and end >= count):
-            raise ValueError(
-                f"{part!r}: there are tasks 0 to {'?' if count is None else count - 1}"
-            )
+        if end < int(first):
+            raise ValueError(f"{part!r} ends before it begins")
+        if count is not None and end >= count:
+            raise ValueError(f"{part!r}: there are tasks 0 to {count - 1}")
         chosen += range(int(first), min(end, 10**6) + 1)
     return list(dict.fromkeys(chosen))
 

@@ -84,6 +84,11 @@ def _numbers(archive: Any, name: str) -> Array:
     return array
 
 
+def check_output(path: str | os.PathLike[str], place: str) -> None:
+    """Raises ModelError where `write_arrays` would not replace what is there."""
+    output.check(path, _ARRAYS, place, ModelError)
+
+
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any], place: str) -> None:
     """Write an archive as numpy.savez does, under the name that was given.
 

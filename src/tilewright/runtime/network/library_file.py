@@ -103,9 +103,14 @@ def read(path: str | os.PathLike[str]) -> Contents:
         if isinstance(error, ModelError):
             raise
         raise ModelError(
-            place, f"it is no compiled network, or damaged ({error})",
+            place, f"it is no compiled network, or damaged ({_told(error)})",
             "Write it with lib.export_library.", command="`tilewright compile` writes one.",
         ) from None  # fmt: skip
+
+
+def _told(error: Exception) -> str:
+    """What a library's error says; that of a missing key is its bare name."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error)
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -182,6 +187,8 @@ def _tar_member(tar: tarfile.TarFile) -> _Read:
     places = {info.name: info for info in tar}
 
     def raw(name: str) -> bytes:
+        if name not in places:
+            raise ValueError(f"it holds no {name}")
         file = tar.extractfile(places[name]) if places[name].isreg() else None
         if file is None:
             raise ValueError(f"{name} is no file")
@@ -191,6 +198,8 @@ def _tar_member(tar: tarfile.TarFile) -> _Read:
 
     def member(name: str) -> bytes:
         data = raw(name)
+        if name not in listed:
+            raise ValueError(f"{_DIGESTS} does not list {name}")
         if hashlib.sha256(data).hexdigest() != listed[name]:
             raise ValueError(f"the digest of {name} differs")
         return data
