@@ -58,6 +58,7 @@ NAMES = ("normal", "real", "imag", "lu", "qr", "eig", "item", "to", "equal", "da
 TYPES = (torch.float32,) * 6 + (torch.float64, torch.int64, torch.int32, torch.bool, torch.float16,
                                 torch.bfloat16)  # fmt: skip
 KINDS = (*TYPES, torch.int8, torch.uint8, torch.int16)
+JUMPS = ("floor_divide", "div.floor_rounding", "div.trunc_rounding", "fmod")  # of exact operands
 DATA, NUMBERS = 0.4, 0.12  # shares of samples with other data, and with another number
 
 
@@ -87,6 +88,8 @@ def make(operator: str, draw: Draw) -> Case:
     sample = draw.pick(samples[: 2 + len(samples) // 2] if draw.small else samples)
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     leaves = _other_data(leaves, draw) if draw.chance(DATA) else leaves
+    if operator in JUMPS and draw.chance(DATA):
+        leaves = _near_multiples(leaves)
     leaves = _other_number(leaves, draw) if draw.chance(NUMBERS) else leaves
     at = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
     if not at or any(leaves[k].dtype not in KINDS or leaves[k].layout != torch.strided for k in at):
@@ -156,7 +159,9 @@ def make(operator: str, draw: Draw) -> Case:
     ]  # fmt: skip
     data = [as_numpy(t) for t in tensors]
     return Case(
-        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}", data, can,
+        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}",
+        [] if operator in JUMPS else data,  # moving them would excuse a wrong step
+        lambda moved: can(moved or data),
         both_ways(imported, feeds, draw), strict=False,
     )  # fmt: skip
 
@@ -181,6 +186,16 @@ def _other_data(leaves: list[Any], draw: Draw) -> list[Any]:
         torch.from_numpy(draw.floats(tuple(v.shape), "float64", style)).to(v.dtype)
         if isinstance(v, torch.Tensor) and v.is_floating_point() and v.layout == torch.strided
         else v
+        for v in leaves
+    ]
+
+
+def _near_multiples(leaves: list[Any]) -> list[Any]:
+    """The first of whole numbers, all others of tenths: 5 by 0.1, which no binary number is."""
+    tensors = [v for v in leaves if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    first = tensors[0] if tensors else None
+    return [
+        v if not any(v is t for t in tensors) else v.round() if v is first else v.round() / 10
         for v in leaves
     ]
 

@@ -38,8 +38,8 @@ def _floor_mod(w: Writer, node: Call) -> str:
 
 def _is_astray(w: Writer, rest: str, b: str, zero: str) -> str:
     """Where the rest of division towards zero has the other sign than the divisor."""
-    negative = w.op("Less", b, zero)
-    return w.op("Where", negative, w.op("Greater", rest, zero), w.op("Less", rest, zero))
+    apart = w.op("Xor", w.op("Less", b, zero), w.op("Less", rest, zero))
+    return w.op("And", apart, w.op("Not", w.op("Equal", rest, zero)))
 
 
 def _bitwise(logical: str) -> Exporter:
