@@ -90,7 +90,7 @@ def _quotient(n: Node) -> Expr:
 
 
 def _floor_quotient(n: Node) -> Expr:
-    """Of halves in float32, which keeps a number's digits: a quotient near a whole one needs them."""
+    """Of halves in float32, with all digits of a number: a quotient near a whole one needs them."""
     wide = DType(n.dtype).compute if DType(n.dtype).is_float else n.dtype
     return as_type(tensor.floor_divide(*_operands(n, ("self", "other"), wide)), n.dtype)
 
