@@ -190,8 +190,8 @@ def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) 
     if name == "cast":
         return _rounding_of_cast(node, value, values[0])
     if name == "floordiv":  # whole numbers of half a type's digits no rounding on the way reaches
-        units = np.where(np.abs(value) * (8 * dtype.eps) < 1, 0, RELATIVE["div"])
-        return rounding(value, dtype, 1) * units
+        large = np.abs(value) * (8 * dtype.eps) >= 1
+        return np.where(large, rounding(value, dtype, RELATIVE["div"]), 0.0)
     if name == "floormod":
         quotient = values[0] / values[1]
         near = np.abs(quotient - np.rint(quotient)) <= 4 * node.dtype.eps * np.abs(quotient)
