@@ -64,7 +64,7 @@ def _operations() -> list[Operation]:
         Operation("sub", 2, lambda x, y: x - y, both, 1),
         Operation("mul", 2, lambda x, y: x * y, both, 1),
         Operation("div", 2, lambda x, y: x / y, FLOATS, RELATIVE["div"]),
-        Operation("floordiv", 2, lambda x, y: x // y, INTEGERS),
+        Operation("floordiv", 2, lambda x, y: x // y, both, RELATIVE["div"]),
         Operation("floormod", 2, lambda x, y: x % y, both, 1),
         Operation("pow", 2, te.power, FLOATS, RELATIVE["pow"]),
         Operation("neg", 1, lambda x: -x, both),

@@ -280,7 +280,8 @@ class ValuePrinter:
         dtype, division = node.dtype, node.op == "floordiv"
         if dtype.is_float:
             if division:
-                return self._expression(E.call("floor", E.binary("div", a, b)))
+                name = self._helper(node.op, dtype, self._floor_quotient(dtype))
+                return f"{name}({self._print(a)}, {self._print(b)})", ATOM
             # C's remainder has the sign of a; where b has the other one, the next b is its own
             r, zero = E.call("fmod", a, b), E.const(0, dtype)
             astray = E.select(b < zero, r > zero, r < zero)
@@ -299,6 +300,20 @@ class ValuePrinter:
             return f"{moved} / {self._print(b, UNARY)} - {steps}", SUM
         name = self._helper(node.op, dtype, _HELPERS[node.op])
         return f"{name}({self._print(a)}, {self._print(b)})", ATOM
+
+    def _floor_quotient(self, dtype: DType) -> str:
+        """The body of the helper for floats: a / b may round up to a whole number above it."""
+        kind, function = self._type(dtype), self.dialect.function
+        zero, one = (float_literal(n, dtype, self.dialect) for n in (0.0, 1.0))
+        lines = (
+            f"{kind} r = {function('fmod', dtype)}(a, b);",
+            f"{kind} q = (a - r) / b;",
+            f"q = {function('round', dtype)}((b < {zero} ? r > {zero} : r < {zero}) ? "
+            f"q - {one} : q);",
+            f"q = q == {zero} ? a / b * {zero} : q;",  # the sign of a zero is that of a / b
+            f"return b == {zero} ? a / b : q;",
+        )
+        return "\n  ".join(lines)
 
     def _helper(self, what: str, dtype: DType, body: str) -> str:
         """A function of two values a and b; its name."""

@@ -179,8 +179,6 @@ class Values:
             return self.text.intrinsic(f"{op}imum", t, [x, y], "nsz ")
         if op in _FLOAT_OPS:
             return self.pure(f"{_FLOAT_OPS[op]} contract {t} {x}, {y}")
-        if op == "floordiv":
-            return self.text.intrinsic("floor", t, [self.pure(f"fdiv {t} {x}, {y}")])
         # the sign of the divisor, as in Python: add it where the remainder has the other one
         zero, flag = zeros(a.dtype, a.lanes), typed(BOOL, a.lanes)
         r = self.pure(f"frem {t} {x}, {y}")
@@ -188,7 +186,30 @@ class Values:
         above = self.pure(f"fcmp ogt {t} {r}, {zero}")
         negative = self.pure(f"fcmp olt {t} {y}, {zero}")
         wrong = self.pure(f"select {flag} {negative}, {flag} {above}, {flag} {below}")
-        return self.pure(f"select {flag} {wrong}, {t} {self.pure(f'fadd {t} {r}, {y}')}, {t} {r}")
+        if op == "floormod":
+            moved = self.pure(f"fadd {t} {r}, {y}")
+            return self.pure(f"select {flag} {wrong}, {t} {moved}, {t} {r}")
+        return self._floor_quotient(node, x, y, r, wrong)
+
+    def _floor_quotient(self, node: Expr, x: str, y: str, r: str, wrong: str) -> str:
+        """x // y from the rest r of x / y, one less where r is `wrong`, of the other sign than y.
+
+        x / y itself may round up to a whole number that lies above it.
+        """
+        t, flag = typed(node.dtype, node.lanes), typed(BOOL, node.lanes)
+        zero, one = zeros(node.dtype, node.lanes), literal(1.0, node.dtype)
+        if node.lanes > 1:
+            one = self.text.splat(one, typed(node.dtype, 1), node.lanes)
+        whole = self.pure(f"fdiv {t} {self.pure(f'fsub {t} {x}, {r}')}, {y}")
+        less = self.pure(f"fsub {t} {whole}, {one}")
+        whole = self.pure(f"select {flag} {wrong}, {t} {less}, {t} {whole}")
+        whole = self.text.intrinsic("rint", t, [whole])
+        plain = self.pure(f"fdiv {t} {x}, {y}")  # of a zero the sign, and all of division by zero
+        signed = self.text.intrinsic("copysign", t, [zero, plain])
+        none = self.pure(f"fcmp oeq {t} {whole}, {zero}")
+        whole = self.pure(f"select {flag} {none}, {t} {signed}, {t} {whole}")
+        unbound = self.pure(f"fcmp oeq {t} {y}, {zero}")
+        return self.pure(f"select {flag} {unbound}, {t} {plain}, {t} {whole}")
 
     def _fma(self, product: Expr, addend: str, negate: bool = False) -> str:
         """product + addend in one rounding where the processor can (elsewhere LLVM takes two)."""

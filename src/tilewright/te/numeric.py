@@ -189,10 +189,13 @@ def _own_rounding(name: str, node: Expr, value: Array, values: Sequence[Array]) 
     dtype = node.dtype.compute
     if name == "cast":
         return _rounding_of_cast(node, value, values[0])
-    if name in ("floordiv", "floormod"):
+    if name == "floordiv":  # whole numbers of half a type's digits no rounding on the way reaches
+        large = np.abs(value) * (8 * dtype.eps) >= 1
+        return np.where(large, rounding(value, dtype, RELATIVE["div"]), 0.0)
+    if name == "floormod":
         quotient = values[0] / values[1]
         near = np.abs(quotient - np.rint(quotient)) <= 4 * node.dtype.eps * np.abs(quotient)
-        jump = np.abs(values[1]) if name == "floormod" else 1.0
+        jump = np.abs(values[1])
         # a rest of the other sign than its divisor has the divisor added, which rounds to its size
         rounded = rounding(values[0], dtype) + rounding(value, dtype)
         return np.asarray(np.where(near, jump, 0.0) + rounded)
@@ -235,6 +238,17 @@ def _monotone(name: str) -> Callable[..., Array]:
 def _of_division(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
     room = np.abs(values[1]) - errors[1]
     return np.where(room > 0, (errors[0] + np.abs(value) * errors[1]) / room, np.inf)
+
+
+def _of_floor_division(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
+    """Farthest at a corner of what the operands may be, unless the divisor may be zero."""
+    (a, b), (ea, eb) = values, errors
+    corners = [
+        np.abs(np.floor_divide(a + s * ea, b + t * eb) - value) for s in (-1, 1) for t in (-1, 1)
+    ]
+    farthest = np.maximum.reduce(np.broadcast_arrays(*corners))
+    sure = (ea == 0) & (eb == 0)
+    return np.where(sure, 0.0, np.where(np.abs(b) > eb, farthest, np.inf))
 
 
 def _of_product(value: Array, values: Sequence[Array], errors: Sequence[Array]) -> Array:
@@ -296,7 +310,8 @@ PROPAGATE: dict[str, Callable[[Array, Sequence[Array], Sequence[Array]], Array]]
     **dict.fromkeys(("and", "or"), _largest),
     **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), _of_comparison),
     **dict.fromkeys(("select", "if_then_else"), _of_choice),
-    **dict.fromkeys(("floordiv", "floormod", "fmod", *BITWISE), _of_jump),
+    **dict.fromkeys(("floormod", "fmod", *BITWISE), _of_jump),
+    "floordiv": _of_floor_division,
     **dict.fromkeys(("not", "abs", "sin", "cos"), _same),
     "mul": _of_product,
     "div": _of_division,

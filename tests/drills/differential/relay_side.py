@@ -24,6 +24,7 @@ from tilewright.base.dtype import DType
 class Call:
     """
     text: attributes; arrays: of the arguments; ours: of expressions; peer: of arrays
+    jumps: the arguments are exact, and moving them by a rounding would excuse a wrong step
     """
 
     text: str
@@ -31,6 +32,7 @@ class Call:
     ours: Callable[..., Any]
     peer: Callable[..., Any]
     strict: bool = True
+    jumps: bool = False
 
 
 OPERATORS: dict[str, Callable[[str, Draw], Call]] = {}
@@ -87,9 +89,12 @@ def _binary(name: str, d: Draw) -> Call:
     whole = name not in ("divide", "power") and d.chance(0.3)
     dtype = d.pick(("int32", "int64", "uint8") if whole else ("float32", "float64"))
     arrays = [d.array(shape, dtype), d.array(d.broadcast(shape), dtype)]
-    if whole and name in ("mod", "floor_mod", "floor_divide"):
+    jumps = name in ("mod", "floor_mod", "floor_divide")
+    if whole and jumps:
         arrays[1] = np.where(arrays[1] == 0, 3, arrays[1]).astype(dtype)
-    return Call("", arrays, getattr(relay, name), _BINARY[name])
+    elif jumps and d.chance(0.5):  # near multiples: 5 by 0.1, which no binary number is
+        arrays = [np.round(arrays[0]), np.asarray(np.round(arrays[1]) / 10, dtype)]
+    return Call("", arrays, getattr(relay, name), _BINARY[name], jumps=jumps)
 
 
 _REDUCED: dict[str, Any] = {
@@ -352,7 +357,9 @@ def make(name: str, d: Draw) -> Case:
 
     feeds = {f"x{k}": a for k, a in enumerate(call.arrays)}
     shown = ", ".join(f"{a.dtype}{list(a.shape)}" for a in call.arrays)
-    return Case(f"relay.{name}({shown}) {call.text}", call.arrays, peer,
+    smooth = [] if call.jumps else call.arrays
+    return Case(f"relay.{name}({shown}) {call.text}", smooth,
+                lambda data: peer(data or call.arrays),
                 both_ways(imported, feeds, d), call.strict)  # fmt: skip
 
 

@@ -58,6 +58,7 @@ NAMES = ("normal", "real", "imag", "lu", "qr", "eig", "item", "to", "equal", "da
 TYPES = (torch.float32,) * 6 + (torch.float64, torch.int64, torch.int32, torch.bool, torch.float16,
                                 torch.bfloat16)  # fmt: skip
 KINDS = (*TYPES, torch.int8, torch.uint8, torch.int16)
+JUMPS = ("floor_divide", "div.floor_rounding", "div.trunc_rounding", "fmod")  # of exact operands
 DATA, NUMBERS = 0.4, 0.12  # shares of samples with other data, and with another number
 
 
@@ -88,6 +89,8 @@ def make(operator: str, draw: Draw) -> Case:
     leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     leaves = _other_data(leaves, draw) if draw.chance(DATA) else leaves
     leaves = _in_order(operator, leaves)
+    if operator in JUMPS and draw.chance(DATA):
+        leaves = _near_multiples(leaves)
     leaves = _other_number(leaves, draw) if draw.chance(NUMBERS) else leaves
     at = [k for k, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
     if not at or any(leaves[k].dtype not in KINDS or leaves[k].layout != torch.strided for k in at):
@@ -157,7 +160,9 @@ def make(operator: str, draw: Draw) -> Case:
     ]  # fmt: skip
     data = [as_numpy(t) for t in tensors]
     return Case(
-        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}{noted(data)}", data, can,
+        f"{operator}({', '.join(shown)}) {list(sample.kwargs)}{noted(data)}",
+        [] if operator in JUMPS else data,  # moving them would excuse a wrong step
+        lambda moved: can(moved or data),
         both_ways(imported, feeds, draw), strict=False, absolute=_off(operator, data),
     )  # fmt: skip
 
@@ -204,6 +209,16 @@ def _off(operator: str, data: Sequence[Array]) -> float:
     held = np.abs(np.nan_to_num(data[0].astype("float64"), posinf=0, neginf=0))
     smooth = operator.endswith("_aa") and held.size and data[0].dtype.kind in "fV"
     return float(64 * eps_of(data[0].dtype) * held.max()) if smooth else 0.0
+
+
+def _near_multiples(leaves: list[Any]) -> list[Any]:
+    """The first of whole numbers, all others of tenths: 5 by 0.1, which no binary number is."""
+    tensors = [v for v in leaves if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    first = tensors[0] if tensors else None
+    return [
+        v if not any(v is t for t in tensors) else v.round() if v is first else v.round() / 10
+        for v in leaves
+    ]
 
 
 def _other_number(leaves: list[Any], draw: Draw) -> list[Any]:

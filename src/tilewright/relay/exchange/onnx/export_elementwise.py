@@ -5,6 +5,8 @@ In: calls.  Out: names of values that the writer wrote.  Read next: `writer.py`;
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilewright.base.errors import ModelError
 from tilewright.relay.exchange.onnx.writer import Exporter, Writer
 from tilewright.relay.graph.expr import Call
@@ -12,17 +14,32 @@ from tilewright.relay.op import TABLE
 
 
 def _floor_divide(w: Writer, node: Call) -> str:
+    """Of floats from the rest: a / b may round up to a whole number that lies above it."""
     a, b = map(w.name, node.args)
-    if node.dtype.is_float:
-        return w.op("Floor", w.op("Div", a, b))
-    return w.op("Div", w.op("Sub", a, w.op("Mod", a, b)), b)
+    if not node.dtype.is_float:
+        return w.op("Div", w.op("Sub", a, w.op("Mod", a, b)), b)
+    zero, one = (w.array(np.asarray(n, node.dtype), name) for n, name in enumerate(("zero", "one")))
+    rest, plain = w.op("Mod", a, b, fmod=1), w.op("Div", a, b)
+    whole = w.op("Div", w.op("Sub", a, rest), b)
+    astray = _is_astray(w, rest, b, zero)
+    whole = w.op("Round", w.op("Where", astray, w.op("Sub", whole, one), whole))
+    signed = w.op("Where", w.op("Equal", whole, zero), w.op("Mul", plain, zero), whole)
+    return w.op("Where", w.op("Equal", b, zero), plain, signed)
 
 
 def _floor_mod(w: Writer, node: Call) -> str:
     a, b = map(w.name, node.args)
-    if node.dtype.is_float:
-        return w.op("Sub", a, w.op("Mul", b, w.op("Floor", w.op("Div", a, b))))
-    return w.op("Mod", a, b)
+    if not node.dtype.is_float:
+        return w.op("Mod", a, b)
+    rest = w.op("Mod", a, b, fmod=1)
+    astray = _is_astray(w, rest, b, w.array(np.asarray(0, node.dtype), "zero"))
+    return w.op("Where", astray, w.op("Add", rest, b), rest)
+
+
+def _is_astray(w: Writer, rest: str, b: str, zero: str) -> str:
+    """Where the rest of division towards zero has the other sign than the divisor."""
+    apart = w.op("Xor", w.op("Less", b, zero), w.op("Less", rest, zero))
+    return w.op("And", apart, w.op("Not", w.op("Equal", rest, zero)))
 
 
 def _bitwise(logical: str) -> Exporter:

@@ -79,13 +79,20 @@ def _quotient(n: Node) -> Expr:
     mode = n.get("rounding_mode")
     if mode is None:
         return tensor.divide(*_operands(n, ("self", "other"), n.dtype))
-    left, right = _operands(n, ("self", "other"), n.dtype)
     if mode == "floor":
-        return tensor.floor_divide(left, right)
-    if DType(n.dtype).is_float:
-        return tensor.trunc(tensor.divide(left, right))
+        return _floor_quotient(n)
+    wide = DType(n.dtype).compute if DType(n.dtype).is_float else n.dtype
+    left, right = _operands(n, ("self", "other"), wide)
+    if DType(n.dtype).is_float:  # rounded to the type before it is cut
+        return tensor.trunc(as_type(tensor.divide(left, right), n.dtype))
     rest = tensor.mod(left, right)  # as C's: what is left of the sign of the dividend
     return tensor.floor_divide(tensor.subtract(left, rest), right)
+
+
+def _floor_quotient(n: Node) -> Expr:
+    """Of halves in float32, with all digits of a number: a quotient near a whole one needs them."""
+    wide = DType(n.dtype).compute if DType(n.dtype).is_float else n.dtype
+    return as_type(tensor.floor_divide(*_operands(n, ("self", "other"), wide)), n.dtype)
 
 
 def _compared(joined: Callable[[Any, Any], Expr]) -> Converter:
@@ -402,8 +409,7 @@ CONVERTERS: dict[str, Converter] = {
     **_variants("div", _BOTH + " Tensor_mode Scalar_mode", _quotient),
     **_variants("fmod", _BOTH, _fmod),
     **_variants("remainder", _BOTH, _remainder),
-    "floor_divide.default": lambda n: tensor.floor_divide(
-        *_operands(n, ("self", "other"), n.dtype)),
+    "floor_divide.default": _floor_quotient,
     "maximum.default": _binary(tensor.maximum),
     "minimum.default": _binary(tensor.minimum),
     **_variants("pow", "Tensor_Tensor Tensor_Scalar Scalar", _power),
