@@ -11,8 +11,9 @@ from tilewright.measure.record import NetworkLine
 from tilewright.relay.compile.confirm import Trials
 from tilewright.relay.compile.estimate import Estimate
 from tilewright.relay.compile.extract import fused_groups, groupings, ungrouped
-from tilewright.relay.compile.grouping import network_key
-from tilewright.relay.compile.layouts import candidate_layouts
+from tilewright.relay.compile.grouping import grouped, network_key
+from tilewright.relay.compile.layouts import candidate_layouts, convolutions
+from tilewright.relay.compile.schedules import Chooser
 from tilewright.relay.compile.tune import as_described, tasks_of, with_layouts
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.search.report import Options
@@ -176,7 +177,7 @@ def test_the_estimate_begins_at_the_untuned_network_and_follows_what_is_measured
         mod, params, target, seconds=0.0,
         load=lambda lib: (Timed(lib, lambda k: cost.get(k.label[:6], 1.0)), None),
     )  # fmt: skip
-    estimate = Estimate(mod, params, target, trials.untuned, trials.untuned_seconds)
+    estimate = Estimate(trials)
     seconds, parts = estimate({})
     assert seconds == pytest.approx(trials.untuned_seconds) and parts == {}
     kernels = trials.untuned.library.report.kernels
@@ -193,7 +194,7 @@ def test_the_estimate_begins_at_the_untuned_network_and_follows_what_is_measured
 def test_transformations_of_layouts_count_only_where_they_are_built(target):
     mod, params = residual()
     trials = Trials(mod, params, target, lambda lib: (Timed(lib, lambda k: 1.0), None), 0.0)
-    estimate = Estimate(mod, params, target, trials.untuned, trials.untuned_seconds)
+    estimate = Estimate(trials)
     tasks = tasks_of([mod], params, target, rules=False)
     every = with_layouts(tasks, [mod], params, target, Options(trials=10**6))
     own = {k.group for k in trials.untuned.library.report.kernels}
@@ -203,3 +204,21 @@ def test_transformations_of_layouts_count_only_where_they_are_built(target):
     fast, parts = estimate(dict.fromkeys(others, 0.0))
     assert fast < trials.untuned_seconds and set(parts) - own
     assert np.isfinite(fast)
+
+
+def test_the_estimate_begins_at_layouts_that_are_known_to_be_fastest(target, monkeypatch):
+    """Knowledge may have the untuned network in layouts that no way has throughout."""
+    mod, params = residual()
+    plain, _ = ungrouped(mod, params)
+    count = len(convolutions(plain))
+    told = Database()
+    told.note(NetworkLine(
+        network=network_key(plain), target=str(target), fingerprint=target.fingerprint,
+        layouts=[candidate_layouts(target)[0]] * (count - 1) + [""],
+    ))  # fmt: skip
+    chooser = Chooser((told,), (str(target),), target.fingerprint)
+    decided = grouped(mod, params, chooser, target)
+    monkeypatch.setattr(Trials, "_decided", lambda self: decided)
+    trials = Trials(mod, params, target, lambda lib: (Timed(lib, lambda k: 1.0), None), 0.0)
+    assert any("NCHWc" in k.label for k in trials.untuned.library.report.kernels)
+    assert Estimate(trials)({}) == (pytest.approx(trials.untuned_seconds), {})

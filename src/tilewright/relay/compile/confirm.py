@@ -80,6 +80,7 @@ class Trials:
     """One network, built in several ways for one device and timed there.
 
     load: see `loading`; seconds: of timing, each time that networks are compared
+    usual: what is decided without a log; untuned: the network so, untuned_seconds of a run
     """
 
     def __init__(
@@ -90,7 +91,8 @@ class Trials:
         self._load, self._limit = load, seconds
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._inputs = sample_inputs(module, self.params)
-        self.untuned = self._built(self._line(self._decided()))
+        self.usual = self._decided()
+        self.untuned = self._built(self._line(self.usual))
         (self.untuned_seconds,) = self._in_turn([self.untuned])
 
     def confirm(self, database: Database) -> NetworkLine:
@@ -160,7 +162,7 @@ class Trials:
 
     def _slower(self, way: Way, bare: Way) -> set[str]:
         """Keys of the kernels that take clearly longer than in `bare`, the same without a log."""
-        rounds = [[_kernel_seconds(one) for one in (way, bare)] for _ in self._rounds()]
+        rounds = [[kernel_seconds(one) for one in (way, bare)] for _ in self._rounds()]
         ours, theirs = (
             {key: median(taken[key] for taken in each) for key in each[0]}
             for each in zip(*rounds, strict=True)
@@ -172,7 +174,7 @@ class Trials:
         }  # fmt: skip
 
 
-def _kernel_seconds(way: Way) -> dict[str, float]:
+def kernel_seconds(way: Way) -> dict[str, float]:
     """Of all launches of each kernel where they lie in a run, by the key of its group."""
     taken = [median(each) for each in way.module.launch_seconds(_AT_ONCE)]
     kernels, found = way.library.report.kernels, dict[str, float]()

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
-from tilewright.relay.compile.confirm import Way
+from tilewright.relay.compile.confirm import Trials, kernel_seconds
 from tilewright.relay.compile.extract import (
     FusedGroup,
     fused_groups,
@@ -22,7 +21,6 @@ from tilewright.relay.compile.extract import (
     ways_to_group,
 )
 from tilewright.relay.compile.layouts import LAUNCH, RATE, moved_bytes, throughout
-from tilewright.relay.graph.expr import Function, IRModule
 from tilewright.relay.passes import fuse
 from tilewright.targets.target import Target
 
@@ -38,19 +36,17 @@ class _Kernel:
 
 
 class Estimate:
-    """untuned: the network as it is built without a log, and seconds of a run."""
+    """trials: of the network, which was built and run untuned."""
 
-    def __init__(
-        self, mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target,
-        untuned: Way, seconds: float,
-    ) -> None:  # fmt: skip
+    def __init__(self, trials: Trials) -> None:
+        untuned, known = trials.untuned, dict[str, float]()
         kernels = untuned.library.report.kernels
-        known = {k.group: k.seconds for k in kernels if k.seconds is not None}
-        alone = sum(k.count * k.seconds for k in kernels if k.seconds is not None)
-        self._scale = seconds / alone if alone else 1.0  # what runs together is not their sum
-        self._ways = [
-            [_kernel(g, target, known) for g in groups] for groups in _ways(mod, params, target)
-        ]
+        inside = kernel_seconds(untuned) if any(k.seconds is None for k in kernels) else {}
+        for k in kernels:
+            known[k.group] = inside[k.group] / k.count if k.seconds is None else k.seconds
+        alone = sum(k.count * known[k.group] for k in kernels)
+        self._scale = trials.untuned_seconds / alone  # what runs together is not their sum
+        self._ways = [[_kernel(g, trials.target, known) for g in way] for way in _ways(trials)]
 
     def __call__(self, best: Mapping[str, float]) -> tuple[float, dict[str, float]]:
         """Seconds of a run, and of these what each task takes that is in it.
@@ -73,12 +69,11 @@ class Estimate:
         return total, parts
 
 
-def _ways(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target
-) -> list[list[FusedGroup]]:
-    plain, last = ungrouped(mod, params)
-    mods = [plain, *(throughout(plain, target) if last is fuse else ())]
-    return [fused_groups(way["main"]) for each in mods for way in ways_to_group(each, last)]
+def _ways(trials: Trials) -> list[list[FusedGroup]]:
+    plain, last = ungrouped(trials.mod, trials.params)
+    mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
+    ways = [way["main"] for each in mods for way in ways_to_group(each, last)]
+    return [fused_groups(main) for main in (trials.usual.main, *ways)]
 
 
 def _kernel(group: FusedGroup, target: Target, known: Mapping[str, float]) -> _Kernel:

@@ -165,11 +165,10 @@ def show_untuned(
         with loading(target, farm) as load:
             for network in networks:
                 trials = Trials(network, params, target, load)
-                untuned, seconds = trials.untuned, trials.untuned_seconds
-                kernels = len(untuned.library.report.kernels)
-                which = _which(network, params, len(networks))
-                progress.note(f"{which}untuned: {show_seconds(seconds)} a run, {kernels} kernels")
-                estimates.append(Estimate(network, params, target, untuned, seconds))
+                kernels = len(trials.untuned.library.report.kernels)
+                told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {kernels} kernels"
+                progress.note(_which(network, params, len(networks)) + told)
+                estimates.append(Estimate(trials))
     except TilewrightError as error:
         progress.note(f"What it takes untuned is not known: {error}")
         return
