@@ -315,7 +315,7 @@ def test_names_that_are_none(site, name):
     assert sorted(store.installed().parent.rglob("*")) == before and beside.exists()
 
 
-@pytest.mark.parametrize("name", ["..", "../x", "/tmp/x", "a/b"])
+@pytest.mark.parametrize("name", ["..", "../x", "/etc/x", "a/b"])
 def test_a_class_of_devices_that_is_no_folder_of_the_site(tmp_path, name):
     with pytest.raises(RecordError, match="no plain name"):
         publish([tmp_path / "none.jsonl"], tmp_path / "site", name)
