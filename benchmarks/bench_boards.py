@@ -21,11 +21,11 @@ import results_file
 from boards.corpus import corpus, wrong
 from boards.emulated import BOARDS, FOLDER, Board, made
 from relay.cases import CASES
-from tilewright import relay
 from tilewright.driver import llvm
 from tilewright.driver.archive import write_runtime
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 VECTOR = re.compile(r"\bv\d+\.\d*[bhsd]\b|\bq\d+\b|\{d\d+")
 MULTIPLY_ADD = re.compile(r"\s(fmla|vmla|vfma)")

@@ -25,8 +25,8 @@ def one(model: str, kind: str) -> None:
     """Print the row of a network; the clock starts before Tilewright is imported."""
     began = time.perf_counter()
     from tilewright.cli.network import load_model, real_target
-    from tilewright.relay.compile.build import build
-    from tilewright.relay.graph.samples import sample_inputs
+    from tilewright.graph.samples import sample_inputs
+    from tilewright.network.build import build
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.targets.target import Target

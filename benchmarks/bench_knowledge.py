@@ -30,7 +30,7 @@ import results_file
 from tilewright.cli.network import load_model, real_target
 from tilewright.knowledge import store
 from tilewright.measure.database import Database, readable
-from tilewright.relay.compile.tune import as_described, tasks_of, tune
+from tilewright.network.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.search.propose.cost_model import CostModel, rank_correlation
 from tilewright.search.propose.prior import trees_of

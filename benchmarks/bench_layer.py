@@ -16,18 +16,18 @@ from typing import Any
 
 import results_file
 
-from tilewright import relay
 from tilewright.cli.network import real_target
 from tilewright.measure.database import Database
 from tilewright.measure.record import task_label
-from tilewright.relay.compile.build import build
-from tilewright.relay.compile.tune import tasks_of, tune
-from tilewright.relay.peers.engines import onnxruntime_benchmark, torch_benchmark
-from tilewright.relay.testing import create_workload
+from tilewright.models.peers.engines import onnxruntime_benchmark, torch_benchmark
+from tilewright.models.zoo.layers import create_workload
+from tilewright.network.build import build
+from tilewright.network.tune import tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.report import Options
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 TURNS = 5
 FLAGSHIP = (512, 7)

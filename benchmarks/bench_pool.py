@@ -25,11 +25,12 @@ from typing import Any
 import numpy as np
 import results_file
 
-from tilewright import relay
-from tilewright.relay.compile.build import build
-from tilewright.relay.testing import create_workload, get_network
+from tilewright.models.zoo import get_network
+from tilewright.models.zoo.layers import create_workload
+from tilewright.network.build import build
 from tilewright.runtime.device import cpu
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 # How a network is called: for how many seconds in a turn, with which pause between two calls.
 CALLS = {"small": (0.1, 0.0), "small, paused": (0.1, 2e-4), "resnet-18": (0.4, 0.0)}

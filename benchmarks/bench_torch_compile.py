@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from results_file import append, table
 
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay.exchange.torch import compile as backend
+from tilewright.models.torch import compile as backend
 from tilewright.runtime.device import Device, device
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 WARM, CALLS = 20, 300
 

@@ -28,13 +28,12 @@ from typing import Any
 import numpy as np
 import results_file
 
-from tilewright import relay
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Key
-from tilewright.relay.compile.extract import fused_tasks
-from tilewright.relay.compile.tune import as_described
+from tilewright.network.extract import fused_tasks
+from tilewright.network.tune import as_described
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import candidate_of, history
 from tilewright.search.loop import tune
@@ -45,6 +44,7 @@ from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.report import BATCH, Options
 from tilewright.search.transfer import History, Past, teach
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 NETWORKS = ("resnet-18", "resnet-50")
 NEAR = 1.05

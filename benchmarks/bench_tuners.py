@@ -27,7 +27,7 @@ from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.relay.compile.tune import as_described
+from tilewright.network.tune import as_described
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune
 from tilewright.search.propose.named import TUNERS, tuner_name

@@ -82,7 +82,7 @@ class Attempt:
         return Outcome(self.network.name, self.exporter, self.form, self.stage, why)
 
     def _file(self) -> str:
-        from tilewright import relay
+        from tilewright_tvm import relay
 
         folder = self.folder / self.network.name.replace("/", "-") / self.exporter
         path = folder / "net.onnx"
@@ -99,7 +99,7 @@ class Attempt:
     def _program(self) -> str:
         import torch
 
-        from tilewright import relay
+        from tilewright_tvm import relay
 
         net, given = self.network.make()
         net.eval()
@@ -156,7 +156,7 @@ class _Calibration:
     """Two batches of random inputs, in the way onnxruntime.quantization reads them."""
 
     def __init__(self, path: Path) -> None:
-        from tilewright import relay
+        from tilewright_tvm import relay
 
         mod, params = relay.frontend.from_onnx(path)
         self.left = [_inputs(mod, params, seed) for seed in (0, 1)]
@@ -202,7 +202,7 @@ def _inputs(mod: Any, params: dict[str, Any], seed: int = 0) -> dict[str, Any]:
 
 
 def _evaluated(mod: Any, params: dict[str, Any], inputs: dict[str, Any]) -> list[Any]:
-    from tilewright import relay
+    from tilewright_tvm import relay
 
     found = relay.evaluate(mod, {**params, **inputs})
     return list(found) if isinstance(found, tuple) else [found]
@@ -210,8 +210,8 @@ def _evaluated(mod: Any, params: dict[str, Any], inputs: dict[str, Any]) -> list
 
 def _built(mod: Any, params: dict[str, Any], inputs: dict[str, Any]) -> list[Any]:
     import tilewright
-    from tilewright import relay
-    from tilewright.contrib import graph_executor
+    from tilewright_tvm import relay
+    from tilewright_tvm.contrib import graph_executor
 
     library = relay.build(mod, "llvm", params=params)
     module = graph_executor.GraphModule(library["default"](tilewright.cpu()))

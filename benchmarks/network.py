@@ -32,12 +32,12 @@ import torch_networks
 from tilewright.cli.bench import NUMBER, REPEAT
 from tilewright.cli.network import load_model, real_target
 from tilewright.cli.tables import KernelLine, Latency
+from tilewright.graph.evaluate import largest_deviation
+from tilewright.graph.samples import sample_inputs
 from tilewright.measure.database import Database
-from tilewright.relay.compile.build import build
-from tilewright.relay.compile.tune import as_described, tasks_of, tune
-from tilewright.relay.graph.evaluate import largest_deviation
-from tilewright.relay.graph.samples import sample_inputs
-from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
+from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
+from tilewright.network.build import build
+from tilewright.network.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.report import Options
@@ -248,7 +248,7 @@ def load(model: str) -> Case:
 def _of_torch(network: torch_networks.Network) -> Case:
     import torch
 
-    from tilewright.relay.frontend import from_exported_program
+    from tilewright_tvm.relay.frontend import from_exported_program
 
     with torch.no_grad():
         mod, params = from_exported_program(torch.export.export(network.module, network.inputs))

@@ -11,9 +11,9 @@ from __future__ import annotations
 import sys
 import time
 
-from tilewright.relay.compile.extract import prepare
-from tilewright.relay.compile.memory import lifetimes, plan_memory
-from tilewright.relay.testing import NETWORKS, get_network
+from tilewright.models.zoo import NETWORKS, get_network
+from tilewright.network.extract import prepare
+from tilewright.network.memory import lifetimes, plan_memory
 
 MIB = 1 << 20
 

@@ -25,11 +25,11 @@ from typing import Any
 import results_file
 import torch_networks
 
-from tilewright.relay.compile.build import build
-from tilewright.relay.exchange.networks import load as load_model
-from tilewright.relay.graph.samples import sample_inputs
-from tilewright.relay.peers.engines import onnxruntime_benchmark
-from tilewright.relay.testing import NETWORKS
+from tilewright.graph.samples import sample_inputs
+from tilewright.models.networks import load as load_model
+from tilewright.models.peers.engines import onnxruntime_benchmark
+from tilewright.models.zoo import NETWORKS
+from tilewright.network.build import build
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.targets.target import Target

@@ -393,11 +393,12 @@ def _root(name: str) -> tuple[Any, list[str]]:
 @cache
 def _samples() -> dict[str, Any]:
     """An object for each word that the page uses for one."""
-    from tilewright import auto_scheduler, autotvm, cpu, nd, te
+    from tilewright import cpu, te
     from tilewright.driver.build import build
     from tilewright.farm.session import RemoteSession
     from tilewright.runtime.timing import BenchmarkResult
     from tilewright.targets.target import Target
+    from tilewright_tvm import auto_scheduler, autotvm, nd
 
     a = te.placeholder((8, 8), name="a")
     c = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="c")

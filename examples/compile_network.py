@@ -12,8 +12,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import relay, transform
-from tilewright.target import Target
+from tilewright_tvm import relay, transform
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--model", default=None, help="an ONNX file; default: a small ResNet")

@@ -13,9 +13,10 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, rpc, te
-from tilewright.contrib import utils
-from tilewright.target import Target
+from tilewright import te
+from tilewright_tvm import nd, rpc
+from tilewright_tvm.contrib import utils
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="of the other machine")

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 import tilewright
-from tilewright import nd, relay, runtime, transform
-from tilewright.contrib import graph_executor
-from tilewright.target import Target
+from tilewright import runtime
+from tilewright_tvm import nd, relay, transform
+from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="cuda, opencl or llvm, with options")

@@ -9,8 +9,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, tir
-from tilewright.contrib import cblas
+from tilewright import te
+from tilewright_tvm import nd, testing, tir
+from tilewright_tvm.contrib import cblas
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")

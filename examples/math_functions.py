@@ -6,7 +6,8 @@ python examples/math_functions.py
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, tir, topi
+from tilewright import te, topi
+from tilewright_tvm import nd, testing, tir
 
 n = te.var("n")
 

@@ -9,8 +9,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, topi
-from tilewright.target import Target
+from tilewright import te, topi
+from tilewright_tvm import nd, testing
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda, opencl or llvm")

@@ -9,7 +9,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, topi
+from tilewright import te, topi
+from tilewright_tvm import nd, testing
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")
@@ -22,7 +23,7 @@ x = np.random.rand(steps, width).astype("float32")
 
 
 def build(outputs, arguments):
-    with tilewright.target.Target(options.target):
+    with tilewright_tvm.target.Target(options.target):
         return tilewright.build(topi.generic.schedule_injective(outputs), arguments)
 
 

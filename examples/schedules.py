@@ -12,7 +12,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, tir, topi
+from tilewright import te, topi
+from tilewright_tvm import nd, testing, tir
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda or opencl")
@@ -73,7 +74,7 @@ summed = tilewright.build(s, [A, S], options.target, name="rows")
 print(f"\n# rows by threads together\n{summed.imported_modules[0].get_source()}")
 
 # The same by topi's operators and their default schedule.
-with tilewright.target.Target(options.target):
+with tilewright_tvm.target.Target(options.target):
     total = topi.sum(A, axis=1)
     default = topi.cuda.schedule_reduce(total)
     show("topi.sum with its default schedule", default, [A, total])

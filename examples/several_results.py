@@ -11,7 +11,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing
+from tilewright import te
+from tilewright_tvm import nd, testing
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="of the threads: llvm (none), opencl or cuda")

@@ -12,7 +12,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import nd, te, testing, tir
+from tilewright import te
+from tilewright_tvm import nd, testing, tir
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--size", type=int, default=256, help="rows and columns of the matrices")

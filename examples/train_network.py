@@ -12,10 +12,10 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay import nn
-from tilewright.target import Target
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="cuda, opencl or llvm, with options")

@@ -14,9 +14,10 @@ import sys
 import numpy as np
 
 import tilewright
-from tilewright import autotvm, te, topi
-from tilewright.target import Target
-from tilewright.topi.testing import conv2d_nchw_python
+from tilewright import te, topi
+from tilewright_tvm import autotvm
+from tilewright_tvm.target import Target
+from tilewright_tvm.topi.testing import conv2d_nchw_python
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda or opencl, with options")
@@ -160,12 +161,12 @@ w_np = np.random.uniform(size=(CO, CI, KH, KW)).astype(np.float32)
 c_np = conv2d_nchw_python(a_np, w_np, strides, padding)
 
 dev = tilewright.device(task.target.kind, 0)
-a_tvm = tilewright.nd.array(a_np, dev)
-w_tvm = tilewright.nd.array(w_np, dev)
-c_tvm = tilewright.nd.empty(c_np.shape, device=dev)
+a_tvm = tilewright_tvm.nd.array(a_np, dev)
+w_tvm = tilewright_tvm.nd.array(w_np, dev)
+c_tvm = tilewright_tvm.nd.empty(c_np.shape, device=dev)
 func(a_tvm, w_tvm, c_tvm)
 
-tilewright.testing.assert_allclose(c_np, c_tvm.numpy(), rtol=1e-2)
+tilewright_tvm.testing.assert_allclose(c_np, c_tvm.numpy(), rtol=1e-2)
 
 # Evaluate running time. Here we choose a large repeat number (400) to reduce the noise
 # and the overhead of kernel launch.

@@ -11,9 +11,10 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, nd, te, topi
-from tilewright.target import Target
-from tilewright.topi.testing import conv2d_nchw_python
+from tilewright import te, topi
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.target import Target
+from tilewright_tvm.topi.testing import conv2d_nchw_python
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda, opencl or llvm, with options")
@@ -72,7 +73,7 @@ weight_tvm = nd.array(weight_np, dev)
 bias_tvm = nd.array(bias_np, dev)
 out_tvm = nd.empty(out_np.shape, device=dev)
 func(data_tvm, weight_tvm, bias_tvm, out_tvm)
-tilewright.testing.assert_allclose(out_np, out_tvm.numpy(), rtol=1e-3)
+tilewright_tvm.testing.assert_allclose(out_np, out_tvm.numpy(), rtol=1e-3)
 
 # Evaluate execution time.
 evaluator = func.time_evaluator(func.entry_name, dev, min_repeat_ms=500)

@@ -11,9 +11,10 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import autotvm, nd, te, testing
-from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
-from tilewright.target import Target
+from tilewright import te
+from tilewright_tvm import autotvm, nd, testing
+from tilewright_tvm.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from tilewright_tvm.target import Target
 
 TUNERS = {"random": RandomTuner, "gridsearch": GridSearchTuner, "ga": GATuner, "xgb": XGBTuner}
 

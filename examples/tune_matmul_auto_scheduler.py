@@ -11,8 +11,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, nd, te, testing
-from tilewright.target import Target
+from tilewright import te
+from tilewright_tvm import auto_scheduler, nd, testing
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda, with options")

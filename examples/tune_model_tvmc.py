@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import relay
 from tilewright.driver import tvmc
+from tilewright_tvm import relay
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--model", default=None, help="an ONNX file; default: a small perceptron")

@@ -13,16 +13,16 @@ import os
 import numpy as np
 
 import tilewright
-from tilewright import autotvm, nd, relay, transform
-from tilewright.autotvm.tuner import (
+from tilewright_tvm import autotvm, nd, relay, transform
+from tilewright_tvm.autotvm.tuner import (
     DropletTuner,
     GATuner,
     GridSearchTuner,
     RandomTuner,
     XGBTuner,
 )
-from tilewright.contrib import graph_executor as runtime
-from tilewright.target import Target
+from tilewright_tvm.contrib import graph_executor as runtime
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda, opencl or llvm, with options")

@@ -12,9 +12,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, nd, relay, transform
-from tilewright.contrib import graph_executor
-from tilewright.target import Target
+from tilewright_tvm import auto_scheduler, nd, relay, transform
+from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda, opencl or llvm, with options")

@@ -18,10 +18,10 @@ import sys
 
 import numpy as np
 
-from tilewright import auto_scheduler, autotvm, nd, relay, transform
-from tilewright.autotvm.tuner import XGBTuner
-from tilewright.contrib import graph_executor, utils
-from tilewright.target import Target
+from tilewright_tvm import auto_scheduler, autotvm, nd, relay, transform
+from tilewright_tvm.autotvm.tuner import XGBTuner
+from tilewright_tvm.contrib import graph_executor, utils
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--key", default="", help="of the boards, as the tracker knows them")
@@ -39,7 +39,7 @@ options = parser.parse_args()
 
 def start(module, *arguments):
     """A process of a farm on this machine; gives the port that it says it is bound to."""
-    command = [sys.executable, "-m", f"tilewright.exec.{module}", *arguments]
+    command = [sys.executable, "-m", f"tilewright_tvm.exec.{module}", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     atexit.register(process.terminate)
     said = next(line for line in process.stderr if "bind to" in line)

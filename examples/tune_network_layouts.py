@@ -12,10 +12,10 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import autotvm, nd, relay, testing, transform
-from tilewright.autotvm.graph_tuner import DPTuner, PBQPTuner
-from tilewright.autotvm.tuner import XGBTuner
-from tilewright.contrib import graph_executor
+from tilewright_tvm import autotvm, nd, relay, testing, transform
+from tilewright_tvm.autotvm.graph_tuner import DPTuner, PBQPTuner
+from tilewright_tvm.autotvm.tuner import XGBTuner
+from tilewright_tvm.contrib import graph_executor
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--network", default="resnet-18", help="dqn, resnet-18, resnet-34, ...")

@@ -14,10 +14,10 @@ import os
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, nd, relay, transform
-from tilewright.auto_scheduler.utils import request_remote
-from tilewright.contrib import graph_executor, ndk, utils
-from tilewright.target import Target
+from tilewright_tvm import auto_scheduler, nd, relay, transform
+from tilewright_tvm.auto_scheduler.utils import request_remote
+from tilewright_tvm.contrib import graph_executor, ndk, utils
+from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--key", default="", help="of the boards, as the tracker knows them")

@@ -12,9 +12,9 @@ import timeit
 import numpy as np
 
 import tilewright
-from tilewright import autotvm, relay, testing, transform
-from tilewright.autotvm.tuner import XGBTuner
-from tilewright.contrib import graph_executor
+from tilewright_tvm import autotvm, relay, testing, transform
+from tilewright_tvm.autotvm.tuner import XGBTuner
+from tilewright_tvm.contrib import graph_executor
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--model", default=None, help="an ONNX file; default: a small ResNet")

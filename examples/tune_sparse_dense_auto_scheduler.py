@@ -13,10 +13,11 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import auto_scheduler, nd, te, topi
+from tilewright import te, topi
 from tilewright.search.rules.rules import free_consumer
-from tilewright.target import Target
-from tilewright.topi.testing import random_bsr_matrix
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.target import Target
+from tilewright_tvm.topi.testing import random_bsr_matrix
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="cuda, opencl or llvm, with options")
@@ -144,7 +145,7 @@ X_tvm, B_tvm = nd.array(X_np, dev), nd.array(B_np, dev)
 W_tvm = [nd.array(a, dev) for a in (W_sp_np.data, W_sp_np.indices, W_sp_np.indptr)]
 Y_tvm = nd.empty(Y_np.shape, device=dev)
 func(X_tvm, *W_tvm, B_tvm, Y_tvm)
-tilewright.testing.assert_allclose(Y_np, Y_tvm.numpy(), atol=1e-4, rtol=1e-4)
+tilewright_tvm.testing.assert_allclose(Y_np, Y_tvm.numpy(), atol=1e-4, rtol=1e-4)
 
 # Evaluate execution time.
 evaluator = func.time_evaluator(func.entry_name, dev, min_repeat_ms=options.min_repeat_ms)

@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay, te, tir
+from tilewright import te
 from tilewright.base.errors import TilewrightError
 from tilewright.measure.database import Database
+from tilewright_tvm import relay, tir
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -123,12 +124,12 @@ ENDS = [
     ("s[C].tensorize(C.op.axis[0], None)", "split, vectorize and unroll"),
     ("te.decl_tensor_intrin(C.op, None)", "split, vectorize and unroll"),
     ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),
-    ("from tilewright.contrib import tedd", "print.s. shows the loops"),
-    ("from tilewright.contrib.cc import create_executable", "the target says what to link for"),
-    ("from tilewright.contrib.download import download_testdata", "Nothing is downloaded"),
+    ("from tilewright_tvm.contrib import tedd", "print.s. shows the loops"),
+    ("from tilewright_tvm.contrib.cc import create_executable", "the target says what to link for"),
+    ("from tilewright_tvm.contrib.download import download_testdata", "Nothing is downloaded"),
     ("from tilewright.driver.tvmc import main", "The command is `tilewright`"),
     ("from tilewright.script import tir", "declare with te.compute"),
-    ("from tilewright.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
+    ("from tilewright_tvm.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
     ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),
     ("tilewright.build(s, [A, C], 'llvm').import_module(None)", "one file holds the code"),
 ]

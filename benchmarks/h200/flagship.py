@@ -16,8 +16,8 @@ from pathlib import Path
 import results_file
 
 from schedule import seed003
-from tilewright import autotvm
 from tilewright.runtime.device import device
+from tilewright_tvm import autotvm
 
 
 def main() -> None:

@@ -16,14 +16,14 @@ from tilewright.base import early as _early  # noqa: F401  # hears Ctrl-C from h
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.elsewhere import explain_imports, find
 from tilewright.targets.target import Target as Target
+from tilewright_tvm.elsewhere import explain_imports, find
 
 if TYPE_CHECKING:
     from tilewright import te as te
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
-    from tilewright.relay.graph.expr import IRModule as IRModule
+    from tilewright.graph.expr import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
@@ -46,8 +46,8 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "container": "tilewright.runtime",
     "convert": "tilewright.runtime",
-    "IRModule": "tilewright.relay.graph.expr",
-    "TVMError": "tilewright.error",
+    "IRModule": "tilewright.graph.expr",
+    "TVMError": "tilewright_tvm.error",
     "get_global_func": "tilewright.base.functions",
     "register_func": "tilewright.base.functions",
 }

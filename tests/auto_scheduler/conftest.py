@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from auto_scheduler.workloads import CPU, invented, product
-from tilewright import auto_scheduler
 from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright_tvm import auto_scheduler
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import pytest
 
 import tilewright
 from auto_scheduler.workloads import CPU
-from tilewright import auto_scheduler, nd, te, topi
-from tilewright.auto_scheduler import measure, measure_record, utils, workload_registry
+from tilewright import te, topi
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.measure.database import Database
-from tilewright.transform import PassContext
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.auto_scheduler import measure, measure_record, utils, workload_registry
+from tilewright_tvm.transform import PassContext
 
 
 def doubled(n: int) -> list[te.Tensor]:

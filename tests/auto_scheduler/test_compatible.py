@@ -10,10 +10,11 @@ import pytest
 
 from auto_scheduler.workloads import CPU, product
 from relay.small import database_of
-from tilewright import auto_scheduler, build, cpu, nd, relay
+from tilewright import build, cpu
 from tilewright.base.errors import RecordError
-from tilewright.contrib import graph_executor
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network.extract import fused_tasks
+from tilewright_tvm import auto_scheduler, nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 
 def sized(*sizes: int) -> auto_scheduler.SearchTask:

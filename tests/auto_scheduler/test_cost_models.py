@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from auto_scheduler.workloads import three
-from tilewright import auto_scheduler
 from tilewright.base.errors import SpaceError
+from tilewright_tvm import auto_scheduler
 
 
 class Own(auto_scheduler.PythonBasedModel):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import auto_scheduler, nd, te
-from tilewright.auto_scheduler.loop_state import State
+from tilewright import te
 from tilewright.base.errors import SpaceError
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.auto_scheduler.loop_state import State
 
 M, N, K = 12, 16, 8
 Rule = auto_scheduler.PreloadCustomSketchRule

@@ -13,7 +13,7 @@ import pytest
 
 import tilewright
 from auto_scheduler.workloads import CPU, conv2d_layer, product
-from tilewright import auto_scheduler, nd, te, topi
+from tilewright import te, topi
 from tilewright.base.errors import RecordError, SearchError, SpaceError
 from tilewright.codegen import generate
 from tilewright.lowering.pipeline import lower_schedule
@@ -23,8 +23,9 @@ from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.state import Hardware
-from tilewright.target import Target
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.target import Target
 
 # -- workloads -------------------------------------------------------------------------------------
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from auto_scheduler.workloads import CPU
-from tilewright import auto_scheduler, te
-from tilewright.auto_scheduler import feature
+from tilewright import te
 from tilewright.base.errors import RecordError, SpaceError
-from tilewright.foreign.ansor_steps import replay_ansor
 from tilewright.targets.target import Target
+from tilewright_tvm import auto_scheduler
+from tilewright_tvm.auto_scheduler import feature
+from tilewright_tvm.logs.ansor_steps import replay_ansor
 
 SIZE = 32
 

@@ -10,12 +10,13 @@ import pytest
 
 import tilewright
 from auto_scheduler.workloads import CPU, conv2d_layer
-from tilewright import auto_scheduler, nd, te, topi
-from tilewright.auto_scheduler import LayoutRewriteOption as Option
+from tilewright import te, topi
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.steps import Pack
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.auto_scheduler import LayoutRewriteOption as Option
 
 NO, INSERT, PRE = Option
 CONV = (8, 16, 8, (1, 1), (1, 1))

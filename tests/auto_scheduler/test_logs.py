@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 
 from auto_scheduler.workloads import CPU, invented, product, three
-from tilewright import auto_scheduler, build, te, topi
-from tilewright.auto_scheduler import measure_record, search_task
+from tilewright import build, te, topi
 from tilewright.base.errors import RecordError, SpaceError, TargetError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import ReplayRunner
-from tilewright.relay.compile.schedules import sources_of
+from tilewright.network.schedules import sources_of
 from tilewright.search.jobs import task_id
-from tilewright.target import Target
 from tilewright.targets.spec import DeviceSpec
+from tilewright_tvm import auto_scheduler
+from tilewright_tvm.auto_scheduler import measure_record, search_task
+from tilewright_tvm.target import Target
 
 
 def test_a_log_holds_each_trial_once(
@@ -68,7 +69,7 @@ def test_distilling(
     assert best.to_json() == task.apply_best(log)[0].to_json()
     assert known.query("cuda", task.workload_key) is None
     done = subprocess.run(
-        [sys.executable, "-m", "tilewright.auto_scheduler.measure_record", "--mode", "distill",
+        [sys.executable, "-m", "tilewright_tvm.auto_scheduler.measure_record", "--mode", "distill",
          "-i", "missing"],
         capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import auto_scheduler, nd, te, topi
-from tilewright.auto_scheduler import _ffi_api
-from tilewright.auto_scheduler.loop_state import Stage, State
+from tilewright import te, topi
 from tilewright.base.errors import ScheduleError, SpaceError
-from tilewright.foreign.ansor_steps import replay_ansor
-from tilewright.topi.sparse.utils import random_bsr_matrix
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.auto_scheduler import _ffi_api
+from tilewright_tvm.auto_scheduler.loop_state import Stage, State
+from tilewright_tvm.logs.ansor_steps import replay_ansor
+from tilewright_tvm.topi.sparse.utils import random_bsr_matrix
 
 MARKS = State.ANNOTATION_TRANS_TABLE
 

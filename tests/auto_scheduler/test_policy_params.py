@@ -9,8 +9,6 @@ import pytest
 
 from auto_scheduler.test_cost_models import Own, length
 from auto_scheduler.workloads import product
-from tilewright import auto_scheduler, nd
-from tilewright.auto_scheduler.policy_params import PARAMETERS, PolicyParams
 from tilewright.base.errors import SpaceError
 from tilewright.driver.build import build
 from tilewright.schedule.space.config_space import SplitSpace
@@ -18,8 +16,10 @@ from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.search.propose.model_proposer import ModelProposer, Plan
 from tilewright.search.propose.scored_proposer import Breeding
 from tilewright.search.rules.state import USUAL
-from tilewright.target import Target
 from tilewright.te.tensor import IterVar
+from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm.auto_scheduler.policy_params import PARAMETERS, PolicyParams
+from tilewright_tvm.target import Target
 
 
 def policy(task: Any, model: Any = None, **params: Any) -> auto_scheduler.SketchPolicy:

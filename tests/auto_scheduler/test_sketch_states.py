@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import auto_scheduler
-from tilewright.auto_scheduler import _ffi_api
-from tilewright.auto_scheduler.loop_state import Stage, State
 from tilewright.base.errors import SpaceError
-from tilewright.testing import auto_scheduler as computations
+from tilewright_tvm import auto_scheduler
+from tilewright_tvm.auto_scheduler import _ffi_api
+from tilewright_tvm.auto_scheduler.loop_state import Stage, State
+from tilewright_tvm.testing import auto_scheduler as computations
 
 ROOT, INLINED, INSIDE = (Stage.COMPUTE_AT_TRANS_TABLE[k] for k in ("root", "inlined", "iter"))
 tiled = _ffi_api.SearchPolicyUtilsIsTiled

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tilewright import auto_scheduler, te, topi
+from tilewright import te, topi
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.schedule.workload import plain
-from tilewright.target import Target
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import auto_scheduler
+from tilewright_tvm.target import Target
 
 CPU = Target("llvm -num-cores=2 -vector-bytes=32")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilewright.autotvm.task.topi_integration import args_to_workload as also
+from tilewright_tvm.autotvm.task.topi_integration import args_to_workload as also
 
-from tilewright import autotvm, build, nd, te
+from tilewright import build, te
 from tilewright.base.errors import SpaceError
+from tilewright_tvm import autotvm, nd
 
 
 def test_arguments_of_a_workload_and_back() -> None:

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 
-from tilewright import autotvm
-from tilewright.autotvm.database import DummyDatabase
-from tilewright.autotvm.measure import MeasureResult
 from tilewright.base.errors import RecordError, SpaceError
-from tilewright.testing.autotvm import get_sample_records
+from tilewright_tvm import autotvm
+from tilewright_tvm.autotvm.database import DummyDatabase
+from tilewright_tvm.autotvm.measure import MeasureResult
+from tilewright_tvm.testing.autotvm import get_sample_records
 
 
 def test_a_database_in_memory() -> None:

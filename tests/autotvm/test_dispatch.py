@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from relay.small import close_to_reference, database_of, residual
-from tilewright import autotvm, relay, te, topi
-from tilewright.autotvm import callback, record
-from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result
+from tilewright import te, topi
 from tilewright.base.errors import ModelError, RecordError, SpaceError, TilewrightError
-from tilewright.foreign.tvm_logs import Workloads, import_lines
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network.extract import fused_tasks
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.targets.target import Target
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.autotvm import callback, record
+from tilewright_tvm.autotvm.results import MeasureInput, MeasureResult, measure_result
+from tilewright_tvm.logs.tvm_logs import Workloads, import_lines
 
 CPU = Target("llvm -num-cores=2 -vector-bytes=32")
 CONV = [["TENSOR", [1, 8, 6, 6], "float32"], ["TENSOR", [8, 8, 3, 3], "float32"],
@@ -269,8 +270,8 @@ def scheduled(cfg: Any, outs: list[Tensor]) -> Schedule:
 
 @pytest.fixture
 def mine(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    from tilewright.autotvm import topi_integration
     from tilewright.schedule import template
+    from tilewright_tvm.autotvm import topi_integration
 
     for table in (topi_integration._COMPUTES, topi_integration._SCHEDULES):
         monkeypatch.setattr(topi_integration, table_name(topi_integration, table), dict(table))

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.autotvm.measure import LocalExecutor, TimeoutError
-from tilewright.autotvm.measure.executor import ExecutionError
 from tilewright.base.errors import DeviceError
 from tilewright.measure.local import LocalRunner
+from tilewright_tvm.autotvm.measure import LocalExecutor, TimeoutError
+from tilewright_tvm.autotvm.measure.executor import ExecutionError
 
 
 def test_calls_run_side_by_side_and_give_what_they_return() -> None:

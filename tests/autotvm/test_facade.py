@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import autotvm, cpu, nd, te
-from tilewright.autotvm import callback, record
-from tilewright.autotvm.measure.measure import MeasureErrorNo, Runner
-from tilewright.autotvm.results import MeasureInput, MeasureResult, measure_result
+from tilewright import cpu, te
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.driver.build import build
 from tilewright.measure.database import Database
@@ -23,8 +20,12 @@ from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
-from tilewright.target import Target
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import autotvm, nd
+from tilewright_tvm.autotvm import callback, record
+from tilewright_tvm.autotvm.measure.measure import MeasureErrorNo, Runner
+from tilewright_tvm.autotvm.results import MeasureInput, MeasureResult, measure_result
+from tilewright_tvm.target import Target
 
 NAME = "tests/autotvm/product"
 CPU = Target("llvm -num-cores=2 -vector-bytes=32")
@@ -496,7 +497,7 @@ def test_names_that_are_not_there(module: Any, name: str, reason: str) -> None:
 
 
 def test_numbers_with_prefixes() -> None:
-    from tilewright.autotvm import utils
+    from tilewright_tvm.autotvm import utils
 
     for number, prefix, expected in ((1024, "k", 1.024), (3e-6, "\N{MICRO SIGN}", 3), (7, " ", 7)):
         assert utils.format_si_prefix(number, prefix) == pytest.approx(expected)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import autotvm, te
-from tilewright.autotvm import feature
+from tilewright import te
 from tilewright.base.errors import SpaceError
 from tilewright.cost.loop_features import MARKS, SAMPLES, curve_features, itervar_features
 from tilewright.schedule.schedule import Schedule
-from tilewright.target import Target
-from tilewright.testing.autotvm import get_sample_task
+from tilewright_tvm import autotvm
+from tilewright_tvm.autotvm import feature
+from tilewright_tvm.target import Target
+from tilewright_tvm.testing.autotvm import get_sample_task
 
 
 def product(n: int, m: int, k: int) -> Schedule:

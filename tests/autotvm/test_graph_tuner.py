@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from relay.test_layout_choice import BLOCKS, TARGET, layouts_of, network
-from tilewright import autotvm, cpu, relay
-from tilewright.autotvm.graph_tuner import DPTuner, PBQPTuner
+from tilewright import cpu
 from tilewright.base.errors import TilewrightError
-from tilewright.contrib.graph_executor import GraphModule
+from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
-from tilewright.relay import nn
-from tilewright.relay.compile import layouts as L
-from tilewright.relay.compile.extract import ungrouped
-from tilewright.relay.compile.tune import tasks_of, tune, with_layouts
+from tilewright.network import layouts as L
+from tilewright.network.extract import ungrouped
+from tilewright.network.tune import tasks_of, tune, with_layouts
 from tilewright.search.report import Options
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.autotvm.graph_tuner import DPTuner, PBQPTuner
+from tilewright_tvm.contrib.graph_executor import GraphModule
 
 SHAPES = {"x": (1, 16, 10, 10)}
 MOD = network()

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import autotvm, relay, te
-from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
+from tilewright import te
 from tilewright.base.errors import SpaceError
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.task import Task
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner
 
 DIRECT, SMALL, LARGE = 3e-3, 2e-3, 1e-3  # seconds of Winograd's are less
 

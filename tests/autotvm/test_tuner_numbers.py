@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tilewright.autotvm.tuner.xgboost_cost_model import XGBoostCostModel
+from tilewright_tvm.autotvm.tuner.xgboost_cost_model import XGBoostCostModel
 
-from tilewright import autotvm
-from tilewright.autotvm.measure import MeasureResult
 from tilewright.base.errors import SpaceError
-from tilewright.testing.autotvm import DummyRunner, get_sample_records, get_sample_task
+from tilewright_tvm import autotvm
+from tilewright_tvm.autotvm.measure import MeasureResult
+from tilewright_tvm.testing.autotvm import DummyRunner, get_sample_records, get_sample_task
 
 
 def test_sample_tasks_and_records() -> None:

@@ -12,11 +12,12 @@ import pytest
 
 import tilewright
 from drills._door_arguments import task
-from tilewright import auto_scheduler, autotvm, nd, relay, te, topi
+from tilewright import te, topi
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import ExpressionError, ModelError, SpaceError, TilewrightError
-from tilewright.contrib import graph_executor
 from tilewright.measure import Database
+from tilewright_tvm import auto_scheduler, autotvm, nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 X = relay.var("x", shape=(2, 3))
 Q, Z = relay.var("q", shape=(1, 2, 3, 4)), relay.var("z", shape=(1, 0, 3, 4))

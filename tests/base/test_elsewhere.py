@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.base.elsewhere import ALSO, PLACES
 from tilewright.base.errors import ModelError
-from tilewright.base.old_names import NAMES, is_sentence, placed
+from tilewright_tvm.elsewhere import ALSO, PLACES
+from tilewright_tvm.old_names import NAMES, is_sentence, placed
 
 MISSING = {
     "tilewright.meta_schedule": "Use autotvm",
     "tilewright.micro": "Microcontrollers are no target",
     "tilewright.script.tir": "TVMScript is not read; declare with te.compute",
-    "tilewright.contrib.clang": "C text is not compiled",
+    "tilewright_tvm.contrib.clang": "C text is not compiled",
     "tilewright.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
-    "tilewright.relay.frontend.from_mxnet": "Export the model to ONNX",
-    "tilewright.target.adreno": "Use Target",
-    "tilewright.tir.analysis": "gives a Program, which prints as loops",
+    "tilewright_tvm.relay.frontend.from_mxnet": "Export the model to ONNX",
+    "tilewright_tvm.target.adreno": "Use Target",
+    "tilewright_tvm.tir.analysis": "gives a Program, which prints as loops",
 }
 
 
@@ -44,7 +44,8 @@ def test_a_name_that_nobody_knows_is_pythons_own_error() -> None:
 
 
 def test_names_of_tir_are_those_of_te() -> None:
-    from tilewright import te, tir
+    from tilewright import te
+    from tilewright_tvm import tir
 
     i = te.var("i")
     assert tir.if_then_else is te.if_then_else and tir.exp is te.exp
@@ -106,34 +107,36 @@ def test_what_tutorials_print_is_there(name: str) -> None:
 
 def test_arguments_have_their_old_names_too() -> None:
     here = tilewright.context("llvm", 0)
-    a = tilewright.nd.array(np.ones(3, "float32"), ctx=here)
-    b = tilewright.nd.empty((3,), ctx=here)
+    a = tilewright_tvm.nd.array(np.ones(3, "float32"), ctx=here)
+    b = tilewright_tvm.nd.empty((3,), ctx=here)
     assert a.ctx == b.ctx == here
     with pytest.raises(TypeError, match="unexpected keyword argument 'ctx'"):
-        tilewright.nd.array(np.ones(3), device=here, ctx=here)
+        tilewright_tvm.nd.array(np.ones(3), device=here, ctx=here)
     with pytest.raises(TypeError, match="unexpected keyword argument 'ctx'"):
         tilewright.te.placeholder((3,), ctx=here)
 
 
 def test_options_of_builds_are_a_pass_context() -> None:
     with tilewright.build_config(auto_unroll_max_step=16, unroll_explicit=True):
-        assert tilewright.transform.PassContext.current().config["tir.auto_unroll_max_step"] == 16
-    with tilewright.relay.build_config(disabled_pass=["FuseOps"]):
-        assert tilewright.transform.PassContext.current().opt_level == 2
+        assert (
+            tilewright_tvm.transform.PassContext.current().config["tir.auto_unroll_max_step"] == 16
+        )
+    with tilewright_tvm.relay.build_config(disabled_pass=["FuseOps"]):
+        assert tilewright_tvm.transform.PassContext.current().opt_level == 2
     with pytest.raises(ModelError, match=r"add_lower_pass=\): lowering has its own passes"):
         tilewright.build_config(add_lower_pass=[(1, print)])
     with pytest.raises(ModelError, match="is built for one device"):
-        tilewright.relay.build_config(fallback_device=tilewright.cpu())
+        tilewright_tvm.relay.build_config(fallback_device=tilewright.cpu())
 
 
 def test_targets_and_sessions_have_their_old_spellings() -> None:
-    arm = tilewright.target.create("llvm -target=aarch64-linux-gnu -mcpu=cortex-a53")
+    arm = tilewright_tvm.target.create("llvm -target=aarch64-linux-gnu -mcpu=cortex-a53")
     assert arm.triple == "aarch64-linux-gnu" and arm.mcpu == "cortex-a53"
-    assert tilewright.rpc.LocalSession().context("llvm", 0) == tilewright.cpu()
+    assert tilewright_tvm.rpc.LocalSession().context("llvm", 0) == tilewright.cpu()
 
 
 def test_operators_to_extract_may_be_functions() -> None:
-    from tilewright import autotvm, relay
+    from tilewright_tvm import autotvm, relay
 
     mod, params = relay.testing.mlp.get_workload(1)
     keys = [
@@ -157,7 +160,7 @@ def _commands() -> list[str]:
 
 
 def test_the_commands_are_those_that_are_known() -> None:
-    assert {"tilewright", "tilewright.tvmc", "tilewright.driver.tvmc"} <= {*_commands()}
+    assert {"tilewright", "tilewright_tvm.tvmc", "tilewright.driver.tvmc"} <= {*_commands()}
     assert len(_commands()) >= 7
 
 
@@ -262,17 +265,17 @@ def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
 
 def test_modules_that_are_missing_may_be_tried() -> None:
     with pytest.raises(ModuleNotFoundError, match="compatibility") as caught:
-        import_module("tilewright.relay.nonsense")
-    assert caught.value.name == "tilewright.relay.nonsense"
+        import_module("tilewright_tvm.relay.nonsense")
+    assert caught.value.name == "tilewright_tvm.relay.nonsense"
     with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
-        exec("from tilewright.relay import nonsense", {})
+        exec("from tilewright_tvm.relay import nonsense", {})
 
 
 def test_importing_a_module_that_moved_hides_no_function() -> None:
     """Looked at where nothing has been imported by the other name."""
     code = (
         "from importlib import import_module\nfrom types import ModuleType\n"
-        "from tilewright.base.elsewhere import ALSO\n"
+        "from tilewright_tvm.elsewhere import ALSO\n"
         "for name in ALSO:\n"
         "    owner, _, last = name.rpartition('.')\n"
         "    found = getattr(import_module(owner), last, None)\n"

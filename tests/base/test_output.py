@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import relay, runtime, te
+from tilewright import runtime, te
 from tilewright.base import output
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.driver.archive import write_runtime
@@ -25,6 +25,7 @@ from tilewright.measure.record import Result, TaskId, make_record
 from tilewright.runtime.network.archives import write_arrays
 from tilewright.runtime.network.param_dict import save_param_dict_to_file
 from tilewright.schedule.schedule import create_schedule
+from tilewright_tvm import relay
 
 PACKAGE = Path(output.__file__).parents[1]
 KIND = output.FileKind("a note", output.beginning(b"note"))

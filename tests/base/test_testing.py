@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import autotvm, build, contrib, nd, target, te, testing, topi
+from tilewright import build, te, topi
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.target import Target
+from tilewright_tvm import autotvm, contrib, nd, target, testing
 
 pytest_plugins = ["pytester"]
 # Of kinds that come with Tilewright.  Asked here: pytester forgets what its tests import.
@@ -67,7 +68,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
 
 
 def test_runs_of_a_file(runs: pytest.Pytester) -> None:
-    runs.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
+    runs.makeconftest('pytest_plugins = ["tilewright_tvm.testing.plugin"]')
     runs.makepyfile(SCRIPT)
     result = runs.runpytest_subprocess("-q", "-p", "no:xdist", "-p", "no:randomly")
     result.assert_outcomes(passed=4 + 4 + 2 + DEVICES + 1 + 1 + DEVICES, skipped=2)
@@ -122,7 +123,7 @@ def test_marks_of_what_is_not_there() -> None:
 
 
 def test_a_mark_of_pytest_goes_before_a_parameter(runs: pytest.Pytester) -> None:
-    runs.makeconftest('pytest_plugins = ["tilewright.testing.plugin"]')
+    runs.makeconftest('pytest_plugins = ["tilewright_tvm.testing.plugin"]')
     runs.makepyfile("""
         import pytest
         from tilewright import testing
@@ -203,9 +204,9 @@ def test_targets_of_tvms_that_are_not_here_say_so_when_called() -> None:
 
 
 def test_names_of_autotvm_where_scripts_import_them() -> None:
-    from tilewright.autotvm.measure import MeasureErrorNo
-    from tilewright.autotvm.task.space import ConfigSpace
-    from tilewright.autotvm.task.task import compute_flop
+    from tilewright_tvm.autotvm.measure import MeasureErrorNo
+    from tilewright_tvm.autotvm.task.space import ConfigSpace
+    from tilewright_tvm.autotvm.task.task import compute_flop
 
     assert ConfigSpace is autotvm.ConfigSpace and MeasureErrorNo.WRONG_ANSWER == 5
     a, k = te.placeholder((4, 6)), te.reduce_axis((0, 6))

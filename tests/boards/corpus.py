@@ -14,17 +14,17 @@ import numpy as np
 
 from boards.emulated import Board
 from relay.case import Case, function, random_inputs
-from tilewright import relay
-from tilewright.relay.graph.expr import Expr, Function
-from tilewright.relay.graph.traversal import substitute
+from tilewright.graph.expr import Expr, Function
+from tilewright.graph.traversal import substitute
 from tilewright.runtime.network.library import Library
+from tilewright_tvm import relay
 
 # Runs on the board: library, inputs -> outputs.
 RUN = """
 import sys
 import numpy as np
 import tilewright
-from tilewright.contrib import graph_executor
+from tilewright_tvm.contrib import graph_executor
 lib = tilewright.runtime.load_module(sys.argv[1])
 module = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
 module.run(**np.load(sys.argv[2]))

@@ -13,14 +13,14 @@ import pytest
 
 from boards.emulated import BOARDS, FOLDER, made
 from farm.processes import Farm, farm
-from tilewright import auto_scheduler, nd, relay, transform
-from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
-from tilewright.contrib import graph_executor
 from tilewright.driver.archive import write_runtime
 from tilewright.farm.session import RemoteSession
 from tilewright.measure.database import Database
 from tilewright.targets.target import Target
+from tilewright_tvm import auto_scheduler, nd, relay, transform
+from tilewright_tvm.auto_scheduler.utils import request_remote
+from tilewright_tvm.contrib import graph_executor
 
 BOARD = BOARDS[0]
 BOARDS_AT = made()

@@ -10,8 +10,8 @@ import pytest
 from boards.corpus import corpus, wrong
 from boards.emulated import BOARDS, FOLDER, Board, made
 from relay.cases import CASES
-from tilewright import relay
 from tilewright.driver.archive import write_runtime
+from tilewright_tvm import relay
 
 BOARDS_AT = made()
 pytestmark = [

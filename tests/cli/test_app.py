@@ -15,9 +15,9 @@ from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record, task_label
-from tilewright.relay.compile import tune as tuning
-from tilewright.relay.compile import tune_network
-from tilewright.relay.compile.tune_network import task_row
+from tilewright.network import tune as tuning
+from tilewright.network import tune_network
+from tilewright.network.tune_network import task_row
 from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
@@ -334,7 +334,7 @@ def test_help_loads_no_compiler_and_no_display():
         "import sys; from tilewright.cli.app import cli\n"
         "try: cli.main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'llvmlite', 'rich', 'msgspec', 'xgboost', 'onnx', 'tilewright.relay'}\n"
+        "heavy = {'llvmlite', 'rich', 'msgspec', 'xgboost', 'onnx', 'tilewright_tvm.relay'}\n"
         "print('loaded', sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -29,7 +29,6 @@ import pytest
 
 import tilewright
 from cli.test_compile import flatten_model
-from tilewright import relay
 from tilewright.base.errors import ModelError, named
 from tilewright.cli import files, network, tables
 from tilewright.cli.app import cli, main
@@ -37,6 +36,7 @@ from tilewright.driver import doctor
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, TaskId, make_record
 from tilewright.runtime.network.library import Library
+from tilewright_tvm import relay
 
 Run = Callable[..., tuple[int, str, str]]
 

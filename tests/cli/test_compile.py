@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from relay.small import database_of
-from tilewright import cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.tune import tasks_of
-from tilewright.relay.exchange.networks import load_batches
+from tilewright.models.networks import load_batches
+from tilewright.network.tune import tasks_of
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 onnx = pytest.importorskip("onnx")
 

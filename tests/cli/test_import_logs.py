@@ -15,7 +15,7 @@ from relay.small import residual
 from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network.extract import fused_tasks
 
 WORKLOADS = """
 from tilewright import autotvm, te

@@ -173,7 +173,7 @@ STARTS = {
     "tilewright": ["tilewright", "--help"],
     "-m tilewright": ["-m", "tilewright", "--help"],
     "-m tvmc": ["-m", "tilewright.driver.tvmc", "--help"],
-    "-m rpc_tracker": ["-m", "tilewright.exec.rpc_tracker", "--port", "-1"],
+    "-m rpc_tracker": ["-m", "tilewright_tvm.exec.rpc_tracker", "--port", "-1"],
 }
 
 
@@ -201,7 +201,7 @@ def test_a_command_that_is_still_imported_ends_quietly(start, at, tmp_path):
     [
         ("/bin/tilewright", ["python", "/bin/tilewright", "tune"], True),
         ("-m", ["python", "-X", "dev", "-m", "tilewright"], True),
-        ("-m", ["python", "-m", "tilewright.exec.rpc_server"], True),
+        ("-m", ["python", "-m", "tilewright_tvm.exec.rpc_server"], True),
         ("/bin/tilewright", ["python", "-c", "from multiprocessing.spawn import"], False),
         ("-m", ["python", "-m", "mine.program", "-m", "tilewright"], False),
         ("-m", ["python", "-m", "tilewright_more"], False),

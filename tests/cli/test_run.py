@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.cli.app import main
+from tilewright_tvm import relay
 
 
 @pytest.fixture

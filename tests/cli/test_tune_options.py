@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from search.spaces import cpu_task
-from tilewright import cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError
 from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
-from tilewright.relay.compile import tune as tuning
-from tilewright.relay.compile import tune_network
+from tilewright.network import tune as tuning
+from tilewright.network import tune_network
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search import loop
 from tilewright.search.propose.named import TUNERS
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from tilewright import build, nd, te
+from tilewright import build, te
+from tilewright_tvm import nd
 
 PROGRAM = """
 import numpy as np

@@ -47,8 +47,8 @@ class Step(nn.Module):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: Any, tmp_path: Any) -> Iterator[None]:
-    from tilewright.relay.exchange.torch import compile as torch_compile
-    from tilewright.relay.exchange.torch import told
+    from tilewright.models.torch import compile as torch_compile
+    from tilewright.models.torch import told
 
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # or PyTorch is not precise
@@ -196,7 +196,7 @@ def test_garbage_that_is_collected_meanwhile_does_not_end_a_capture() -> None:
     import tilewright
 
     module, run, x = network()
-    litter = [tilewright.nd.array(x.cpu().numpy(), tilewright.cuda(0)) for _ in range(3)]
+    litter = [tilewright_tvm.nd.array(x.cpu().numpy(), tilewright.cuda(0)) for _ in range(3)]
 
     def call() -> Any:
         litter.clear()
@@ -269,7 +269,7 @@ def test_the_mode_with_less_overhead_is_taken() -> None:
 
 
 def test_a_size_that_is_new_is_recorded_as_pytorch_runs_it() -> None:
-    from tilewright.relay.exchange.torch.compile import TilewrightWarning
+    from tilewright.models.torch.compile import TilewrightWarning
 
     module, run, _ = network()
     x = torch.randn(26, 48, device="cuda")

@@ -20,8 +20,9 @@ import numpy as np
 import tilewright
 from drills._door_graphs import GRAPHS
 from drills._door_tensors import TENSOR_EXPRESSIONS
-from tilewright import auto_scheduler, autotvm, relay, te, topi, tvmc
+from tilewright import te, topi
 from tilewright.measure.database import Database
+from tilewright_tvm import auto_scheduler, autotvm, relay, tvmc
 
 Arguments = Mapping[str, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import relay
-from tilewright.relay import dataflow_pattern as dfp
-from tilewright.relay.prelude import Prelude
+from tilewright_tvm import relay
+from tilewright_tvm.relay import dataflow_pattern as dfp
+from tilewright_tvm.relay.prelude import Prelude
 
 
 def _pair() -> relay.Expr:

@@ -29,11 +29,12 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import auto_scheduler, autotvm, nd, relay, runtime, te, tir, topi, tvmc
-from tilewright.contrib import cblas, graph_executor
-from tilewright.contrib import random as contrib_random
-from tilewright.contrib.debugger import debug_executor
-from tilewright.runtime.vm import VirtualMachine
+from tilewright import runtime, te, topi
+from tilewright_tvm import auto_scheduler, autotvm, nd, relay, tir, tvmc
+from tilewright_tvm.contrib import cblas, graph_executor
+from tilewright_tvm.contrib import random as contrib_random
+from tilewright_tvm.contrib.debugger import debug_executor
+from tilewright_tvm.runtime.vm import VirtualMachine
 
 
 @dataclass(frozen=True)
@@ -282,8 +283,8 @@ def doors() -> list[Door]:
         **{f"contrib.random.{n}": getattr(contrib_random, n) for n in contrib_random.__all__},
         "tir.decl_buffer": tir.decl_buffer, "tir.call_packed": tir.call_packed,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
-        "Target": tilewright.Target, "target.create": tilewright.target.create,
-        "te.create_schedule": te.create_schedule, "PassContext": tilewright.transform.PassContext,
+        "Target": tilewright.Target, "target.create": tilewright_tvm.target.create,
+        "te.create_schedule": te.create_schedule, "PassContext": tilewright_tvm.transform.PassContext,
         "IRModule.from_expr": relay.IRModule.from_expr, "GraphModule": graph_executor.GraphModule,
         "graph_executor.create": graph_executor.create,
         "debug_executor.create": debug_executor.create,

@@ -22,9 +22,9 @@ from onnx.reference import ReferenceEvaluator
 
 import tilewright
 from drills._model_mutants import mutant
-from tilewright import relay
 from tilewright.base.errors import TilewrightError
-from tilewright.contrib import graph_executor
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 # For models of strangers: a kernel of the greatest work is verified in some seconds.
 LIMITS = relay.frontend.Limits(step=1 << 27, operations=2 * 10**8)

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
-from tilewright.relay.exchange.onnx.ops import CONVERTERS
+from tilewright.models.onnx.ops import CONVERTERS
 
 INTS = (
     0, 1, 2, 3, 4, 5, 7, 16, 100, 1000, 65536, 10**6, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1,
@@ -49,7 +49,7 @@ def originals() -> tuple[bytes, ...]:
 def _of_operators() -> list[ModelProto]:
     from relay.cases import CASES, function
     from relay.test_onnx import MODELS, X, model
-    from tilewright import relay
+    from tilewright_tvm import relay
 
     ours = [relay.to_onnx(function(c.build())) for c in CASES if c.in_onnx]
     return ours + [model(n, {"x": X.shape}, w, opset) for n, w, opset in MODELS.values()]

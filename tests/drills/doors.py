@@ -16,8 +16,8 @@ from typing import Any
 
 from drills._doors import Door, doors, files, values
 from drills.drill import Counts, Drill
-from tilewright.auto_scheduler import task_inputs
 from tilewright.base.errors import InternalError, TilewrightError
+from tilewright_tvm.auto_scheduler import task_inputs
 
 
 def run(tries: int, seed: int) -> Counts:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from drills.drill import Counts, Drill
-from tilewright import relay, te
+from tilewright import te
 from tilewright.base.artifact import Source
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.build import generate_source, resolve_target
@@ -34,6 +34,7 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import array, empty
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
+from tilewright_tvm import relay
 
 _SECONDS = 10.0
 _SHAPE = (4, 8)

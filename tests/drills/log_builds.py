@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 
 from drills.drill import Counts, Drill
-from tilewright import relay
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.build import build, resolve_target
 from tilewright.measure.database import Database
 from tilewright.measure.pool import WorkerCrash, WorkerFailure, WorkerPool, WorkerTimeout
 from tilewright.measure.record import Result, make_record
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network.extract import fused_tasks
 from tilewright.runtime import cpu
 from tilewright.runtime.ndarray import array, empty
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -35,6 +34,7 @@ from tilewright.search.jobs import decisions_of, task_id
 from tilewright.search.propose.proposers import Candidate
 from tilewright.search.rules.derive import with_rules
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+from tilewright_tvm import relay
 
 _RECORDS = 3  # of each kernel
 _DAG_LINES = 10  # one mutated line in so many tells a computation

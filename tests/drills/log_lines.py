@@ -33,12 +33,10 @@ from drills._processes import import_path
 from drills.drill import Drill
 from schedule import seed003
 from schedule.ansor_logs import MATMUL, matmul
-from tilewright import auto_scheduler, autotvm, te, topi
-from tilewright.auto_scheduler.workload_registry import knows, workload_key_to_tensors
+from tilewright import te, topi
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import TilewrightError
 from tilewright.cli.tables import print_import, print_records
-from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
 from tilewright.measure.database import Database
 from tilewright.measure.lines import LINE_BYTES
 from tilewright.measure.record import DagLine, Result, RunLine, TaskId, encode, make_record
@@ -51,6 +49,9 @@ from tilewright.search.transfer import recall, teach
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import auto_scheduler, autotvm
+from tilewright_tvm.auto_scheduler.workload_registry import knows, workload_key_to_tensors
+from tilewright_tvm.logs.tvm_logs import Workloads, import_lines, log_lines
 
 DEADLINE = 10.0  # seconds for one line and all loaders
 MEMORY = 2 << 30

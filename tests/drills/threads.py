@@ -21,11 +21,12 @@ import numpy as np
 import tilewright as tw
 from drills._processes import import_path
 from drills.drill import Counts, Drill
-from tilewright import relay, te
+from tilewright import te
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, Module, array, cpu, cuda, empty, opencl
 from tilewright.runtime.drivers.cpu_native import set_num_threads
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 THREADS = 8
 SIZE = 96

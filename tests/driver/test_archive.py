@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
 from tilewright.driver.archive import write_runtime
+from tilewright_tvm import relay
 
 LARGEST = 250_000  # bytes
 
@@ -24,7 +24,7 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 import numpy as np
 import tilewright
-from tilewright.contrib import graph_executor
+from tilewright_tvm.contrib import graph_executor
 lib = tilewright.runtime.load_module(sys.argv[3])
 module = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
 module.run(x=np.arange(12, dtype="float32").reshape(3, 4))
@@ -91,7 +91,7 @@ def test_a_server_needs_no_compiler(tmp_path: Path) -> None:
     code = """
 import sys
 sys.path[:0] = [sys.argv[1]]
-import tilewright.exec.rpc_server, tilewright.farm.server, tilewright.measure.calls
+import tilewright_tvm.exec.rpc_server, tilewright.farm.server, tilewright.measure.calls
 assert tilewright.farm.server.__file__.startswith(sys.argv[1])
 assert not {"llvmlite", "xgboost", "rich", "onnx"} & set(sys.modules)
 """

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tilewright.target.codegen import llvm_version_major
+from tilewright_tvm.target.codegen import llvm_version_major
 
-from tilewright import build, device, lower, nd, runtime, target, te, tir
+from tilewright import build, device, lower, runtime, te
 from tilewright.base.errors import (
     CompileError,
     DeviceError,
@@ -14,7 +14,8 @@ from tilewright.base.errors import (
     ScheduleError,
     TilewrightError,
 )
-from tilewright.contrib import cc
+from tilewright_tvm import nd, target, tir
+from tilewright_tvm.contrib import cc
 
 
 def lowered(name: str, number: float) -> object:

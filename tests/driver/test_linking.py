@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import DeviceError, ModelError
-from tilewright.contrib import ndk
 from tilewright.driver import linking
 from tilewright.runtime import cpu, load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
 from tilewright.targets import processors
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import ndk
 
 needs_lld = pytest.mark.skipif(
     importlib.util.find_spec("ziglang") is None, reason="the extra `cross` is not installed"

@@ -20,7 +20,7 @@ SOURCE = str(Path(tilewright.__file__).parents[1])
 
 
 class Process:
-    """A command of `tilewright.exec` that has said where it listens; `port` is that.
+    """A command of `tilewright_tvm.exec` that has said where it listens; `port` is that.
 
     before: Python that runs in the process first, to spoil it; path: where it imports from;
     python: by which interpreter it is run
@@ -32,7 +32,7 @@ class Process:
     ) -> None:  # fmt: skip
         self.log = log
         self.name = command
-        module = f"tilewright.exec.{command}"
+        module = f"tilewright_tvm.exec.{command}"
         run = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__')"
         with open(log, "wb") as out:
             self._process = subprocess.Popen(

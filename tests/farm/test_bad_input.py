@@ -12,13 +12,13 @@ import pytest
 from farm.processes import SECONDS, Farm, farm
 from farm.test_faults import all_right, run_job, runner_of
 from farm.test_machines import FULL
-from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
 from tilewright.farm import certificates
 from tilewright.farm import runner as farm_runner
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure.jobs import RunJob
 from tilewright.targets.target import Target
+from tilewright_tvm.auto_scheduler.utils import request_remote
 
 assert run_job  # a fixture
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from farm.processes import Farm, farm
-from tilewright import relay, te
+from tilewright import te
 from tilewright.base.errors import DeviceError
 from tilewright.cli.app import cli
 from tilewright.driver.build import payload_of
@@ -27,6 +27,7 @@ from tilewright.measure.local import LocalBuilder
 from tilewright.measure.record import TaskId
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 
 @pytest.fixture(scope="module")

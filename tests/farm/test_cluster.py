@@ -19,8 +19,6 @@ from click.testing import CliRunner
 from farm.processes import SOURCE, Farm, farm, free_port
 from farm.test_faults import all_right, run_job, runner_of
 from farm.test_tutorial import matmul
-from tilewright import autotvm, relay
-from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
 from tilewright.cli.app import cli
 from tilewright.driver.archive import write_runtime
@@ -29,6 +27,8 @@ from tilewright.farm.client import summary
 from tilewright.farm.runner import FarmRunner
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunJob
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.auto_scheduler.utils import request_remote
 
 assert run_job and matmul  # a fixture, a template
 

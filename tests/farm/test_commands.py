@@ -30,7 +30,7 @@ titanx       2      2     0
 
 def command(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", f"tilewright.exec.{name}", *arguments],
+        [sys.executable, "-m", f"tilewright_tvm.exec.{name}", *arguments],
         capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": SOURCE},
     )  # fmt: skip
 

@@ -15,7 +15,6 @@ import pytest
 
 from farm.processes import SOURCE, Farm, farm, until
 from measure.kernels import job, reference
-from tilewright.auto_scheduler.utils import request_remote
 from tilewright.base.errors import DeviceError
 from tilewright.farm import fleet
 from tilewright.farm.device_link import DeviceLink
@@ -25,6 +24,7 @@ from tilewright.measure.local import LocalBuilder
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.reference import Reference, ReferenceStore
 from tilewright.targets.target import Target
+from tilewright_tvm.auto_scheduler.utils import request_remote
 
 NOTICED = 15.0  # seconds, at most, until a device that says nothing is given up
 
@@ -149,7 +149,7 @@ def test_a_tuner_that_goes_frees_its_devices_at_once(devices: Farm, run_job: Run
 
 HOLDER = """
 import sys, time
-from tilewright.auto_scheduler.utils import request_remote
+from tilewright_tvm.auto_scheduler.utils import request_remote
 kept = request_remote("k", "127.0.0.1", int(sys.argv[1]))
 print("has it", flush=True)
 time.sleep(600)

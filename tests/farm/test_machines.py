@@ -19,7 +19,7 @@ from tilewright.farm.address import Devices
 from tilewright.measure.jobs import RunJob
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.reference import ReferenceStore
-from tilewright.relay.compile.tune import _runner
+from tilewright.network.tune import _runner
 
 assert run_job  # a fixture
 BUILD = "tilewright.measure.calls:build_source"

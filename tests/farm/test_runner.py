@@ -11,7 +11,6 @@ import pytest
 
 from farm.processes import Farm, farm, until
 from measure.kernels import job
-from tilewright.autotvm import RPCRunner
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.farm import wire
 from tilewright.farm.device_link import DeviceLink
@@ -22,6 +21,7 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.reference import Reference
 from tilewright.targets.target import Target
+from tilewright_tvm.autotvm import RPCRunner
 
 
 @pytest.fixture

@@ -14,14 +14,15 @@ import pytest
 
 import tilewright
 from farm.processes import Farm, farm
-from tilewright import cpu, nd, relay, rpc, te
-from tilewright.auto_scheduler import HardwareParams
-from tilewright.auto_scheduler.utils import request_remote
+from tilewright import cpu, te
 from tilewright.base.errors import DeviceError
-from tilewright.contrib import graph_executor
 from tilewright.farm.runner import FarmRunner
 from tilewright.farm.session import RemoteSession
 from tilewright.targets.target import Target
+from tilewright_tvm import nd, relay, rpc
+from tilewright_tvm.auto_scheduler import HardwareParams
+from tilewright_tvm.auto_scheduler.utils import request_remote
+from tilewright_tvm.contrib import graph_executor
 
 
 @pytest.fixture(scope="module")

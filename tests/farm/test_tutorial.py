@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from farm.processes import Farm
-from tilewright import auto_scheduler, autotvm, relay, te
+from tilewright import te
 from tilewright.cli.app import cli
 from tilewright.measure.database import Database
+from tilewright_tvm import auto_scheduler, autotvm, relay
 
 
 @autotvm.template("farm/matmul")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from relay.small import database_of, image, residual, wanted
-from tilewright import cpu, knowledge, relay
+from tilewright import cpu, knowledge
 from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import cli
 from tilewright.cost.features import FEATURES
@@ -22,8 +22,8 @@ from tilewright.knowledge.device_class import device_classes
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
 from tilewright.measure.record import task_label
-from tilewright.relay.compile.extract import extract_from_program, fused_tasks
-from tilewright.relay.compile.schedules import Chooser
+from tilewright.network.extract import extract_from_program, fused_tasks
+from tilewright.network.schedules import Chooser
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.jobs import decisions_of
@@ -31,6 +31,7 @@ from tilewright.search.known import recalled
 from tilewright.search.publish import publish
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 LLVM = local_target(Target("llvm"))[0]
 

@@ -14,7 +14,6 @@ from schedule.ansor_logs import MATMUL, SMALL_TILES, conv2d_gpu, conv2d_layer, m
 from schedule.seed003 import FLAGSHIP
 from tilewright import te
 from tilewright.driver.build import build
-from tilewright.foreign.tvm_logs import ImportReport, Workloads, import_lines
 from tilewright.measure.database import Database
 from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import array, empty
@@ -23,6 +22,7 @@ from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+from tilewright_tvm.logs.tvm_logs import ImportReport, Workloads, import_lines
 
 CPU, CUDA = "llvm -keys=cpu -link-params=0 -mcpu=x -num-cores=2", "cuda -keys=cuda,gpu -arch=sm_70"
 OLD_CUDA = CUDA + " -max_num_threads=1024 -thread_warp_size=32"

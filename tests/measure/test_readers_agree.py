@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from drills.log_lines import OPERATORS, RECORD, sound_lines
-from tilewright import auto_scheduler, te
+from tilewright import te
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure import index
 from tilewright.measure.database import Database
@@ -22,6 +22,7 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.search.transfer import recall
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright_tvm import auto_scheduler
 
 VALUES = ("null", "1", '"x"', "[]", "{}", "1e999", "-1", '"\\ud800"', "true")
 LINES = sound_lines()

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 ROOM = 1 << 30  # bytes more than the process has when it begins
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright import relay
-from tilewright.relay.graph.expr import Expr, Function, free_vars
+from tilewright.graph.expr import Expr, Function, free_vars
+from tilewright_tvm import relay
 
 
 def tensor(name: str, *shape: int, dtype: str = "float32") -> relay.Var:

@@ -11,9 +11,9 @@ from relay.cases_indexing import INDEXING
 from relay.cases_norm import NORM
 from relay.cases_regions import REGIONS
 from relay.cases_sampling import SAMPLING
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 
 def x4(channels: int = 4, size: int = 7) -> relay.Var:

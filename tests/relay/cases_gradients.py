@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from relay.case import tensor
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 Made = tuple[str, Callable[[], Expr], str]  # row, graph, label
 

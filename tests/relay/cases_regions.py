@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relay.case import Case, tensor
-from tilewright import relay
-from tilewright.relay import image, nn, vision
-from tilewright.relay.graph.expr import Expr
-from tilewright.relay.op import call
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import image, nn, vision
+from tilewright.graph.op import call
+from tilewright_tvm import relay
 
 
 def _crops(layout: str, **options: object) -> Callable[[], Expr]:

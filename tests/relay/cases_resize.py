@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright import relay
-from tilewright.relay import image, nn
-from tilewright.relay.graph.expr import Expr
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import image, nn
+from tilewright_tvm import relay
 
 
 def _x(*shape: int) -> relay.Var:

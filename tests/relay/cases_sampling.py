@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from relay.case import Case, tensor
-from tilewright.relay import image, vision
-from tilewright.relay.graph.expr import Expr
-from tilewright.relay.op import call
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import image, vision
+from tilewright.graph.op import call
 from tilewright.topi.sampling import METHODS, PADDINGS
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr
-from tilewright.relay.op import call
+from tilewright.graph.expr import Expr
+from tilewright.graph.functions import nn
+from tilewright.graph.op import call
+from tilewright_tvm import relay
 
 Made = tuple[str, Callable[[], Expr], str]  # row, graph, label
 IMAGE = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}

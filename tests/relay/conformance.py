@@ -29,13 +29,13 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
-from tilewright import relay
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError, TilewrightError
-from tilewright.relay.exchange.onnx import foreign
-from tilewright.relay.exchange.onnx.ops import DOMAINS
-from tilewright.relay.exchange.onnx.values import WIDER
-from tilewright.relay.graph.expr import IRModule
+from tilewright.graph.expr import IRModule
+from tilewright.models.onnx import foreign
+from tilewright.models.onnx.ops import DOMAINS
+from tilewright.models.onnx.values import WIDER
+from tilewright_tvm import relay
 
 KINDS = ("node", "pytorch-converted", "pytorch-operator", "simple")
 LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
@@ -211,9 +211,9 @@ def _compute(mod: IRModule, values: dict[str, Any], build: str) -> list[Any]:
     if mod["main"].waits:
         found = relay.create_executor("vm", mod, target=build).evaluate()(**values)
         return [v.numpy() for v in (found if isinstance(found, list) else [found])]
-    from tilewright import nd
-    from tilewright.contrib import graph_executor
     from tilewright.runtime.device import device
+    from tilewright_tvm import nd
+    from tilewright_tvm.contrib import graph_executor
 
     library = relay.build(mod, build, verify=False)
     module = graph_executor.GraphModule(library["default"](device(build.split()[0])))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function, IRModule
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 
 class Draft:

@@ -6,16 +6,17 @@ from functools import cache
 
 import numpy as np
 
-from tilewright import cpu, relay
-from tilewright.contrib import graph_executor
+from tilewright import cpu
+from tilewright.graph.expr import Array, IRModule
+from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Array, IRModule
-from tilewright.relay.testing import layers
-from tilewright.relay.testing.resnet import residual_unit
+from tilewright.models.zoo import layers
+from tilewright.models.zoo.resnet import residual_unit
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 SHAPE = (1, 3, 12, 12)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.testing.temp_op_attr import TempOpAttr
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.relay.testing.temp_op_attr import TempOpAttr
 
 
 def altered(new, body, **shapes):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from relay.case import function, tensor
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.attention import between
+from tilewright.graph.functions import nn
+from tilewright.graph.functions.attention import between
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 B, H, S, T, D, E = 2, 4, 3, 5, 6, 7

@@ -5,17 +5,17 @@ import pytest
 
 from relay.case import function, tensor
 from strategies import assert_computes
-from tilewright import relay
+from tilewright.graph.functions import nn
+from tilewright.graph.passes import fuse_attention
+from tilewright.graph.passes.attention import attentions
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.relay import nn
-from tilewright.relay.compile.extract import fused_groups, fused_tasks, groupings
-from tilewright.relay.compile.grouping import grouped
-from tilewright.relay.passes import fuse_attention
-from tilewright.relay.passes.attention import attentions
+from tilewright.network.extract import fused_groups, fused_tasks, groupings
+from tilewright.network.grouping import grouped
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.template import anchor_sketches
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp
+from tilewright_tvm import relay
 
 CPU, GPU = Target("llvm -num-cores=2"), Target("cuda")
 SHAPES = {"q": (1, 2, 5, 8), "k": (1, 2, 7, 8), "v": (1, 2, 7, 8)}

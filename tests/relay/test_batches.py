@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import cpu, nd, relay
+from tilewright import cpu
 from tilewright.base.errors import DeviceError, ModelError
-from tilewright.relay.compile.extract import fused_groups, prepare
-from tilewright.relay.compile.rows import mixes
-from tilewright.relay.passes.batch import with_batch
+from tilewright.graph.passes.batch import with_batch
+from tilewright.network.extract import fused_groups, prepare
+from tilewright.network.rows import mixes
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import nd, relay
 
 SIZES = (1, 3, 8)
 

@@ -13,20 +13,21 @@ from msgspec import structs
 from relay.cases import CASES, function, random_inputs
 from relay.drawing import networks
 from relay.small import database_of, image, residual, wanted
-from tilewright import autotvm, cpu, device, relay, te
+from tilewright import cpu, device, te
 from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
 from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
-from tilewright.relay.compile import ship as ship_module
-from tilewright.relay.compile.extract import extract_from_program, fused_tasks
+from tilewright.network import ship as ship_module
+from tilewright.network.extract import extract_from_program, fused_tasks
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.targets import kind as kind_registry
 from tilewright.targets.target import Target
-from tilewright.transform import PassContext
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.transform import PassContext
 
 DEVICES = [d for d in (cpu(), opencl(), cuda()) if d.exist]
 

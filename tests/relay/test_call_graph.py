@@ -2,8 +2,8 @@
 
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 
 def _var(name: str) -> relay.Var:

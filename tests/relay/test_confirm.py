@@ -5,19 +5,19 @@ import pytest
 
 from relay.small import close_to_reference, database_of, residual
 from relay.test_attention_kernel import by_hand, function
-from tilewright import relay
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import NetworkLine
-from tilewright.relay.compile.confirm import Trials
-from tilewright.relay.compile.estimate import Estimate
-from tilewright.relay.compile.extract import fused_groups, groupings, ungrouped
-from tilewright.relay.compile.grouping import grouped, network_key
-from tilewright.relay.compile.layouts import candidate_layouts, convolutions
-from tilewright.relay.compile.schedules import Chooser
-from tilewright.relay.compile.tune import as_described, tasks_of, with_layouts
+from tilewright.network.confirm import Trials
+from tilewright.network.estimate import Estimate
+from tilewright.network.extract import fused_groups, groupings, ungrouped
+from tilewright.network.grouping import grouped, network_key
+from tilewright.network.layouts import candidate_layouts, convolutions
+from tilewright.network.schedules import Chooser
+from tilewright.network.tune import as_described, tasks_of, with_layouts
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.search.report import Options
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 
 @pytest.fixture(scope="module")

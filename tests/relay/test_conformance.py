@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorShapeProto
 
 from relay.conformance import PASSING, cases, run
 from tilewright.base.errors import TilewrightError
-from tilewright.relay.frontend import from_onnx
+from tilewright_tvm.relay.frontend import from_onnx
 
 EXPECTED = frozenset(PASSING.read_text().split())
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import cpu, relay, runtime, te
+from tilewright import cpu, runtime, te
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
-from tilewright.contrib import graph_executor
-from tilewright.relay import scope_builder
-from tilewright.runtime.vm import VirtualMachine
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import scope_builder
+from tilewright_tvm.runtime.vm import VirtualMachine
 
 KINDS = ("graph", "vm", "debug")
 
@@ -195,7 +196,7 @@ def test_inputs_of_a_machine_are_set_one_by_one():
     machine.set_one_input("main", x=b)
     machine.set_one_input("main", y=a)
     np.testing.assert_array_equal(machine.invoke("main").numpy(), b - a)
-    there = tilewright.nd.empty((2,), "float32")
+    there = tilewright_tvm.nd.empty((2,), "float32")
     machine.invoke_with_outputs("main", input_args={"x": a, "y": a}, output_args=[there])
     np.testing.assert_array_equal(there.numpy(), [0, 0])
     with pytest.raises(DeviceError, match="z is no input.*x, y"):

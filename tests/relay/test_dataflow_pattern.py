@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn, testing
-from tilewright.relay.dataflow_pattern import (
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.relay import testing
+from tilewright_tvm.relay.dataflow_pattern import (
     DFPatternCallback,
     FunctionPattern,
     dominates,
@@ -131,7 +132,7 @@ def test_once_is_one_round_and_a_rewriting_without_end_is_refused():
     )
     shrink = Replace(is_op("exp")(None), lambda post, found: relay.exp(relay.exp(post.args[0])))
     with pytest.raises(ModelError, match="not ended.*rewrite_once=True"):
-        from tilewright.relay.passes import partition
+        from tilewright_tvm.relay.patterns import partition
 
         before, partition.MOST_ROUNDS = partition.MOST_ROUNDS, 5
         try:

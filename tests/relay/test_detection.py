@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import cpu, opencl, relay
+from tilewright import cpu, opencl
 from tilewright.base.errors import ModelError
-from tilewright.relay import vision
+from tilewright.graph.functions import vision
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 rng = np.random.default_rng(3)
 DEVICES = [d for d in (cpu(), opencl()) if d.exist]

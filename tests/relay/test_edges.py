@@ -5,10 +5,11 @@ import pytest
 from onnx import helper
 
 from relay.test_onnx import INT64, check, model, node
-from tilewright import cpu, relay, te, topi
+from tilewright import cpu, te, topi
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn, tensor
+from tilewright.graph.functions import nn, tensor
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 X = np.arange(3, dtype="float32")
 

@@ -6,9 +6,9 @@ import pytest
 import tilewright
 from relay.cases import function, tensor
 from relay.test_onnx import INT64, check, model, node
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay import nn
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 
 def none(*shape, name="x"):

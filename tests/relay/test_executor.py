@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from relay.small import image, residual, wanted
-from tilewright import cpu, nd, relay
+from tilewright import cpu
 from tilewright.base.errors import DeviceError
-from tilewright.contrib import graph_executor
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,19 @@ from hypothesis import given, settings
 
 from relay.drawing import networks
 from relay.small import residual
-from tilewright import auto_scheduler, autotvm, cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError, TargetError
-from tilewright.contrib import graph_executor
-from tilewright.relay.compile.extract import (
+from tilewright.graph.expr import Call, Function, Tuple, post_order
+from tilewright.network.extract import (
     extract_from_program,
     fused_groups,
     fused_tasks,
     prepare,
     ungrouped,
 )
-from tilewright.relay.graph.expr import Call, Function, Tuple, post_order
 from tilewright.targets.target import Target
+from tilewright_tvm import auto_scheduler, autotvm, relay
+from tilewright_tvm.contrib import graph_executor
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.qnn.op import dequantize, quantize
-from tilewright.relay.transform import FakeQuantizationToInteger
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.relay.qnn.op import dequantize, quantize
+from tilewright_tvm.relay.transform import FakeQuantizationToInteger
 
 RNG = np.random.default_rng(5)
 FLOATS = ("float32", "float64")

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.backend.interpreter import ConstructorValue, RefValue
-from tilewright.relay.compile.vm import Executable
-from tilewright.relay.functional import machine
-from tilewright.relay.prelude import Prelude, StaticTensorArrayOps
+from tilewright.functional import machine
+from tilewright.network.vm import Executable
 from tilewright.runtime.device import device
 from tilewright.runtime.network.vm import VirtualMachine
+from tilewright_tvm import relay
+from tilewright_tvm.relay.backend.interpreter import ConstructorValue, RefValue
+from tilewright_tvm.relay.prelude import Prelude, StaticTensorArrayOps
 
 KINDS = ["debug", "vm"]
 INT = relay.scalar_type("int32")

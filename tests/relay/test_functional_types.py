@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.prelude import Prelude
+from tilewright_tvm import relay
+from tilewright_tvm.relay.prelude import Prelude
 
 INT, BOOL = relay.scalar_type("int32"), relay.scalar_type("bool")
 A, B = relay.TypeVar("a"), relay.TypeVar("b")
@@ -72,7 +72,7 @@ def test_types_follow_from_what_variables_are_used_for():
     assert typed.checked_type == function(xs(INT), to=INT)
     assert typed.params[0].checked_type == xs(INT) and typed.body.checked_type == INT
     run = relay.create_executor("debug", relay.IRModule({**mod.functions, "main": typed}))
-    from tilewright.relay.backend.interpreter import ConstructorValue
+    from tilewright_tvm.relay.backend.interpreter import ConstructorValue
 
     empty = ConstructorValue(nil.tag, [], nil)
     given = ConstructorValue(cons.tag, [np.int32(4), empty], cons)
@@ -231,7 +231,7 @@ def matched(*patterns):
 
 
 def test_unmatched_cases_are_told_as_patterns():
-    from tilewright.relay.functional.unmatched import pattern_text
+    from tilewright.functional.unmatched import pattern_text
 
     mod, _, _, cons, nil = prelude()
     _, some, none = mod.get_type("Option")

@@ -5,13 +5,13 @@ from hypothesis import given, settings
 
 from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.printer import structural_key
-from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.passes import fuse
-from tilewright.relay.passes.fuse import LONGEST
+from tilewright.graph.expr import post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.passes import fuse
+from tilewright.graph.passes.fuse import LONGEST
+from tilewright.graph.printer import structural_key
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
 
 
 def groups(body) -> list[str]:

@@ -9,15 +9,15 @@ import pytest
 
 from relay.cases import CASES, Case, function, random_inputs, tensor
 from relay.cases_gradients import MADE
-from tilewright import autotvm, relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.gradients.table import RULES
-from tilewright.relay.graph.evaluate import in_float64
-from tilewright.relay.graph.expr import Expr, Function, TensorType
-from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.op import TABLE
-from tilewright.relay.transform import gradient
+from tilewright.graph.evaluate import in_float64
+from tilewright.graph.expr import Expr, Function, TensorType
+from tilewright.graph.functions import nn
+from tilewright.graph.op import TABLE
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.relay.gradients.table import RULES
+from tilewright_tvm.relay.transform import gradient
 
 # Of floating-point operands and results, and without a gradient; each ends in a sentence.
 WITHOUT = {
@@ -543,7 +543,7 @@ def test_gradients_of_pooling_by_name(by_name, pool):
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_gradients_of_weights_by_name(groups, layout):
-    from tilewright.topi.testing import conv2d_backward_weight_python
+    from tilewright_tvm.topi.testing import conv2d_backward_weight_python
 
     kernel = {"NCHW": "OIHW", "NHWC": "HWIO"}[layout]
     shapes = ((2, 8, 4, 4), (2, 4, 9, 8))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from relay.cases import function, tensor
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 
 def refused(make, *words: str) -> None:

@@ -20,10 +20,10 @@ from onnx import TensorProto, helper
 from relay.test_onnx import model, node
 from tilewright.base.errors import ModelError
 from tilewright.cli.app import cli
-from tilewright.relay.exchange.onnx import importer
-from tilewright.relay.exchange.onnx.importer import from_onnx
-from tilewright.relay.exchange.torch.importer import import_program
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
+from tilewright.models.onnx import importer
+from tilewright.models.onnx.importer import from_onnx
+from tilewright.models.torch.importer import import_program
+from tilewright.models.torch.program import Program, Ref, Spec, Step
 
 SECONDS = 30.0  # of the processor, for one file
 SHAPE = {"x": [2, 3]}

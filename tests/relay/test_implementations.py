@@ -4,22 +4,23 @@ import numpy as np
 import pytest
 
 from relay.small import database_of
-from tilewright import cpu, relay, topi
+from tilewright import cpu, topi
 from tilewright.measure.database import Database
-from tilewright.relay.compile.extract import (
+from tilewright.network.extract import (
     extract_from_program,
     fused_groups,
     fused_tasks,
     implementations,
     prepare,
 )
-from tilewright.relay.compile.grouping import all_implemented, uncompared
-from tilewright.relay.compile.schedules import Chooser
-from tilewright.relay.compile.tune import cold_bytes, tasks_of
+from tilewright.network.grouping import all_implemented, uncompared
+from tilewright.network.schedules import Chooser
+from tilewright.network.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
 from tilewright.search.predicted import Predicted, Predictions
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 FAST, SLOW = 1e-3, 2e-3
 

@@ -5,13 +5,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relay.case import function, random_inputs, tensor
-from tilewright import nd, relay
 from tilewright.base.errors import ModelError
-from tilewright.contrib import graph_executor
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Call, Function, post_order
-from tilewright.relay.graph.traversal import op_name
+from tilewright.graph.expr import Call, Function, post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.traversal import op_name
 from tilewright.runtime.device import device
+from tilewright_tvm import nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

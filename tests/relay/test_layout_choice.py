@@ -9,22 +9,23 @@ from hypothesis import strategies as st
 
 from relay.small import database_of
 from relay.test_passes import inputs_of
-from tilewright import cpu, relay, transform
-from tilewright.contrib.graph_executor import GraphModule
+from tilewright import cpu
 from tilewright.driver.build import resolve_target
+from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.record import make_record
-from tilewright.relay import nn
-from tilewright.relay.compile import grouping
-from tilewright.relay.compile import layouts as L
-from tilewright.relay.compile import tune as tuning
-from tilewright.relay.compile.assign import cheapest, total
-from tilewright.relay.compile.extract import ungrouped
-from tilewright.relay.compile.schedules import Chooser
-from tilewright.relay.compile.tune import tasks_of, with_layouts
+from tilewright.network import grouping
+from tilewright.network import layouts as L
+from tilewright.network import tune as tuning
+from tilewright.network.assign import cheapest, total
+from tilewright.network.extract import ungrouped
+from tilewright.network.schedules import Chooser
+from tilewright.network.tune import tasks_of, with_layouts
 from tilewright.schedule.task import Task
 from tilewright.search.report import Options
 from tilewright.te.dag import ComputeDAG
+from tilewright_tvm import relay, transform
+from tilewright_tvm.contrib.graph_executor import GraphModule
 
 RNG = np.random.default_rng(0)
 TARGET = resolve_target("llvm")

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.case import function, tensor
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.linear import LETTERS, product
+from tilewright.graph.expr import post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.functions.linear import LETTERS, product
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
 
 EQUATIONS = (
     ("ij,jk->ik", (3, 4), (4, 5)),

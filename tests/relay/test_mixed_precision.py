@@ -5,14 +5,14 @@ import pytest
 
 from relay.case import function, tensor
 from relay.small import image, residual
-from tilewright import relay, transform
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.wanted import in_type
-from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
+from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
+from tilewright.graph.expr import post_order
+from tilewright.graph.traversal import op_name
+from tilewright.network.wanted import in_type
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay, transform
 
 
 def types(mod):

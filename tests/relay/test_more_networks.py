@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.extract import fused_tasks, prepare
-from tilewright.relay.compile.memory import lifetimes, plan_memory
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.samples import sample_inputs
-from tilewright.relay.graph.traversal import is_call
+from tilewright.graph.expr import post_order
+from tilewright.graph.samples import sample_inputs
+from tilewright.graph.traversal import is_call
+from tilewright.network.extract import fused_tasks, prepare
+from tilewright.network.memory import lifetimes, plan_memory
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 SMALL = {
     "dcgan": {"ngf": 4, "batch_size": 2},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import cpu, relay, te
+from tilewright import cpu, te
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
+from tilewright.graph.functions import nn
 from tilewright.runtime.network.graph_executor import GraphModule
-from tilewright.topi import testing
+from tilewright_tvm import relay
+from tilewright_tvm.topi import testing
 
 
 def value(*shape: int, dtype: str = "float32") -> np.ndarray:

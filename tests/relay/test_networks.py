@@ -7,15 +7,16 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tilewright import cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import generate_source
-from tilewright.relay.compile.extract import fused_groups, fused_tasks, prepare
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import is_call, op_name
+from tilewright.graph.expr import post_order
+from tilewright.graph.traversal import is_call, op_name
+from tilewright.network.extract import fused_groups, fused_tasks, prepare
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 
 def convolutions(body) -> list[tuple]:

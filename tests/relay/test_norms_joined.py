@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relay.case import function, tensor
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.passes import canonicalize, fold_constants, join_norms
+from tilewright.graph.expr import post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.passes import canonicalize, fold_constants, join_norms
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
 
 SHAPE = (3, 4, 5)
 
@@ -154,7 +154,7 @@ def test_a_root_that_is_read_twice_is_computed_once():
 
 
 def test_a_norm_of_layers_is_one_kernel():
-    from tilewright.relay.compile.extract import fused_groups, prepare
+    from tilewright.network.extract import fused_groups, prepare
 
     c = X - relay.mean(X, -1, keepdims=True)
     made = c / relay.sqrt(variance(c) + EPS) * tensor("g", 5) + tensor("b", 5)

@@ -9,10 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relay.cases import function, tensor
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
+from tilewright.graph.expr import post_order
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relay.test_onnx import FLOAT, INT64, X, check, model, node, random, refused
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 from_onnx = relay.frontend.from_onnx
 SHAPE = {"x": X.shape}
@@ -181,7 +181,7 @@ def test_functions_that_double_at_every_level_are_refused():
 
 
 def test_an_operator_without_a_converter_is_what_onnx_defines_it_to_be(monkeypatch):
-    from tilewright.relay.exchange.onnx import importer
+    from tilewright.models.onnx import importer
 
     held = importer.DOMAINS[""]
     others = {k: v for k, v in held.items() if k not in ("Softmax", "LeakyRelu")}

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relay.test_onnx import check, model, node
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4)).astype("float32")

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from relay.test_onnx import model, node
-from tilewright import nd, relay
 from tilewright.base.errors import ModelError
-from tilewright.contrib import graph_executor
-from tilewright.relay.exchange.onnx.values import WIDER
+from tilewright.models.onnx.values import WIDER
 from tilewright.runtime.device import cpu
+from tilewright_tvm import nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 FLOATS = {
     "float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0,

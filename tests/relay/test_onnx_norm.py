@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 

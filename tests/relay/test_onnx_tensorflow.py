@@ -8,10 +8,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from relay.test_onnx import random
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
+from tilewright.graph.expr import post_order
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 FIRST, LAST = [0, 3, 1, 2], [0, 2, 3, 1]  # NHWC to NCHW, and back
 OPSETS = (9, 11, 13, 15)

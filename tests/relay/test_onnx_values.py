@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from relay.test_onnx import FLOAT, INT64, model, node, refused
 from relay.test_onnx_graphs import doubling, graph, info, loop, number
-from tilewright import relay
-from tilewright.relay.exchange.onnx import ops
+from tilewright.models.onnx import ops
+from tilewright_tvm import relay
 
 from_onnx = relay.frontend.from_onnx
 RNG = np.random.default_rng(0)

@@ -12,10 +12,10 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.onnx.foreign import ROWS, foreign_schema
-from tilewright.relay.exchange.onnx.ops import DOMAINS
+from tilewright.models.onnx.foreign import ROWS, foreign_schema
+from tilewright.models.onnx.ops import DOMAINS
+from tilewright_tvm import relay
 
 MICROSOFT = "com.microsoft"
 RNG = np.random.default_rng(0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import auto_scheduler, cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.exchange.networks import load_sizes
+from tilewright.graph.functions import nn
+from tilewright.models.networks import load_sizes
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import auto_scheduler, relay
 
 helper = pytest.importorskip("onnx").helper
 

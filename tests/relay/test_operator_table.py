@@ -5,14 +5,14 @@ import onnxruntime
 import pytest
 
 from relay.cases import CASES, Case, function, random_inputs
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.compile.lower import compute_dag
-from tilewright.relay.exchange.onnx.export import EXPORTERS
-from tilewright.relay.exchange.onnx.ops import CONVERTERS
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.op import ROWS
+from tilewright.graph.expr import post_order
+from tilewright.graph.op import ROWS
+from tilewright.models.onnx.export import EXPORTERS
+from tilewright.models.onnx.ops import CONVERTERS
+from tilewright.network.lower import compute_dag
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import relay
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 in_onnx = pytest.mark.parametrize("case", [c for c in CASES if c.in_onnx], ids=lambda c: c.id)

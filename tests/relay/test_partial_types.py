@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright import IRModule, relay, te
+from tilewright import IRModule, te
 from tilewright.base.errors import ModelError
-from tilewright.relay.testing import run_infer_type
+from tilewright_tvm import relay
+from tilewright_tvm.relay.testing import run_infer_type
 
 ANY = relay.Any()
 

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 
 from relay.cases import function, tensor
 from relay.drawing import networks
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn, passes
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.graph.traversal import op_name
+from tilewright.graph import passes
+from tilewright.graph.expr import post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 

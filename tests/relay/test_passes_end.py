@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.graph.expr import Expr, Function, IRModule, post_order
-from tilewright.relay.graph.traversal import op_name
-from tilewright.relay.passes import PASSES, canonicalize, moves_last
-from tilewright.relay.passes.expressions import numbers_for_tensors, simplify_expressions
+from tilewright.graph.expr import Expr, Function, IRModule, post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.passes import PASSES, canonicalize, moves_last
+from tilewright.graph.traversal import op_name
+from tilewright_tvm import relay
+from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
 
 SECONDS = 20
 OTHERS = (simplify_expressions, numbers_for_tensors)

@@ -9,11 +9,11 @@ import pytest
 
 from relay.cases import CASES, function, random_inputs
 from relay.small import image, residual, wanted
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange import networks
-from tilewright.relay.graph.samples import sample_inputs
-from tilewright.relay.peers import engines
+from tilewright.graph.samples import sample_inputs
+from tilewright.models import networks
+from tilewright.models.peers import engines
+from tilewright_tvm import relay
 
 ONE_THREAD = "llvm -num-cores=1"
 
@@ -92,7 +92,7 @@ def test_a_peer_that_lacks_an_operator():
 
 def test_torch_computes_what_the_operators_mean():
     pytest.importorskip("torch")
-    from tilewright.relay.peers import pytorch
+    from tilewright.models.peers import pytorch
 
     known, seen = set(pytorch._rules()), 0
     for case in CASES:

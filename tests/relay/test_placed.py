@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay import nn
-from tilewright.relay.compile.memory import lifetimes, places, plan_memory, steps
-from tilewright.relay.graph.expr import post_order
-from tilewright.relay.passes import fuse
+from tilewright.graph.expr import post_order
+from tilewright.graph.functions import nn
+from tilewright.graph.passes import fuse
+from tilewright.network.memory import lifetimes, places, plan_memory, steps
 from tilewright.runtime.drivers import ALIGNMENT
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 
 def var(name: str, *shape: int) -> relay.Var:

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.testing.temp_op_attr import TempOpAttr
-from tilewright.topi.nn.qnn import SQNN_DTYPE_TO_CODE
+from tilewright_tvm import relay
+from tilewright_tvm.relay.testing.temp_op_attr import TempOpAttr
+from tilewright_tvm.topi.nn.qnn import SQNN_DTYPE_TO_CODE
 
 q = relay.qnn.op
 RNG = np.random.default_rng(0)

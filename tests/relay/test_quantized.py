@@ -14,10 +14,10 @@ from onnxruntime.quantization import (
 )
 
 import tilewright
-from tilewright import nd, relay
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.contrib import graph_executor
+from tilewright_tvm import nd, relay
+from tilewright_tvm.contrib import graph_executor
 
 RNG = np.random.default_rng(0)
 

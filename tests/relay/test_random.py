@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright import build, device, nd, relay, te, topi
+from tilewright import build, device, te, topi
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.relay import random
+from tilewright_tvm import nd, relay
+from tilewright_tvm.relay import random
 
 KEY = random.threefry_key(0)
 ZEROS = np.zeros(10, np.uint64)

@@ -6,10 +6,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from relay.case import function, tensor
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph.expr import Call, Function, post_order
-from tilewright.relay.recurrent import MAX_STEPS, gru_cell, lstm_cell, unrolled
+from tilewright.graph.expr import Call, Function, post_order
+from tilewright.graph.functions.recurrent import MAX_STEPS, gru_cell, lstm_cell, unrolled
+from tilewright_tvm import relay
 
 STEPS, BATCH, INPUT, HIDDEN = 4, 2, 3, 5
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -7,9 +7,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from tilewright import auto_scheduler, autotvm, relay
 from tilewright.base.errors import ModelError, TilewrightError
-from tilewright.relay import transform
+from tilewright_tvm import auto_scheduler, autotvm, relay
+from tilewright_tvm.relay import transform
 
 X = "%x: Tensor[(1), float32]"
 TO = "-> Tensor[(1), float32]"

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import ir, nd, te
+from tilewright import ir, te
 from tilewright.base.errors import ExpressionError, ModelError
+from tilewright_tvm import nd
 
 
 def product(m, n, depth):

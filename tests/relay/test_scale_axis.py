@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from relay.test_passes import compare, inputs_of, names
-from tilewright import relay
-from tilewright.relay import nn
-from tilewright.relay.transform import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.relay.transform import (
+    BackwardFoldScaleAxis,
+    FoldScaleAxis,
+    ForwardFoldScaleAxis,
+)
 
 RNG = np.random.default_rng(3)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from relay.small import database_of
-from tilewright import autotvm, cpu, relay
+from tilewright import cpu
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.driver.build import build_artifact, payload_of
@@ -23,9 +23,9 @@ from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
-from tilewright.relay.compile import made_before
-from tilewright.relay.compile import ship as ship_module
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network import made_before
+from tilewright.network import ship as ship_module
+from tilewright.network.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.schedule import Schedule
@@ -34,6 +34,7 @@ from tilewright.schedule.template import RegisteredAnchor
 from tilewright.search.jobs import References, task_id
 from tilewright.targets.target import Target
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
+from tilewright_tvm import autotvm, relay
 
 
 def network(size: int = 6) -> relay.IRModule:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 
 import tilewright
 from relay.test_onnx import INT64, X, check, model, node, random, refused
-from tilewright import relay
-from tilewright.contrib import graph_executor
-from tilewright.relay.op.work import work
+from tilewright.graph.op.work import work
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 from_onnx = relay.frontend.from_onnx
 SHAPE = {"x": X.shape}

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from tilewright import auto_scheduler, autotvm, relay
+from tilewright_tvm import auto_scheduler, autotvm, relay
 
 Shape = tuple[int, ...]
 

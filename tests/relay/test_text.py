@@ -16,10 +16,10 @@ import tilewright
 from relay.case import function, random_inputs, tensor
 from relay.cases import CASES
 from relay.drawing import networks
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.graph.equality import first_difference
+from tilewright.graph.equality import first_difference
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 
 def read_back(mod: relay.IRModule) -> relay.IRModule:
@@ -298,7 +298,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=range(len(REFUSED)))
 def test_refusals_say_where_and_what(text):
-    with pytest.raises(tilewright.error.DiagnosticError, match=REFUSED[text]) as found:
+    with pytest.raises(tilewright_tvm.error.DiagnosticError, match=REFUSED[text]) as found:
         relay.parse(text)
     assert "line" in str(found.value) and len(str(found.value)) < 1000
 
@@ -349,7 +349,7 @@ def test_changed_texts_are_read_or_refused(seed):
 
 def test_names_of_tvm():
     text = "def @main(%x: float32) { %x }"
-    for door in (tilewright.parser.parse, tilewright.parser.fromtext, relay.parser.parse):
+    for door in (tilewright_tvm.parser.parse, tilewright_tvm.parser.fromtext, relay.parser.parse):
         assert set(door(text).functions) == {"main"}
     assert relay.parse_expr("nn.conv2d") is relay.op.get("nn.conv2d")
     assert relay.parse_expr("@foo").name_hint == "foo"

@@ -8,9 +8,9 @@ import pytest
 
 import tilewright
 from relay.torch_networks import IMAGE, NETWORKS, TOKENS, VIEWS, Memory, close, network, nn, torch
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.contrib import graph_executor
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 
 @pytest.mark.parametrize("name", NETWORKS)

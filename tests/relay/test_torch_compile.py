@@ -13,9 +13,9 @@ import pytest
 from relay import torch_compiled
 from relay.torch_compiled import compiled
 from relay.torch_networks import NETWORKS, VIEWS, Memory, close, leaves, network, nn, torch
-from tilewright import relay
-from tilewright.relay.exchange.torch import compile as torch_compile
-from tilewright.relay.exchange.torch.weights import unchanged
+from tilewright.models.torch import compile as torch_compile
+from tilewright.models.torch.weights import unchanged
+from tilewright_tvm import relay
 
 fresh = torch_compiled.fresh  # a fixture
 

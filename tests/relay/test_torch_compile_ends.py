@@ -14,8 +14,8 @@ from relay import torch_compiled
 from relay.torch_compiled import compiled
 from relay.torch_networks import close, leaves, nn, torch
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.torch import calls, told
-from tilewright.relay.exchange.torch import compile as torch_compile
+from tilewright.models.torch import calls, told
+from tilewright.models.torch import compile as torch_compile
 from tilewright.runtime.network.caller import Output
 from tilewright.runtime.network.plan import TensorSpec
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from relay.test_torch_import import program
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.limits import Limits
-from tilewright.relay.exchange.torch.importer import Blocked, import_program
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
+from tilewright.models.limits import Limits
+from tilewright.models.torch.importer import Blocked, import_program
+from tilewright.models.torch.program import Program, Ref, Spec, Step
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 6, 5))

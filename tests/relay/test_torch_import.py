@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from relay.aten_cases import EXPECTED
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.limits import Limits
-from tilewright.relay.exchange.torch.importer import Blocked, import_program
-from tilewright.relay.exchange.torch.ops import CONVERTERS
-from tilewright.relay.exchange.torch.ops.counted import NUMBERS
-from tilewright.relay.exchange.torch.ops.refused import REASONS
-from tilewright.relay.exchange.torch.parts import parts_of, without_values
-from tilewright.relay.exchange.torch.program import Program, Ref, Spec, Step
-from tilewright.topi import testing
+from tilewright.models.limits import Limits
+from tilewright.models.torch.importer import Blocked, import_program
+from tilewright.models.torch.ops import CONVERTERS
+from tilewright.models.torch.ops.counted import NUMBERS
+from tilewright.models.torch.ops.refused import REASONS
+from tilewright.models.torch.parts import parts_of, without_values
+from tilewright.models.torch.program import Program, Ref, Spec, Step
+from tilewright_tvm import relay
+from tilewright_tvm.topi import testing
 
 CALLS = json.loads(EXPECTED.read_text())
 RELATIVE = {"float16": 5e-3, "float32": 2e-5}

@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright import cpu, relay, te, topi
-from tilewright.relay import nn
+from tilewright import cpu, te, topi
+from tilewright.graph.functions import nn
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.te.contraction import contraction
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import relay
 
 IMAGE = {1: "W", 2: "HW", 3: "DHW"}
 BAD = (np.inf, -np.inf, np.nan)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import tilewright
-import tilewright._ffi
 import tilewright.driver
 import tilewright.ir
+import tilewright_tvm._ffi
 from relay.small import residual
-from tilewright import relay, te, transform, tvmc
+from tilewright import te
 from tilewright.base.errors import ModelError
-from tilewright.relay import analysis
+from tilewright_tvm import relay, transform, tvmc
+from tilewright_tvm.relay import analysis
 
 
 def scaled(name: str = "x", by: float = 2.0) -> relay.Function:
@@ -33,13 +34,13 @@ def test_names_are_where_tvm_has_them():
     assert relay.op.nn.conv2d is relay.nn.conv2d
     assert relay.op.image.resize2d is relay.image.resize2d
     assert relay.transform.transform.InferType is relay.transform.InferType
-    assert tilewright.TVMError is tilewright._ffi.base.TVMError is tilewright.error.TVMError
-    assert isinstance([1], tilewright.runtime.container.ADT)
+    assert tilewright.TVMError is tilewright_tvm._ffi.base.TVMError is tilewright_tvm.error.TVMError
+    assert isinstance([1], tilewright_tvm.runtime.container.ADT)
     assert relay.backend.te_compiler.get().clear() is None
     n = te.var("n")
-    assert isinstance(n, tilewright.tir.Var) and not isinstance(n + 1, tilewright.tir.Var)
-    assert not isinstance(3, tilewright.tir.Var)
-    assert tilewright.tir.Var("m", "int32").name == tilewright.tir.SizeVar("m").name == "m"
+    assert isinstance(n, tilewright_tvm.tir.Var) and not isinstance(n + 1, tilewright_tvm.tir.Var)
+    assert not isinstance(3, tilewright_tvm.tir.Var)
+    assert tilewright_tvm.tir.Var("m", "int32").name == tilewright_tvm.tir.SizeVar("m").name == "m"
 
 
 def test_a_wrapped_tuple_counts_and_indexes_as_the_tuple():
@@ -54,7 +55,7 @@ def test_a_wrapped_tuple_counts_and_indexes_as_the_tuple():
 
 
 def test_a_constant_takes_arrays_of_any_kind():
-    held = relay.Constant(tilewright.nd.array(np.arange(3, dtype="int32")))
+    held = relay.Constant(tilewright_tvm.nd.array(np.arange(3, dtype="int32")))
     assert held.checked_type == relay.TensorType((3,), "int32") and held.span is None
     np.testing.assert_array_equal(held.data, [0, 1, 2])
     with pytest.raises(ModelError, match="it holds no numbers"):
@@ -421,8 +422,8 @@ def test_backends_that_there_are_not():
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
         (tilewright.ir, "register_intrin_lowering", "te.compute"),
-        (tilewright._ffi, "registry", "use Python"),
-        (tvmc, "micro", "no target"), (tilewright.contrib, "download", "its path"),
+        (tilewright_tvm._ffi, "registry", "use Python"),
+        (tvmc, "micro", "no target"), (tilewright_tvm.contrib, "download", "its path"),
     ],
 )  # fmt: skip
 def test_other_names_say_what_to_use(owner, name, part):
@@ -500,7 +501,7 @@ def test_walks_meet_branches_and_mutators_rebuild_them():
 def test_an_instrument_may_leave_passes_out_and_see_where_a_context_begins():
     seen = []
 
-    @tilewright.instrument.pass_instrument
+    @tilewright_tvm.instrument.pass_instrument
     class Watch:
         def should_run(self, mod, info):
             return info.name != "FoldConstant"

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-import tilewright
-from tilewright import relay, te
+from tilewright import te
 from tilewright.base.errors import ModelError
-from tilewright.topi import testing
+from tilewright_tvm import relay
+from tilewright_tvm.topi import testing
 
 RNG = np.random.default_rng(0)
 
@@ -114,7 +114,9 @@ def test_quantised_transposed_convolutions_have_their_own_order():
 
 def test_extents_may_be_rounded_arithmetic_of_a_name():
     h = te.size_var("h")
-    scaled = tilewright.tir.Cast("int32", te.round(h * tilewright.tir.const(2.0, "float64")))
+    scaled = tilewright_tvm.tir.Cast(
+        "int32", te.round(h * tilewright_tvm.tir.const(2.0, "float64"))
+    )
     assert relay.TensorType((scaled,)) == relay.TensorType((h * 2,))
 
 
@@ -126,10 +128,10 @@ def test_operators_with_several_results_have_a_tuple():
 
 
 def test_questions_about_what_is_called():
-    assert tilewright.target.codegen.llvm_version_major() >= 14
-    assert tilewright.contrib.cudnn.exists() is False
+    assert tilewright_tvm.target.codegen.llvm_version_major() >= 14
+    assert tilewright_tvm.contrib.cudnn.exists() is False
     with pytest.raises(AttributeError, match="is tuned instead"):
-        tilewright.contrib.cudnn.softmax  # noqa: B018
+        tilewright_tvm.contrib.cudnn.softmax  # noqa: B018
     with pytest.raises(AttributeError, match="Bits are not packed"):
         relay.nn.bitserial_dense  # noqa: B018
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
 
 
 def block(x, w, b):
@@ -61,7 +61,7 @@ def test_a_caller_gives_types():
     want = relay.evaluate(block(*inputs), values)
     assert np.array_equal(relay.evaluate(relay.Function(inputs, f(*inputs)), values), want)
     library = relay.build(relay.Function(inputs, f(*inputs)), "llvm")
-    run = tilewright.contrib.graph_executor.GraphModule(library["default"](tilewright.cpu()))
+    run = tilewright_tvm.contrib.graph_executor.GraphModule(library["default"](tilewright.cpu()))
     run.run(**values)
     np.testing.assert_allclose(run.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
 

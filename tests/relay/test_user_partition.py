@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from relay.test_passes import compare, inputs_of, names
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay import nn
-from tilewright.relay.dataflow_pattern import is_op, wildcard
-from tilewright.relay.transform import DefuseOps, FoldExplicitPadding, MergeComposite
+from tilewright.graph.functions import nn
+from tilewright_tvm import relay
+from tilewright_tvm.relay.dataflow_pattern import is_op, wildcard
+from tilewright_tvm.relay.transform import DefuseOps, FoldExplicitPadding, MergeComposite
 
 X, Y = (relay.var(n, shape=(4, 4)) for n in "xy")
 ADD_RELU = is_op("nn.relu")(is_op("add")(wildcard(), wildcard()))

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.graph import stages
-from tilewright.runtime.vm import VirtualMachine
+from tilewright.graph import stages
+from tilewright_tvm import relay
+from tilewright_tvm.runtime.vm import VirtualMachine
 
 RNG = np.random.default_rng(0)
 A = RNG.random((4, 6)).astype("float32")
@@ -286,7 +286,7 @@ def test_parts_are_built_once():
 
 def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(stages, "MOST_KEPT", 3)
-    monkeypatch.setattr("tilewright.relay.compile.vm.MOST_PARTS", 3)
+    monkeypatch.setattr("tilewright.network.vm.MOST_PARTS", 3)
     exe = relay.vm.compile(
         relay.Function([N], relay.arange(N, dtype="int32") + relay.const(1)), "llvm"
     )

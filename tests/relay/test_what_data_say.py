@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright import IRModule, relay
+from tilewright import IRModule
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 MATRIX = np.arange(1, 13, dtype="int32").reshape(3, 4)
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tilewright.topi.cuda.conv3d_winograd import _infer_tile_size
+from tilewright_tvm.topi.cuda.conv3d_winograd import _infer_tile_size
 
-from tilewright import relay
 from tilewright.base.errors import ModelError
+from tilewright_tvm import relay
 
 RNG = np.random.default_rng(0)
 

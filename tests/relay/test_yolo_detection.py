@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import relay
+from tilewright_tvm import relay
 
 yolo = relay.testing.yolo_detection
 BIASES = [10, 20, 30, 40]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from relay.torch_networks import torch
-from tilewright import relay
-from tilewright.relay.exchange.torch import compile as torch_compile
-from tilewright.relay.exchange.torch import told
+from tilewright.models.torch import compile as torch_compile
+from tilewright.models.torch import told
+from tilewright_tvm import relay
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright.runtime.network.caller import Caller
+from tilewright_tvm import relay
 
 
 def aligned(shape: tuple[int, ...]) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 from llvmlite import binding
 
 import tilewright as tw
-from tilewright import relay, te
+from tilewright import te
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.driver.build import build_artifact
@@ -22,6 +22,7 @@ from tilewright.runtime import Module, array, artifact_file, cpu, empty, load_mo
 from tilewright.runtime.device import local_target
 from tilewright.runtime.drivers import cpu_features, cpu_host, cpu_names
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 Build = Callable[..., Artifact]
 HOST = binding.get_host_cpu_features()

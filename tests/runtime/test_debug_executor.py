@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import cpu, relay
+from tilewright import cpu
 from tilewright.base.errors import DeviceError, ModelError
-from tilewright.contrib import graph_executor
-from tilewright.contrib.debugger import debug_executor
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.contrib.debugger import debug_executor
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_refusals(library):
     with pytest.raises(ModelError, match="not a Library"):
         debug_executor.create("{}", library["default"](cpu()), cpu())
     with pytest.raises(AttributeError, match="GraphModuleDebug"):
-        _ = tilewright.contrib.debugger.debug_result
+        _ = tilewright_tvm.contrib.debugger.debug_result
 
 
 def test_a_library_is_opened_for_it_by_name(library, tmp_path):

@@ -6,13 +6,12 @@ import pickle
 import numpy as np
 import pytest
 
-import tilewright
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, cpu, device
 from tilewright.runtime.device import local_target
 from tilewright.runtime.drivers import cpu_host
 from tilewright.targets.target import Target
-from tilewright.testing import device_enabled
+from tilewright_tvm.testing import device_enabled
 
 
 def test_a_device_describes_itself(device: Device) -> None:
@@ -68,6 +67,6 @@ def test_kinds_of_tvm_that_are_not_here_have_no_device() -> None:
         dev = device(word)
         assert not dev.exist and not device_enabled(word)
         with pytest.raises(DeviceError, match=f"unknown kind '{dev.kind}'. Use one of cpu"):
-            tilewright.nd.array(np.zeros(3, "float32"), dev)
+            tilewright_tvm.nd.array(np.zeros(3, "float32"), dev)
     with pytest.raises(DeviceError, match="unknown kind 'vulcan'"):
         device("vulcan")

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from llvmlite import binding
 
-from tilewright import relay
 from tilewright.base.artifact import Artifact
 from tilewright.base.concurrency import (
     cached_property,
@@ -28,6 +27,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, Module, array, cpu, device, empty
 from tilewright.runtime.drivers import ForkGuard, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 Build = Callable[..., Artifact]
 ADD = (2, 0, "+", 1)

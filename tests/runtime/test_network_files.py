@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.runtime import cpu, load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.plan import Operand
+from tilewright_tvm import relay
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 KINDS = ["net.tar", "net.tw", pytest.param("net.so", marks=needs_cc)]
@@ -31,7 +31,7 @@ _FRESH = """
 import sys
 import numpy as np
 import tilewright
-from tilewright.contrib import graph_executor
+from tilewright_tvm.contrib import graph_executor
 lib = tilewright.runtime.load_module(sys.argv[1])
 module = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
 module.run(x=np.load(sys.argv[2]))

@@ -7,9 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from tilewright import nd, runtime
+from tilewright import runtime
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import DeviceError
+from tilewright_tvm import nd
 
 
 def arrays() -> dict[str, np.ndarray]:

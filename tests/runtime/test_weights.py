@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay
-from tilewright.contrib import graph_executor
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright.runtime.network import weights
+from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 
 def at(offset: int, count: int = 256) -> np.ndarray:

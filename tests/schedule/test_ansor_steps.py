@@ -24,7 +24,6 @@ from schedule.computations import softmax
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.driver.build import build
-from tilewright.foreign.ansor_steps import ansor_order, replay_ansor
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import device
@@ -38,6 +37,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
+from tilewright_tvm.logs.ansor_steps import ansor_order, replay_ansor
 
 GPU = Target("cuda -arch=sm_90")
 

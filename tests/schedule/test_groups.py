@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import nd, te
+from tilewright import te
 from tilewright.base.errors import ScheduleError
+from tilewright_tvm import nd
 
 
 def chain(n=12):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from strategies import assert_computes
-from tilewright import build, cuda, device, lower, nd, te
+from tilewright import build, cuda, device, lower, te
 from tilewright.base.errors import (
     DeviceError,
     ExpressionError,
@@ -34,6 +34,7 @@ from tilewright.schedule.steps import Annotate, Bind, Pack
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import nd
 
 Tensors = list[te.Tensor]
 

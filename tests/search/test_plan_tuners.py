@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from search.spaces import Instant, answer, cost_of, cpu_task, flagship
-from tilewright.autotvm.tuner import DropletTuner, XGBTuner
 from tilewright.base.errors import ModelError, SpaceError
 from tilewright.cost.features import FEATURES
 from tilewright.measure.replay import NullBuilder, ReplayRunner
@@ -21,6 +20,7 @@ from tilewright.search.propose.plan_model import PlanModel, Told, recall
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.report import Options
+from tilewright_tvm.autotvm.tuner import DropletTuner, XGBTuner
 
 SEEDS_NAMES = [
     "xgb", *(f"xgb_{f}" for f in ("knob", "itervar", "curve")),

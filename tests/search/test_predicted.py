@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from relay.small import image, residual, wanted
-from tilewright import cpu, knowledge, relay, te, topi
+from tilewright import cpu, knowledge, te, topi
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge import store
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.relay.compile.extract import fused_tasks
+from tilewright.network.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule import template
@@ -28,6 +28,7 @@ from tilewright.search.propose.model_proposer import evaluate
 from tilewright.search.report import Options
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright_tvm import relay
 
 LLVM = local_target(Target("llvm"))[0]
 CODE = FEATURES.index("log_code")

@@ -8,8 +8,6 @@ from msgspec.structs import replace
 
 from search.spaces import Instant, cpu_task
 from search.test_imported import autotvm
-from tilewright import autotvm as at
-from tilewright.autotvm.tuner import XGBTuner
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.measure.database import Database
 from tilewright.measure.record import TaskId
@@ -19,6 +17,8 @@ from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.report import Options
 from tilewright.search.transfer import read_history, recall, teach, teach_plan
+from tilewright_tvm import autotvm as at
+from tilewright_tvm.autotvm.tuner import XGBTuner
 
 QUIET = {"negligible": 0, "fruitless": 0, "leaders": 0}
 

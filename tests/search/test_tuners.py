@@ -6,18 +6,18 @@ import re
 import pytest
 
 from search.spaces import answer, cpu_task, flagship
-from tilewright.autotvm.results import MeasureInput, MeasureResult
-from tilewright.autotvm.tuner import (
+from tilewright.base.errors import SearchError, SpaceError
+from tilewright.measure.jobs import RunResult
+from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright_tvm.autotvm.results import MeasureInput, MeasureResult
+from tilewright_tvm.autotvm.tuner import (
     DropletTuner,
     GATuner,
     GridSearchTuner,
     RandomTuner,
     XGBTuner,
 )
-from tilewright.autotvm.tuners import format_si
-from tilewright.base.errors import SearchError, SpaceError
-from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tilewright_tvm.autotvm.tuners import format_si
 
 LINE = re.compile(
     r"No: (\d+)\tGFLOPS: (\d+\.\d\d)/(\d+\.\d\d)\tresult: MeasureResult\(costs=\((.*),\), "

@@ -16,10 +16,9 @@ import pytest
 
 from relay.small import image, residual, wanted
 from targets.c_kind import COMPILER, KIND
-from tilewright import autotvm, nd, relay, te
+from tilewright import te
 from tilewright.base.errors import DeviceError, TargetError, TilewrightError
 from tilewright.codegen import generate
-from tilewright.contrib.graph_executor import GraphModule
 from tilewright.driver.build import build
 from tilewright.driver.doctor import diagnose
 from tilewright.lowering.pipeline import lower_schedule
@@ -32,10 +31,12 @@ from tilewright.schedule.task import create, task_of_dag
 from tilewright.search.loop import tune
 from tilewright.search.report import Options
 from tilewright.search.rules.derive import with_rules
-from tilewright.target import Target
 from tilewright.targets import kind as kind_module
 from tilewright.targets.kind import DeviceKind, is_absent, kind, kinds, origins, register
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import autotvm, nd, relay
+from tilewright_tvm.contrib.graph_executor import GraphModule
+from tilewright_tvm.target import Target
 
 pytestmark = pytest.mark.skipif(not COMPILER, reason="there is no C compiler")
 N = 24

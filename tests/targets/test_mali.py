@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import relay
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import cpu, load_module, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
 
 pytestmark = pytest.mark.skipif(not opencl().exist, reason="no OpenCL device")
 X = {"x": (1, 9, 9, 16)}

@@ -5,11 +5,12 @@ import importlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.tir.stmt_functor import post_order_visit, substitute
+from tilewright_tvm.tir.stmt_functor import post_order_visit, substitute
 
-from tilewright import arith, ir, te, tir
+from tilewright import ir, te
 from tilewright.base.errors import ExpressionError
 from tilewright.te.axis import Range
+from tilewright_tvm import arith, tir
 
 X, Y = te.var("x"), te.var("y")
 LEAVES = st.one_of(st.sampled_from([X, Y]), st.integers(-9, 9).map(te.const))
@@ -66,7 +67,7 @@ def test_visits_come_to_arguments_first():
     seen = []
     post_order_visit(X * 2 + Y, lambda node: seen.append(str(node)))
     assert seen == ["x", "2", "(x*2)", "y", "((x*2) + y)"]
-    assert importlib.import_module("tilewright.tir.stmt_functor") is tir.stmt_functor
+    assert importlib.import_module("tilewright_tvm.tir.stmt_functor") is tir.stmt_functor
     with pytest.raises(AttributeError, match="tir.stmt_functor.ir_transform does not exist here"):
         _ = tir.stmt_functor.ir_transform
 

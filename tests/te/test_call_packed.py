@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import nd, te, tir
+from tilewright import te
 from tilewright.base.errors import DeviceError, ExpressionError, LoweringError, SpaceError
 from tilewright.base.functions import get_global_func, register_func
-from tilewright.contrib import cblas, random
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.runtime.load import load_module
@@ -17,6 +16,8 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import nd, tir
+from tilewright_tvm.contrib import cblas, random
 
 CALLS = []
 

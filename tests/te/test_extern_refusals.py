@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import te, tir
+from tilewright import te
 from tilewright.base.errors import ExpressionError
+from tilewright_tvm import tir
 
 
 def written(write, *, shape=(8,), inputs=None, **named):

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import nd, te, tir
+from tilewright import te
 from tilewright.base.errors import ExpressionError, LoweringError
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import nd, tir
 
 
 def compared(function, shape, given, want, target, dtype="float32"):

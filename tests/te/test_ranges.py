@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from tilewright import te, tir
+from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import generic_schedule
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright_tvm import tir
 
 SIZE = 7
 

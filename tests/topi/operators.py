@@ -16,7 +16,8 @@ import numpy as np
 from tilewright import te, topi
 from tilewright.base.dtype import TYPES, DType
 from tilewright.te import ComputeDAG, Tensor
-from tilewright.topi import ranking, testing
+from tilewright.topi import ranking
+from tilewright_tvm.topi import testing
 
 FLOATS = tuple(t for t in TYPES if DType(t).is_float)
 INTS = tuple(t for t in TYPES if DType(t).is_int)

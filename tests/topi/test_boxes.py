@@ -6,7 +6,7 @@ import pytest
 from tests.topi.test_on_tensors import floats, ran, rng
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
-from tilewright.topi import testing
+from tilewright_tvm.topi import testing
 
 
 @pytest.mark.parametrize(("shape", "stride"), [((2, 8, 4, 6), 2), ((1, 18, 3, 6), 3)])

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import tilewright
 from strategies import assert_computes
-from tilewright import build, device, lower, nd, te, topi
+from tilewright import build, device, lower, te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.specialise import specialised
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.topi import by_target, utils
+from tilewright_tvm import nd
+from tilewright_tvm.topi import by_target, utils
 
 
 @pytest.mark.parametrize("folder", by_target.TARGETS)
@@ -52,17 +52,17 @@ def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
 
 
 def test_files_of_tvms_folders_are_imported_from() -> None:
-    from tilewright.topi.cuda.depthwise_conv2d import schedule_depthwise_conv2d_nhwc
     from tilewright.topi.nn.util import get_pad_tuple  # its name before TVM 0.8
+    from tilewright_tvm.topi.cuda.depthwise_conv2d import schedule_depthwise_conv2d_nhwc
 
-    from tilewright.topi.generic import conv2d
+    from tilewright_tvm.topi.generic import conv2d
 
     assert get_pad_tuple is topi.nn.utils.get_pad_tuple
     assert conv2d.schedule_conv2d_nhwc is topi.generic.schedule_conv2d_nhwc
     a = te.placeholder((8,), name="A")
     assert schedule_depthwise_conv2d_nhwc(topi.exp(a)).binds_threads
     with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
-        from tilewright.topi.x86.conv2d import nonsense  # noqa: F401
+        from tilewright_tvm.topi.x86.conv2d import nonsense  # noqa: F401
 
 
 def test_pads_by_the_names_of_tvm() -> None:
@@ -140,7 +140,7 @@ def test_operators_take_extents_that_are_variables(name: str, kind: str) -> None
 
 def test_operators_of_scalar_arguments_are_expressions() -> None:
     x, y = te.var("x", "float32"), te.var("y", "float32")
-    assert isinstance(topi.add(x, y), tilewright.tir.PrimExpr)
+    assert isinstance(topi.add(x, y), tilewright_tvm.tir.PrimExpr)
     assert topi.exp(x) is te.exp(x) and str(topi.floor_mod(x, y)) == str(x % y)
     a = te.placeholder((3,), name="A")
     out = topi.multiply(a, x)
@@ -151,11 +151,11 @@ def test_operators_of_scalar_arguments_are_expressions() -> None:
 
 def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
     from tilewright.topi.nn.depthwise_conv2d import _get_workload as depthwise
-    from tilewright.topi.x86.conv2d_avx_common import _fallback_schedule
-    from tilewright.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
+    from tilewright_tvm.topi.x86.conv2d_avx_common import _fallback_schedule
+    from tilewright_tvm.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
 
-    from tilewright.autotvm import FallbackConfigEntity, get_config
     from tilewright.topi.nn.conv2d import _get_workload
+    from tilewright_tvm.autotvm import FallbackConfigEntity, get_config
 
     x, w = te.placeholder((1, 6, 9, 20), name="x"), te.placeholder((20, 3, 3, 2), name="w")
     found = _get_workload(x, w, (2, 1), (1, 0, 1, 1), 1, "float32")
@@ -178,7 +178,7 @@ def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
 
 
 def test_no_library_is_there() -> None:
-    from tilewright.contrib import cudnn
+    from tilewright_tvm.contrib import cudnn
 
     assert cudnn.exists() is False
     with pytest.raises(AttributeError, match="conv_forward does not exist here. Libraries are not"):

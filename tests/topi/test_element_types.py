@@ -12,7 +12,7 @@ from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
-from tilewright.topi import later
+from tilewright_tvm.topi import of_networks as later
 
 CASES = [(name, t) for name, row in ROWS.items() for t in row.types]
 narrow = pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

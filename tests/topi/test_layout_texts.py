@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright import te, tir
+from tilewright import te
 from tilewright.base.errors import ExpressionError
+from tilewright_tvm import tir
 
 SHAPES = {"NCHW": (2, 24, 3, 5), "NHWC": (2, 3, 5, 24), "NCHW8c": (2, 3, 3, 5, 8)}
 SHAPES |= {"NCHW4c": (2, 6, 3, 5, 4), "WHN2nC3c": (5, 3, 1, 2, 8, 3)}

@@ -37,6 +37,6 @@ def test_compiled(dtype):
         kernel = tilewright.build(schedule, list(dag.args), target="llvm")
         inputs = random_inputs(dag, 1)
         (value,), (bound,) = evaluate_with_tolerance(dag, inputs)
-        out = tilewright.nd.array(np.zeros(value.shape, dag.outputs[0].dtype.storage))
-        kernel(*map(tilewright.nd.array, inputs), out)
+        out = tilewright_tvm.nd.array(np.zeros(value.shape, dag.outputs[0].dtype.storage))
+        kernel(*map(tilewright_tvm.nd.array, inputs), out)
         assert agrees(out.numpy(), value, bound).all(), f"{name} in {dtype}"

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te import ComputeDAG
-from tilewright.topi import testing
 from tilewright.topi.nn.pooling import _length, _longest, _uniform
+from tilewright_tvm.topi import testing
 
 small = settings(max_examples=25, deadline=None)
 

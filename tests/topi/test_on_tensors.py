@@ -8,10 +8,12 @@ import os
 import numpy as np
 import pytest
 
-from tilewright import build, device, nd, relay, te, topi
+from tilewright import build, device, te, topi
 from tilewright.base.errors import TilewrightError
-from tilewright.relay import on_tensors
-from tilewright.topi import later, testing
+from tilewright_tvm import nd, relay
+from tilewright_tvm.relay import on_tensors
+from tilewright_tvm.topi import of_networks as later
+from tilewright_tvm.topi import testing
 
 rng = np.random.default_rng(0)
 KIND = os.environ.get("TILEWRIGHT_DEVICE_KIND", "llvm")

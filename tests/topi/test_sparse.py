@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import nd, te, topi
+from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance
-from tilewright.topi.testing import random_bsr_matrix, sparse_dense_python
+from tilewright_tvm import nd
+from tilewright_tvm.topi.testing import random_bsr_matrix, sparse_dense_python
 
 M, K, N = 6, 8, 12
 
@@ -74,7 +75,7 @@ def test_refusals() -> None:
 
 
 def test_a_matrix_by_its_parts() -> None:
-    from tilewright.contrib import sparse
+    from tilewright_tvm.contrib import sparse
 
     rng = np.random.default_rng(0)
     dense = np.maximum(rng.normal(size=(5, 7)), 0).astype("float32")
@@ -89,8 +90,11 @@ def test_a_matrix_by_its_parts() -> None:
     y = topi.nn.sparse_dense(x, tensors.data, tensors.indices, tensors.indptr)
     arguments = [x, tensors.data, tensors.indices, tensors.indptr, y]
     kernel = tilewright.build(topi.generic.schedule_sparse_dense([y]), arguments, "llvm")
-    values, out = rng.normal(size=(3, 7)).astype("float32"), tilewright.nd.empty((3, 5), "float32")
-    kernel(tilewright.nd.array(values), *parts, out)
+    values, out = (
+        rng.normal(size=(3, 7)).astype("float32"),
+        tilewright_tvm.nd.empty((3, 5), "float32"),
+    )
+    kernel(tilewright_tvm.nd.array(values), *parts, out)
     np.testing.assert_allclose(out.numpy(), values @ dense.T, rtol=1e-5, atol=1e-5)
     for wrong, words in (
         (lambda: sparse.array(np.zeros(3)), "1 dimensions are no matrix"),
@@ -105,7 +109,7 @@ def test_a_matrix_by_its_parts() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "int16", "int32"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_products_by_the_names_of_tvm(dtype, bias) -> None:
-    from tilewright.contrib import sparse
+    from tilewright_tvm.contrib import sparse
 
     rng = np.random.default_rng(1)
     few = np.maximum(rng.integers(-9, 9, (5, 7)), 0).astype(dtype)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import autotvm, te, topi
+from tilewright import te, topi
 from tilewright.base.errors import SpaceError, TilewrightError
 from tilewright.driver.build import build_artifact
 from tilewright.runtime.device import cpu, device
@@ -27,6 +27,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
+from tilewright_tvm import autotvm
 
 KIND = os.environ.get("TILEWRIGHT_DEVICE_KIND", "opencl")
 GPU, CPU = Target(KIND), Target("llvm -num-cores=2 -vector-bytes=32")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
-from tilewright.topi import testing
+from tilewright_tvm.topi import testing
 
 small = settings(max_examples=30, deadline=None)
 

@@ -12,17 +12,17 @@ import pytest
 from tilewright.driver.tvmc.model import TVMCModel, TVMCPackage, TVMCResult
 
 import tilewright
-from tilewright import autotvm, relay
-from tilewright.auto_scheduler import HardwareParams, SearchTask
 from tilewright.base.errors import TilewrightError
 from tilewright.driver import tvmc
 from tilewright.measure.database import Database
-from tilewright.relay.compile import tune as tuning
-from tilewright.relay.compile import tune_network
+from tilewright.network import tune as tuning
+from tilewright.network import tune_network
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.search import loop
 from tilewright.targets.target import Target
-from tilewright.tvmc import runner
+from tilewright_tvm import autotvm, relay
+from tilewright_tvm.auto_scheduler import HardwareParams, SearchTask
+from tilewright_tvm.tvmc import runner
 
 
 def network() -> tuple[relay.IRModule, dict[str, np.ndarray]]:
@@ -72,14 +72,14 @@ def searched(monkeypatch):
 
 
 def test_it_has_both_names():
-    assert tilewright.driver.tvmc is tvmc is tilewright.tvmc
-    assert tvmc.runner is runner and runner.__spec__.name == "tilewright.tvmc.runner"
-    assert tilewright.ir.transform is tilewright.transform
+    assert tilewright.driver.tvmc is tvmc is tilewright_tvm.tvmc
+    assert tvmc.runner is runner and runner.__spec__.name == "tilewright_tvm.tvmc.runner"
+    assert tilewright.ir.transform is tilewright_tvm.transform
     assert importlib.import_module("tilewright.ir.module").IRModule is relay.IRModule
     assert autotvm.task.dispatcher.ApplyHistoryBest is autotvm.ApplyHistoryBest
-    assert importlib.import_module("tilewright.relay.op.op") is relay.op is relay.op.op
+    assert importlib.import_module("tilewright.graph.op.op") is relay.op is relay.op.op
     with pytest.raises(ImportError, match="follows its inputs' layouts"):
-        importlib.import_module("tilewright.relay.transform.infer_layout_utils")
+        importlib.import_module("tilewright_tvm.relay.transform.infer_layout_utils")
     with pytest.raises(AttributeError, match=r"Name the operator's layout in .*ConvertLayout"):
         relay.op.register_convert_op_layout("nn.conv2d")
     with pytest.raises(AttributeError, match="Use tvmc.tune"):
@@ -180,7 +180,7 @@ def test_simple_kernels_are_tuned_on_demand(searched):
 def test_options_of_a_compilation(model, tmp_path, capsys):
     passes = []
 
-    @tilewright.instrument.pass_instrument
+    @tilewright_tvm.instrument.pass_instrument
     class Note:
         def run_before_pass(self, mod, info):
             passes.append(info.name)

@@ -26,7 +26,7 @@ import numpy as np
 from tilewright.base.errors import TilewrightError
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OLD_NAMES = "tilewright.base.old_names"  # of arguments; loaded by a call that has one
+_OLD_NAMES = "tilewright_tvm.old_names"  # of arguments; loaded by a call that has one
 
 # What users call a kind, and how they get one.
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -52,7 +52,7 @@ _NAMES: dict[str, tuple[str, str]] = {
     "IRModule": ("a module", "relay.IRModule.from_expr(function) makes one."),
     "IterVar": ("an axis", "te.reduce_axis and s[tensor].op.axis have them."),
     "LoadedLibrary": ("a library on a device", 'relay.build(mod)["default"](device) gives one.'),
-    "NDArray": ("an array of tilewright.nd", "nd.array(x) makes one."),
+    "NDArray": ("an array of tilewright_tvm.nd", "nd.array(x) makes one."),
     "PythonBasedModel": ("a cost model", "Use XGBModel(), RandomModel(), or a subclass."),
     "Schedule": ("a schedule", "te.create_schedule(op) makes one."),
     "SearchTask": ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them."),

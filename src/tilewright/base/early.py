@@ -10,7 +10,12 @@ import signal
 import sys
 
 _COMMAND = "tilewright"
-_MODULES = ("tilewright.__main__", "tilewright.exec.", "tilewright.tvmc", "tilewright.driver.tvmc")
+_MODULES = (
+    "tilewright.__main__",
+    "tilewright_tvm.exec.",
+    "tilewright_tvm.tvmc",
+    "tilewright.driver.tvmc",
+)
 _STOPPED = 130
 
 

@@ -106,9 +106,9 @@ def bench(
     With several sizes, once for each.  With --farm, time it on a device there, as it is after
     tuning.
     """
-    from tilewright.auto_scheduler.records import check_history
     from tilewright.cli import network, tables
     from tilewright.measure.database import Database
+    from tilewright_tvm.auto_scheduler.records import check_history
 
     network.check_model(model)
     path = log or default_log(model, target, dtype)

@@ -34,11 +34,15 @@ def bench_network(
     narrow: an element type and the network in it, which is timed in place of `mod` and compared
     with it.  Raises ModelError where the network cannot be built for the target.
     """
-    from tilewright.relay.compile.build import build
-    from tilewright.relay.compile.wanted import in_layout
-    from tilewright.relay.graph.evaluate import largest_deviation, rounding_tolerance
-    from tilewright.relay.graph.samples import sample_inputs
-    from tilewright.relay.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
+    from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
+    from tilewright.graph.samples import sample_inputs
+    from tilewright.models.peers.engines import (
+        onnxruntime_benchmark,
+        reference,
+        torch_benchmark,
+    )
+    from tilewright.network.build import build
+    from tilewright.network.wanted import in_layout
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule
 

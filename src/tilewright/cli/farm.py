@@ -1,7 +1,7 @@
 """`tilewright farm`: tracker, server, status and certificates.
 
 In: a command line.  Out: calls into the room `farm`, an exit code.  Read next: `farm/command.py`,
-which holds the options, as `python -m tilewright.exec.rpc_tracker` has them.
+which holds the options, as `python -m tilewright_tvm.exec.rpc_tracker` has them.
 """
 
 from __future__ import annotations

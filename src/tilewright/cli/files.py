@@ -82,7 +82,7 @@ _MEMBERS = (  # of archives: how a name ends that tells
 
 def check_model(model: str) -> None:
     """Raises ModelError for a name that is no network, and for a file that is no ONNX model."""
-    from tilewright.relay.testing import NETWORKS, unknown_network
+    from tilewright.models.zoo import NETWORKS, unknown_network
 
     if model in NETWORKS:
         return

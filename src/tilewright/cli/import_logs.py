@@ -17,7 +17,7 @@ from tilewright.cli.options import File, TargetType
 from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
-    from tilewright.foreign.tvm_logs import Workloads
+    from tilewright_tvm.logs.tvm_logs import Workloads
 
 _FILE = File(exists=True)
 
@@ -47,8 +47,8 @@ def import_logs(
     here.
     """
     from tilewright.cli import tables
-    from tilewright.foreign.tvm_logs import import_lines, log_lines
     from tilewright.measure.database import Database
+    from tilewright_tvm.logs.tvm_logs import import_lines, log_lines
 
     if log.exists() and log.samefile(old):
         raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
@@ -70,13 +70,13 @@ def import_logs(
 
 
 def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
-    from tilewright.foreign.tvm_logs import Workloads
+    from tilewright_tvm.logs.tvm_logs import Workloads
 
     functions = {} if workloads is None else _functions(workloads)
     if model is None:
         return Workloads(functions)
     from tilewright.cli import network
-    from tilewright.relay.compile.extract import fused_tasks
+    from tilewright.network.extract import fused_tasks
 
     network.check_model(model)
     (mod,), params = network.load_sizes(model)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright.cli.tables import BenchReport
     from tilewright.farm.address import Devices
     from tilewright.measure.database import Database
-    from tilewright.relay.compile.tune import Measuring
+    from tilewright.network.tune import Measuring
     from tilewright.runtime.network.library import Library
     from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
@@ -40,7 +40,7 @@ def load_sizes(
     model: str, batch: Sequence[int] = (), shapes: Mapping[str, Any] | None = None
 ) -> tuple[list[Any], dict[str, Any]]:
     """The network for each batch size and each number of its open extents.  Raises ModelError."""
-    from tilewright.relay.exchange.networks import load_sizes as load
+    from tilewright.models.networks import load_sizes as load
 
     with named(model, "from_onnx", f"from_onnx({model!r})", f"network {model!r}", "batch_sizes"):
         return load(model, batch, shapes)
@@ -51,7 +51,7 @@ def prepared(
     layout: str | None,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """The network for each size, in its element type and layout.  Raises ModelError."""
-    from tilewright.relay.compile.wanted import wanted
+    from tilewright.network.wanted import wanted
 
     mods, params = load_sizes(model, batch, shapes)
     return wanted(mods, params, dtype, layout)
@@ -59,7 +59,7 @@ def prepared(
 
 def real_target(target: Target, farm: Devices | None = None) -> Target:
     """`target` with what the device reports.  Raises TargetError or DeviceError without one."""
-    from tilewright.relay.compile.tune import as_described
+    from tilewright.network.tune import as_described
 
     return as_described(target, farm)
 
@@ -71,7 +71,7 @@ def found_tasks(
 ) -> list[Task]:  # fmt: skip
     """The tasks of the network, see `tune`; with options, in the layouts that the budget allows
     to compare, see `with_layouts`.  Raises ModelError where there is none."""
-    from tilewright.relay.compile.tune_network import network_tasks
+    from tilewright.network.tune_network import network_tasks
 
     mods, params = prepared(model, batch, shapes, dtype, layout)
     return network_tasks(mods, params, target, tuner, templates, options, f"tune {model!r}")
@@ -79,7 +79,7 @@ def found_tasks(
 
 def list_tasks(model: str, target: Target, **what: Any) -> list[str]:
     """A line for each task, with the number that `tune(tasks=)` takes."""
-    from tilewright.relay.compile.tune_network import task_lines
+    from tilewright.network.tune_network import task_lines
 
     return task_lines(found_tasks(model, target, **what))
 
@@ -119,7 +119,7 @@ def tune(
     farm:      where candidates are timed, instead of this machine's device
     Raises SearchError where every trial failed.
     """
-    from tilewright.relay.compile.tune_network import chosen_tasks, network_tasks, tune_network
+    from tilewright.network.tune_network import chosen_tasks, network_tasks, tune_network
     from tilewright.search.report import Options
 
     options = Options(
@@ -146,10 +146,10 @@ def schedules_of(log: Path, target: Target) -> Any:
 
     Raises RecordError for one that has something, but nothing for this target.
     """
-    from tilewright.auto_scheduler.records import check_history
-    from tilewright.foreign.sources import source_of
     from tilewright.measure.database import Database
     from tilewright.runtime.device import local_target
+    from tilewright_tvm.auto_scheduler.records import check_history
+    from tilewright_tvm.logs.sources import source_of
 
     source = source_of(log)
     if isinstance(source, Database):
@@ -170,7 +170,7 @@ def compile_model(
 
     networks: those of `prepared`
     """
-    from tilewright.relay.compile.build import build
+    from tilewright.network.build import build
 
     mods, params = networks
     with named(model, "relay.build"):
@@ -196,7 +196,7 @@ def bench(
     networks: those of `load_sizes`
     """
     from tilewright.cli.bench import bench_network
-    from tilewright.relay.compile.wanted import in_type
+    from tilewright.network.wanted import in_type
 
     mods, params = networks
     for mod in mods:
@@ -226,7 +226,7 @@ def bench_there(
     import tempfile
 
     from tilewright.farm.network_there import network_there
-    from tilewright.relay.compile.build import build
+    from tilewright.network.build import build
     from tilewright.runtime.network.archives import complete
 
     mods, params = prepared(model, batch, shapes, dtype, layout)

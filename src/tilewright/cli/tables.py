@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tilewright.driver.doctor import Finding
-    from tilewright.foreign.tvm_logs import ImportReport
     from tilewright.measure.database import Database
     from tilewright.measure.record import TaskId
+    from tilewright_tvm.logs.tvm_logs import ImportReport
 
 _FIGURES = {
     "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",

@@ -57,7 +57,7 @@ class _TunerType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 
 
 def _check_tasks(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    from tilewright.relay.compile.tune_network import chosen_tasks
+    from tilewright.network.tune_network import chosen_tasks
 
     try:
         chosen_tasks(value, None)
@@ -187,7 +187,7 @@ def tune(
 
 def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Early stopping, history, and how candidates are measured, where that was given."""
-    from tilewright.relay.compile.tune import Measuring
+    from tilewright.network.tune import Measuring
 
     timing = ("number", "repeat", "min_repeat_ms", "timeout", "parallel")
     measuring = Measuring(**{name: given[name] for name in timing if given[name] is not None})

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.artifact import Source
-from tilewright.base.elsewhere import find
 from tilewright.base.errors import part_of
 from tilewright.ir.stmt import Program
 from tilewright.targets.kind import resolve
 from tilewright.targets.target import Target
+from tilewright_tvm.elsewhere import find
 
 __all__ = ["generate"]
 

@@ -5,8 +5,8 @@ In: `Source` from `codegen`.  Out: `Artifact` for `runtime`.  Read next: `compil
 
 from typing import Any
 
-from tilewright.base.elsewhere import find
 from tilewright.driver.compilers import compile_source
+from tilewright_tvm.elsewhere import find
 
 __all__ = ["compile_source"]
 

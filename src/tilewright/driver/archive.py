@@ -32,7 +32,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal sources make equ
 def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
     """Write the file; gives its bytes.
 
-    server: with what `python -m tilewright.exec.rpc_server` needs; that takes Dask and msgspec, too
+    server: with what `python -m tilewright_tvm.exec.rpc_server` needs; that takes Dask and msgspec, too
     Raises ModelError where it cannot be written, or a file of another kind is there.
     """
     rooms = (*ROOMS, *SERVER_ROOMS) if server else ROOMS

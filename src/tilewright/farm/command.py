@@ -1,7 +1,7 @@
 """The three commands of a farm with TVM's options: tracker, server, query.
 
 In: a command line.  Out: processes that serve until they are stopped; the table of the queues.
-`python -m tilewright.exec.rpc_tracker` and `tilewright farm tracker` both call `tracker`.
+`python -m tilewright_tvm.exec.rpc_tracker` and `tilewright farm tracker` both call `tracker`.
 Read next: `tracker.py`, `server.py`, `client.py`.
 """
 

@@ -13,21 +13,21 @@ from tilewright.base.errors import absent
 _RELAYS = {
     **dict.fromkeys(
         ("Call", "FuncType", "GlobalVar", "IRModule", "IncompleteType", "TensorType", "TupleType"),
-        "tilewright.relay",
+        "tilewright_tvm.relay",
     ),
     **dict.fromkeys(
         ("assert_structural_equal", "structural_equal", "structural_hash"),
-        "tilewright.relay.analysis",
+        "tilewright_tvm.relay.analysis",
     ),
-    **dict.fromkeys(("load_json", "save_json"), "tilewright.relay.saved"),
-    "Op": "tilewright.relay.op",
-    "register_op_attr": "tilewright.relay.op",
-    "RelayExpr": "tilewright.relay.expr",
-    "Type": "tilewright.relay.ty",
-    "container": "tilewright.runtime.container:",
-    "instrument": "tilewright.instrument:",
-    "transform": "tilewright.transform:",
-    "module": "tilewright.relay.graph.expr:",
+    **dict.fromkeys(("load_json", "save_json"), "tilewright_tvm.relay.saved"),
+    "Op": "tilewright.graph.op",
+    "register_op_attr": "tilewright.graph.op",
+    "RelayExpr": "tilewright_tvm.relay.expr",
+    "Type": "tilewright_tvm.relay.ty",
+    "container": "tilewright_tvm.runtime.container:",
+    "instrument": "tilewright_tvm.instrument:",
+    "transform": "tilewright_tvm.transform:",
+    "module": "tilewright.graph.expr:",
 }
 _ELSEWHERE = {
     "make_node":

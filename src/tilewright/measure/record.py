@@ -143,7 +143,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     versions: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        yield from import_module("tilewright.autotvm.record").pair_of(self)
+        yield from import_module("tilewright_tvm.autotvm.record").pair_of(self)
 
     def __getitem__(self, index: int) -> Any:
         return tuple(self)[index]

@@ -8,8 +8,6 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
-from tilewright.runtime import container, vm
-from tilewright.runtime.container import ShapeTuple, String
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
 from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
@@ -22,6 +20,8 @@ from tilewright.runtime.network.param_dict import (
 )
 from tilewright.runtime.sequence import LaunchSequence
 from tilewright.runtime.timing import BenchmarkResult
+from tilewright_tvm.runtime import container, vm
+from tilewright_tvm.runtime.container import ShapeTuple, String
 
 
 def convert(value: Any) -> Any:

@@ -8,7 +8,7 @@ changes them), `tree/` (what they mean), `schedule.py` (the spelling users know)
 
 from typing import Any
 
-from tilewright.base.elsewhere import find
+from tilewright_tvm.elsewhere import find
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from tilewright.base.errors import TilewrightError
-from tilewright.foreign.tvm_logs import PREFIX
 from tilewright.measure.database import Database
 from tilewright.measure.record import Record
 from tilewright.schedule.schedule import Schedule
@@ -21,6 +20,7 @@ from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.schedule.tree.legality import REASONS
 from tilewright.search.propose.proposers import Candidate
+from tilewright_tvm.logs.tvm_logs import PREFIX
 
 REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record
 MOST = 8  # of a task, at the start of a run

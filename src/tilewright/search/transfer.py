@@ -20,7 +20,6 @@ import numpy as np
 
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.cost.features import Matrix, Vector
-from tilewright.foreign.tvm_logs import Workloads, import_lines, log_lines
 from tilewright.measure.database import Database, readable
 from tilewright.measure.lines import from_log
 from tilewright.measure.record import Key, Record, TaskId
@@ -35,6 +34,7 @@ from tilewright.search.propose.plan_proposer import PlanProposer, numbered
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
+from tilewright_tvm.logs.tvm_logs import Workloads, import_lines, log_lines
 
 REPLAYED = 400  # records of a computation, at most: each takes some ten milliseconds
 

@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.base.doors import door, open_doors
-from tilewright.base.elsewhere import find
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import (
     Expr,
@@ -91,6 +90,7 @@ from tilewright.te.tensor import (
     tag_scope,
     thread_axis,
 )
+from tilewright_tvm.elsewhere import find
 
 all = all_of
 any = any_of

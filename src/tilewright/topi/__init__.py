@@ -8,24 +8,7 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.topi import arm_cpu as arm_cpu
-from tilewright.topi import bifrost as bifrost
-from tilewright.topi import cuda as cuda
-from tilewright.topi import generic as generic
-from tilewright.topi import gpu as gpu
-from tilewright.topi import hls as hls
-from tilewright.topi import image as image
-from tilewright.topi import intel_graphics as intel_graphics
-from tilewright.topi import later, nn, operators, testing
-from tilewright.topi import mali as mali
-from tilewright.topi import random as random
-from tilewright.topi import rocm as rocm
-from tilewright.topi import sparse as sparse
-from tilewright.topi import tag as tag
-from tilewright.topi import utils as util  # noqa: F401  # its name before TVM 0.8
-from tilewright.topi import utils as utils
-from tilewright.topi import vision as vision
-from tilewright.topi import x86 as x86
+from tilewright.topi import nn, operators
 from tilewright.topi.broadcast import (
     add,
     arange,
@@ -124,11 +107,30 @@ from tilewright.topi.transform import (
     strided_slice,
     transpose,
 )
-from tilewright.topi.utils import equal_const_int as equal_const_int
-from tilewright.topi.utils import get_const_float as get_const_float
-from tilewright.topi.utils import get_const_int as get_const_int
-from tilewright.topi.utils import get_const_tuple as get_const_tuple
-from tilewright.topi.utils import traverse_inline as traverse_inline
+from tilewright_tvm.topi import arm_cpu as arm_cpu
+from tilewright_tvm.topi import bifrost as bifrost
+from tilewright_tvm.topi import cuda as cuda
+from tilewright_tvm.topi import generic as generic
+from tilewright_tvm.topi import gpu as gpu
+from tilewright_tvm.topi import hls as hls
+from tilewright_tvm.topi import image as image
+from tilewright_tvm.topi import intel_graphics as intel_graphics
+from tilewright_tvm.topi import mali as mali
+from tilewright_tvm.topi import of_networks as later
+from tilewright_tvm.topi import random as random
+from tilewright_tvm.topi import rocm as rocm
+from tilewright_tvm.topi import sparse as sparse
+from tilewright_tvm.topi import tag as tag
+from tilewright_tvm.topi import testing
+from tilewright_tvm.topi import utils as util  # noqa: F401  # its name before TVM 0.8
+from tilewright_tvm.topi import utils as utils
+from tilewright_tvm.topi import vision as vision
+from tilewright_tvm.topi import x86 as x86
+from tilewright_tvm.topi.utils import equal_const_int as equal_const_int
+from tilewright_tvm.topi.utils import get_const_float as get_const_float
+from tilewright_tvm.topi.utils import get_const_int as get_const_int
+from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
+from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
 operators.install()
 floor_mod = mod

@@ -16,7 +16,6 @@ from tilewright.ir.expr import Expr, const
 from tilewright.ir.symbols import number, simplifier
 from tilewright.te.axis import shape_of
 from tilewright.te.tensor import Tensor
-from tilewright.topi import later
 from tilewright.topi import layout as L
 from tilewright.topi.stage import (
     Indices,
@@ -28,6 +27,7 @@ from tilewright.topi.stage import (
     require,
     stage,
 )
+from tilewright_tvm.topi import of_networks as later
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from drills.differential.draw import Array, Draw
 from drills.differential.known import earlier_onnxruntime
 from drills.differential.onnx_operators import OPERATORS, Given, Node
 from drills.differential.sides import Side
-from tilewright import relay
+from tilewright_tvm import relay
 
 ABSENT = ("NOT_IMPLEMENTED", "Could not find an implementation", "not support", "onsupported")
 # messages of a peer that gave up, not of a standard

@@ -16,8 +16,8 @@ from drills.differential.built import both_ways
 from drills.differential.case import Case, Refused
 from drills.differential.draw import FLOATS, INTEGERS, Array, Draw
 from drills.differential.sides import Side
-from tilewright import relay
 from tilewright.base.dtype import DType
+from tilewright_tvm import relay
 
 
 @dataclass(frozen=True)

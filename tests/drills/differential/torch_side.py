@@ -21,9 +21,9 @@ from drills.differential.built import both_ways
 from drills.differential.case import Case, NoAnswer, Refused, eps_of, noted
 from drills.differential.draw import Array, Draw
 from drills.differential.sides import Side
-from tilewright import relay
 from tilewright.base.errors import ModelError
-from tilewright.relay.exchange.torch.export import as_numpy
+from tilewright.models.torch.export import as_numpy
+from tilewright_tvm import relay
 
 
 def _operators() -> list[Any]:

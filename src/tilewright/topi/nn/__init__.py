@@ -8,9 +8,6 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.topi import later
-from tilewright.topi.nn import utils as util  # noqa: F401  # its name before TVM 0.8
-from tilewright.topi.nn import utils as utils
 from tilewright.topi.nn.bits import (
     binarize_pack,
     binary_dense,
@@ -79,7 +76,6 @@ from tilewright.topi.nn.pooling import (
     pool2d,
     pool3d,
 )
-from tilewright.topi.nn.qnn import SQNN_DTYPE_TO_CODE as SQNN_DTYPE_TO_CODE
 from tilewright.topi.nn.softmax import log_softmax, softmax
 from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.nn.standardize import standardize
@@ -93,6 +89,10 @@ from tilewright.topi.nn.winograd import (
     winograd_transform_matrices,
 )
 from tilewright.topi.transform import flatten
+from tilewright_tvm.topi import of_networks as later
+from tilewright_tvm.topi.nn import utils as util  # noqa: F401  # its name before TVM 0.8
+from tilewright_tvm.topi.nn import utils as utils
+from tilewright_tvm.topi.nn.qnn import SQNN_DTYPE_TO_CODE as SQNN_DTYPE_TO_CODE
 
 batch_flatten = flatten
 

@@ -6,7 +6,6 @@ Read next: `cpu_conv2d.py`, `cpu_tile.py`, `by_name/`.
 """
 
 from tilewright.topi.templates import attention as attention  # before products: it is special
-from tilewright.topi.templates import by_name as by_name
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
@@ -16,3 +15,4 @@ from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise
 from tilewright.topi.templates import rows as rows
 from tilewright.topi.templates import winograd as winograd
+from tilewright_tvm.topi import templates as by_name

@@ -1,5 +1,0 @@
-"""`_ffi.base.TVMError`: any of Tilewright's errors.  Read next: `error.py`."""
-
-from tilewright.error import TVMError
-
-__all__ = ["TVMError"]

@@ -1,0 +1,290 @@
+"""Values that are no tensors: calls of functions that are values, data of types that users define,
+`match`, references, and names for what must be computed in order.
+
+In: graph values.  Out: nodes; their types wait, and `checked_type` asks inference
+(`../functional/infer.py`).  A function with such nodes in it is functional, as is one that reads
+variables of an outer function, which makes it a closure.
+Read next: `data_types.py`; `../functional/machine.py`, which runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tilewright.base.doors import door
+from tilewright.base.errors import ModelError
+from tilewright.graph.data_types import AnyType, GlobalTypeVar, holds_data, listed_types
+from tilewright.graph.expr import Attrs, Call, Expr, Function, GlobalVar, Var, children
+from tilewright.graph.types import WAITING
+
+
+class Functional(Expr):
+    """A node of this module; inferred: what inference has found, which is asked again and
+    again."""
+
+    __slots__ = ("inferred",)
+    inferred: AnyType
+    is_functional = True
+
+    def __init__(self) -> None:
+        self._type = WAITING
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        """The same of other values."""
+        return self
+
+
+class Constructor(Functional):
+    """One of the forms of a data type: `constructor(values)` makes such a value.
+
+    inputs: the types of its fields; belong_to: the data type
+    tag: which of its constructors it is, from 0, since `relay.TypeData` has it
+    """
+
+    __slots__ = ("belong_to", "inputs", "name_hint", "tag")
+
+    @door(ModelError)
+    def __init__(self, name_hint: str, inputs: Sequence[AnyType], belong_to: GlobalTypeVar) -> None:
+        super().__init__()
+        self.name_hint, self.belong_to = name_hint, belong_to
+        self.inputs = listed_types(inputs, f"relay.Constructor({name_hint})")
+        self.tag = -1
+
+
+class NamedFunction(Functional):
+    """A function of a module as a value, where its name is given for one."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: GlobalVar) -> None:
+        super().__init__()
+        self.name = name
+
+    @property
+    def function(self) -> Function | None:
+        """What it is called with, since `mod[name] = function`."""
+        return self.name.function
+
+
+class Apply(Call):
+    """A call of a value: of a closure, a parameter, a constructor, a functional function.
+
+    op: as it was given; callee: what it is as a node, None where a name says it
+    """
+
+    __slots__ = ("callee", "inferred")
+    inferred: AnyType
+    is_functional = True
+
+    def __init__(self, op: Any, args: Sequence[Any], attrs: Any = None, *_: Any) -> None:
+        self.op: Any = op.name if isinstance(op, NamedFunction) else op
+        self.callee = None if isinstance(self.op, GlobalVar) else op
+        self.args, self.attrs = tuple(map(as_value, args)), Attrs(attrs or {})
+        self._type = WAITING
+
+    def with_args(self, args: Sequence[Expr]) -> Expr:
+        if self.callee is None:
+            return Apply(self.op, args)
+        made: Expr = Call(args[0], args[1:])
+        return made
+
+
+class LetNode(Functional):
+    """`body`, in which `var` is `value`, which is computed first."""
+
+    __slots__ = ("binds", "body", "parts", "value", "var")
+
+    def __init__(self, var: Var, value: Expr, body: Expr) -> None:
+        super().__init__()
+        self.var, self.value, self.body = var, value, body
+        self.parts, self.binds = (value, body), (var,)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return LetNode(self.var, *parts)
+
+
+class RefCreate(Functional):
+    """A reference that holds `value`; each time that it is computed another one."""
+
+    __slots__ = ("parts", "value")
+
+    @door(ModelError)
+    def __init__(self, value: Expr) -> None:
+        super().__init__()
+        self.value, self.parts = value, (value,)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return RefCreate(*parts)
+
+
+class RefRead(Functional):
+    """What a reference holds."""
+
+    __slots__ = ("parts", "ref")
+
+    @door(ModelError)
+    def __init__(self, ref: Expr) -> None:
+        super().__init__()
+        self.ref, self.parts = ref, (ref,)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return RefRead(*parts)
+
+
+class RefWrite(Functional):
+    """A reference holds another value from here on; it gives the empty tuple."""
+
+    __slots__ = ("parts", "ref", "value")
+
+    @door(ModelError)
+    def __init__(self, ref: Expr, value: Expr) -> None:
+        super().__init__()
+        self.ref, self.value, self.parts = ref, value, (ref, value)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return RefWrite(*parts)
+
+
+# -- match
+class Pattern:
+    """What a value may look like."""
+
+    patterns: tuple[Pattern, ...] = ()
+
+    def variables(self) -> Iterator[Var]:
+        """Those that it gives values."""
+        for pattern in self.patterns:
+            yield from pattern.variables()
+
+
+class PatternWildcard(Pattern):
+    """Any value."""
+
+
+class PatternVar(Pattern):
+    """Any value, which `var` is in the clause's result."""
+
+    @door(ModelError)
+    def __init__(self, var: Var) -> None:
+        self.var = var
+
+    def variables(self) -> Iterator[Var]:
+        yield self.var
+
+
+class PatternConstructor(Pattern):
+    """A value that `constructor` made of fields that look like `patterns`."""
+
+    @door(ModelError)
+    def __init__(self, constructor: Constructor, patterns: Sequence[Pattern] | None = None) -> None:
+        self.constructor, self.patterns = constructor, tuple(patterns or ())
+        if len(self.patterns) != len(constructor.inputs):
+            raise ModelError(
+                f"relay.PatternConstructor({constructor.name_hint})",
+                f"{len(self.patterns)} patterns for {len(constructor.inputs)} fields",
+                "Give one for each, perhaps relay.PatternWildcard().",
+            )  # fmt: skip
+
+
+class PatternTuple(Pattern):
+    """A tuple of values that look like `patterns`."""
+
+    @door(ModelError)
+    def __init__(self, patterns: Sequence[Pattern]) -> None:
+        self.patterns = tuple(patterns)
+
+
+class Clause:
+    """One case of a `Match`: a pattern, and the result where the value looks like it."""
+
+    @door(ModelError)
+    def __init__(self, lhs: Pattern, rhs: Expr) -> None:
+        self.lhs, self.rhs = lhs, rhs
+
+
+class Match(Functional):
+    """The result of the first of `clauses` that `data` looks like; others are not computed.
+
+    complete: whether inference refuses it where data that no clause looks like is possible
+    """
+
+    __slots__ = ("binds", "clauses", "complete", "data", "parts")
+
+    @door(ModelError)
+    def __init__(self, data: Expr, clauses: Sequence[Clause], complete: bool = True) -> None:
+        super().__init__()
+        self.data, self.clauses, self.complete = data, tuple(clauses), complete
+        self.parts = (data, *(c.rhs for c in self.clauses))
+        self.binds = tuple(v for c in self.clauses for v in c.lhs.variables())
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        data, *results = parts
+        patterns = (c.lhs for c in self.clauses)
+        clauses = [Clause(p, r) for p, r in zip(patterns, results, strict=True)]
+        return Match(data, clauses, self.complete)
+
+
+# -- names for values
+def as_value(value: Any) -> Expr:
+    """`value` as a node: the name of a function is the function."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, GlobalVar):
+        return NamedFunction(value)
+    raise ModelError(
+        f"call of a {type(value).__name__}", "it is no value of a graph", "Use relay.const."
+    )
+
+
+# -- which calls and values are functional
+def called(cls: type[Call], op: Any, args: Sequence[Any]) -> Any:
+    """What `Call(op, args)` is for an `op` that is a value or a name: a call of an ordinary
+    function, whose body can take its place, or `Apply`."""
+    if cls is not Call:
+        return object.__new__(cls)
+    known = op.function if isinstance(op, (GlobalVar, NamedFunction)) else op
+    ordinary = isinstance(known, Function) and not known.is_functional
+    if (known is None or ordinary) and not any(map(_is_other, args)):
+        name = op.name if isinstance(op, NamedFunction) else op
+        return object.__new__(cls) if ordinary else name.unknown(args)
+    return object.__new__(Apply)
+
+
+def _is_other(value: Any) -> bool:
+    if isinstance(value, (GlobalVar, Function)):
+        return True
+    return isinstance(value, Expr) and is_functional(value)
+
+
+def is_functional(value: Expr) -> bool:
+    """Whether functional nodes are among what `value` is made of."""
+    if not value.waits:
+        return holds_data(value._type)
+    stack, done = [value], set[Expr]()
+    while stack:
+        node = stack.pop()
+        if node.is_functional or isinstance(node, Function) or holds_data(node._type):
+            return True
+        done.add(node)
+        stack += [c for c in children(node) if c not in done and (c.waits or holds_data(c._type))]
+    return False
+
+
+def must_be_named(value: Expr, itself: Var) -> bool:
+    """Whether it has to be computed where a name says so: it makes or uses references, or calls
+    functions that may; or it is a function that calls itself by the name."""
+    if isinstance(value, Function):
+        return itself in value.free
+    if not is_functional(value):
+        return False
+    stack, done = [value], set[Expr]()
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Functional) and not isinstance(node, (Constructor, NamedFunction)):
+            return True
+        if isinstance(node, Apply) and not isinstance(node.callee, Constructor):
+            return True
+        done.add(node)
+        stack += [c for c in children(node) if c not in done]
+    return False

@@ -1,0 +1,343 @@
+"""Images resized and moved: `relay.image.resize2d`, `relay.nn.upsampling`, ...
+
+In: graph values and TVM's keywords.  Out: calls, most of them of `image.resize`,
+which takes any axes.
+Read next: `op/resize.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError
+from tilewright.graph.expr import Call, Expr
+from tilewright.graph.functions.sizes import per_axis, sides
+from tilewright.graph.functions.tensor import as_shape, clip
+from tilewright.graph.later import remembered
+from tilewright.graph.leaves import const
+from tilewright.graph.op import call
+from tilewright.graph.op.window import IMAGE, layouts
+
+METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
+# TVM's names of layers' methods, which say the rank, too
+LAYERS = {
+    "nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
+}  # fmt: skip
+ROUNDINGS = {"round": "round_prefer_ceil"}
+
+
+def resize(
+    data: Expr,
+    axes: Sequence[int],
+    sizes: Sequence[int],
+    scales: Sequence[float] = (),
+    mode: str = "linear",
+    coordinates: str = "half_pixel",
+    rounding: str = "round_prefer_floor",
+    cubic_alpha: float = -0.75,
+    exclude_outside: bool = False,
+    antialias: bool = False,
+    roi: Sequence[float] = (),
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`data` with the extents `sizes` along `axes`; names and meaning of the rest are ONNX's.
+
+    scales: of the axes where they are not size / extent; roi: all starts, then all ends
+    """
+    return call(
+        "image.resize", data, axes=tuple(map(int, axes)), sizes=tuple(map(int, sizes)),
+        scales=tuple(map(float, scales)), mode=mode, coordinates=coordinates, rounding=rounding,
+        cubic_alpha=float(cubic_alpha), exclude_outside=bool(exclude_outside),
+        antialias=bool(antialias), roi=tuple(map(float, roi)),
+        extrapolation_value=float(extrapolation_value),
+    )  # fmt: skip
+
+
+def resize1d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`resize2d` of the one axis W."""
+    return _resize(
+        1, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def resize2d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """Images of another size, an int or one per axis.
+
+    method: "nearest_neighbor", "linear" or "cubic"; coordinate_transformation_mode: ONNX's names;
+    rounding_method: for "nearest_neighbor", by default "floor", with "align_corners" "round";
+    roi: all starts, then all ends, for "tf_crop_and_resize"; cubic_exclude: elements outside the
+    image do not count.  Between elements of integers float32 is computed in, and cut off.
+    """
+    return _resize(
+        2, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def resize3d(
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Call:
+    """`resize2d` of the axes D, H and W."""
+    return _resize(
+        3, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
+        cubic_alpha, cubic_exclude, extrapolation_value,
+    )  # fmt: skip
+
+
+def _resize(
+    rank: int,
+    data: Expr,
+    size: Any,
+    roi: Sequence[float] | None,
+    layout: str,
+    method: str,
+    coordinates: str,
+    rounding: str,
+    cubic_alpha: float,
+    cubic_exclude: int,
+    extrapolation_value: float,
+) -> Call:
+    place = f"image.resize{rank}d"
+    if method not in METHODS:
+        raise ModelError(
+            place, f"method {method!r} is not known", f"Use {', '.join(METHODS)}."
+        )  # fmt: skip
+    if not rounding:
+        rounding = "round" if coordinates == "align_corners" else "floor"
+    return _resized(
+        data, _axes(data, layout, rank, place), per_axis(size, rank, "size", place), (),
+        METHODS[method], coordinates, ROUNDINGS.get(rounding, rounding), cubic_alpha,
+        bool(cubic_exclude), False,
+        roi or () if coordinates == "tf_crop_and_resize" else (), extrapolation_value,
+    )  # fmt: skip
+
+
+def _resized(
+    data: Expr, axes: Sequence[int], sizes: Sequence[int], scales: Sequence[float] = (),
+    mode: str = "linear", *rest: Any, **named: Any,
+) -> Call:  # fmt: skip
+    """`resize`; what lies between integers is computed in float32, and loses its fraction; what a
+    cubic goes past the range of its narrow integers ends there."""
+    if data.dtype.is_float or mode == "nearest":
+        return resize(data, axes, sizes, scales, mode, *rest, **named)
+    made = resize(call("cast", data, dtype="float32"), axes, sizes, scales, mode, *rest, **named)
+    if mode == "cubic" and data.dtype.bits <= 16:  # which may leave the range of its elements
+        limits = np.iinfo(str(data.dtype))
+        made = clip(made, limits.min, limits.max)
+    return call("cast", made, dtype=str(data.dtype))
+
+
+def _axes(data: Expr, layout: str, rank: int, place: str) -> list[int]:
+    """Where the image's axes lie; batches and channels may be in blocks, as in NCHW4c."""
+    letters = [a for a in str(layout) if a.isalpha()]
+    whole = sorted(a for a in letters if a.isupper()) == sorted("NC" + IMAGE[rank])
+    blocks = {a for a in letters if a.islower()} <= {"n", "c"}
+    if not (whole and blocks and len(data.shape) == len(letters)):
+        raise ModelError(
+            f"{place}(layout={layout!r})", f"data of shape {data.shape} has another one",
+            f"Use {' or '.join(layouts(rank))} and {rank + 2} axes.",
+        )  # fmt: skip
+    return [letters.index(letter) for letter in IMAGE[rank]]
+
+
+def upsampling(
+    data: Expr,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Call:
+    """Images enlarged by `scale_h` and `scale_w`; method: nearest_neighbor, bilinear, bicubic.
+
+    Element o of the result lies at o / scale, or, with align_corners, so that corners stay.
+    """
+    coordinates = "align_corners" if align_corners else "asymmetric"
+    return _enlarged("nn.upsampling", data, (scale_h, scale_w), layout, method, coordinates)
+
+
+def upsampling3d(
+    data: Expr,
+    scale_d: float = 1,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Call:
+    """`upsampling` of the axes D, H and W; method: nearest_neighbor or trilinear.
+
+    coordinate_transformation_mode: where elements lie, "half_pixel", "align_corners", "asymmetric"
+    """
+    scales = (scale_d, scale_h, scale_w)
+    return _enlarged(
+        "nn.upsampling3d", data, scales, layout, method, coordinate_transformation_mode
+    )
+
+
+def _enlarged(
+    place: str, data: Expr, scales: Sequence[float], layout: str, method: str,
+    coordinates: str,
+) -> Call:  # fmt: skip
+    if method not in LAYERS:
+        raise ModelError(place, f"method {method!r} is not known", f"Use {', '.join(LAYERS)}.")
+    if not all(0 < scale < math.inf for scale in scales):
+        raise ModelError(place, f"scales {tuple(scales)} are not all above 0", "Use 2 or so.")
+    axes = _axes(data, layout, len(scales), place)
+    sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
+    nearest = LAYERS[method] == "nearest"
+    coordinates = "asymmetric" if nearest else coordinates
+    return _resized(
+        data, axes, sizes, mode=LAYERS[method], coordinates=coordinates,
+        rounding="floor" if nearest else "round_prefer_floor",
+    )  # fmt: skip
+
+
+def affine_grid(
+    data: Expr, target_shape: Sequence[int], align_corners: bool = True, channels_last: bool = False
+) -> Expr:
+    """Where each element of an image of `target_shape` lies in one that was moved by `data`.
+
+    data [N, 2, 3], for three axes [N, 3, 4]; result [N, 2, H, W], coordinates x, y from -1 to 1.
+    align_corners: they are those of the centres of corner elements, else of the corners themselves.
+    channels_last: [N, H, W, 2], as ONNX and PyTorch have it
+    """
+    shape, place = tuple(target_shape), "image.affine_grid"
+    rank = len(shape)
+    if rank not in (2, 3) or data.shape[1:] != (rank, rank + 1) or min(shape) < 1:
+        raise ModelError(
+            f"{place}(data={data.shape}, target_shape={shape})",
+            "matrices of two rows and three columns move images of two axes, three rows and four "
+            "columns those of three", "Give data [N, 2, 3] and (height, width).",
+        )  # fmt: skip
+    if math.prod(shape) * (rank + 1) * 8 > _GRID_BYTES:
+        raise ModelError(
+            f"{place}(target_shape={shape})",
+            f"its {math.prod(shape)} places are a constant of the network, which has "
+            f"{_GRID_BYTES >> 30} GiB for them at most", "Ask for a smaller image.",
+        )  # fmt: skip
+    lines = [
+        np.linspace(-1, 1, n) if align_corners and n > 1 else (2 * np.arange(n) + 1) / n - 1
+        for n in shape
+    ]
+    places = np.stack([*reversed(np.meshgrid(*lines, indexing="ij")), np.ones(shape)], -1)
+    base = const(places.reshape(1, -1, rank + 1), str(data.dtype))
+    if channels_last:
+        return as_shape(call("nn.batch_matmul", base, data), (data.shape[0], *shape, rank))
+    return as_shape(call("nn.batch_matmul", data, base), (data.shape[0], rank, *shape))
+
+
+def grid_sample(
+    data: Expr,
+    grid: Expr,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Call:
+    """`data` [N, C, H, W] at the places of `grid` [N, 2, h, w], coordinates x, y from -1 to 1, as
+    `affine_grid` makes them; with layout="NCDHW" [N, C, D, H, W] at [N, 3, d, h, w].
+
+    method: "nearest", "bilinear" (trilinear), "bicubic"; padding_mode: what is outside: "zeros",
+    "border", "reflection"; align_corners: as in `affine_grid`.
+    """
+    return call(
+        "image.grid_sample", data, grid, method=method, layout=layout, padding_mode=padding_mode,
+        align_corners=bool(align_corners),
+    )  # fmt: skip
+
+
+def crop_and_resize(
+    data: Expr,
+    boxes: Expr,
+    box_indices: Expr,
+    crop_size: Any,
+    layout: str,
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+) -> Call:
+    """Each box of an image in `crop_size` (height, width): [boxes, C, h, w] for layout NCHW.
+
+    boxes:       [boxes, 4]: y, x of two corners, in shares of the image less one element
+    box_indices: [boxes]: the number of the image
+    method:      "bilinear" or "nearest_neighbor"; extrapolation_value: of what is outside
+    """
+    return call(
+        "image.crop_and_resize", data, boxes, box_indices, layout=layout, method=method,
+        crop_size=per_axis(crop_size, 2, "crop_size", "image.crop_and_resize"),
+        extrapolation_value=float(extrapolation_value), out_dtype=out_dtype or None,
+    )  # fmt: skip
+
+
+def dilation2d(
+    data: Expr,
+    weight: Expr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilations: Any = (1, 1),
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IHW",
+    out_dtype: str = "",
+) -> Call:
+    """The greatest sum of an element of each window of images and the filter's, one for each
+    channel; weight: IHW for NCHW, HWI for NHWC.  The padding never is the greatest."""
+    place = "image.dilation2d"
+    if (data_layout, kernel_layout) not in (("NCHW", "IHW"), ("NHWC", "HWI")):
+        raise ModelError(
+            f"{place}(data_layout={data_layout!r}, kernel_layout={kernel_layout!r})",
+            "they are not known together", "Use NCHW and IHW, or NHWC and HWI.",
+        )  # fmt: skip
+    return call(
+        place, data, weight, strides=per_axis(strides, 2, "strides", place),
+        padding=sides(padding, 2, place), dilations=per_axis(dilations, 2, "dilations", place),
+        layout=data_layout, out_dtype=out_dtype or None,
+    )  # fmt: skip
+
+
+_GRID_BYTES = 4 << 30  # of an affine grid, which is computed when the network is built
+
+__all__ = [
+    "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize", "resize1d",
+    "resize2d", "resize3d",
+]  # fmt: skip
+open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered)
+
+__path__: list[str] = []  # so that imports of other names say what to use, too

@@ -1,0 +1,178 @@
+"""What happens to a network between import and code generation: one literal list of passes.
+
+In: a module.  Out: a module that computes the same (to rounding).  Every pass is a plain function
+of a module; `tests/relay/test_passes.py` compares each with the numpy evaluator before and after.
+Read next: the passes, in the order of the list.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewright.base.errors import ModelError
+from tilewright.functional.calls import tensors_only
+from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.passes.atrous import flatten_atrous
+from tilewright.graph.passes.attention import single_heads
+from tilewright.graph.passes.bind import bind_params
+from tilewright.graph.passes.canonicalize import canonicalize
+from tilewright.graph.passes.combine import combine_products
+from tilewright.graph.passes.common import eliminate_common
+from tilewright.graph.passes.constants import fold_constants
+from tilewright.graph.passes.dead_code import eliminate_dead_code
+from tilewright.graph.passes.empty import drop_empty
+from tilewright.graph.passes.extents import require_closed
+from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.inline import defuse, inline_calls
+from tilewright.graph.passes.moves import moves_last
+from tilewright.graph.passes.norms import join_norms
+from tilewright.graph.passes.parallel import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+)
+from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
+from tilewright.graph.passes.shift import fold_shift
+from tilewright.graph.passes.simplify import simplify_inference
+from tilewright.graph.passes.slices import slices_first
+from tilewright.graph.stages import made_of_constants
+from tilewright.graph.traversal import each_function
+from tilewright_tvm.transform import PassInfo, watched
+
+Pass = Callable[[IRModule], IRModule]
+
+# fmt: off
+PASSES: tuple[Pass, ...] = (
+    inline_calls,         # functions of the user's are what they compute
+    flatten_atrous,       # convolutions of blocks in the batch are dilated ones
+    simplify_inference,   # batch_norm becomes a scale and a shift, dropout disappears
+    canonicalize,         # one spelling of everything
+    drop_empty,           # tensors without elements need no kernel
+    fold_constants,       # what depends on constants only is computed now
+    join_norms,           # norms and softmax that were taken apart are one operator
+    single_heads,         # products of an attention with one head have a batch of one
+    moves_last,           # what is elementwise comes right behind what computes
+    fold_shift,           # neighbouring shifts and scales join
+    fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
+    fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
+    fold_shift,           # shifts that met after the scales have gone join as well
+    combine_products,     # queries, keys and values are one product
+    slices_first,         # what would be moved and then dropped is not moved
+    eliminate_dead_code,  # operators that do nothing disappear
+    fuse,                 # groups that become one kernel each
+)
+# fmt: on
+
+
+FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
+
+# Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
+_RUN: dict[str, tuple[Pass, ...]] = {
+    "CanonicalizeOps": (canonicalize,),
+    "FlattenAtrousConv": (flatten_atrous,),
+    "FoldConstant": (fold_constants,),
+    "FoldScaleAxis": FOLDING,
+    "BackwardFoldScaleAxis": (fold_scale_after,),
+    "ForwardFoldScaleAxis": (fold_scale_before,),
+    "SimplifyExpr": (drop_empty, eliminate_dead_code),
+    "DeadCodeElimination": (eliminate_dead_code,),
+    "FuseOps": (fuse,),
+}
+# without which there are no kernels,
+_NEEDED = ("Inline", "SimplifyInference")
+# those that it runs where `PassContext(required_pass=)` asks for them, before constants are folded
+_ASKED: dict[str, tuple[Pass, ...]] = {
+    "EliminateCommonSubexpr": (eliminate_common,),
+    "CombineParallelBatchMatmul": (combine_parallel_batch_matmul,),
+    "CombineParallelConv2D": (combine_parallel_conv2d,),
+    "CombineParallelDense": (combine_parallel_dense,),
+}
+_TITLES = {known[0]: name for name, known in {**_RUN, **_ASKED}.items() if len(known) == 1} | {
+    inline_calls: "Inline",
+    simplify_inference: "SimplifyInference",
+}
+# and those that it has not, so that they are disabled as it is.
+_NEVER = (
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
+    "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
+    "FastMath", "FirstOrderGradient", "LambdaLift", "LazyGradientInit", "Legalize", "ManifestAlloc",
+    "ManifestLifetimes", "MemoryPlan", "MetaScheduleLayoutRewrite", "PartialEvaluate",
+    "PartitionGraph", "PlanDevices",
+    "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
+    "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
+)  # fmt: skip
+
+
+def passes_of(
+    opt_level: int, disabled: Sequence[str] = (), required: Sequence[str] = ()
+) -> tuple[Pass, ...]:
+    """The passes of `transform.PassContext(opt_level=)`: below 3 scales and shifts stay operators,
+    below 2 every operator has a kernel of its own.
+
+    disabled: TVM's names of passes that do not run; without FuseOps as below 2
+    required: those that run at any level
+    Raises ModelError for a name that is none, or of a pass that there is not.
+    """
+    off = {p for name in disabled for p in _named(name, "disabled_pass")}
+    on = [p for name in required for p in _named(name, "required_pass")]
+    kept: list[Pass] = []
+    for p in PASSES:
+        if p is fuse:
+            kept.append(fuse if p not in off and (opt_level >= 2 or p in on) else separate)
+            continue
+        if p is fold_constants:
+            kept += [more for more in on if more not in PASSES and more not in off]
+        if p not in off and (opt_level >= 3 or p not in FOLDING or p in on):
+            kept.append(p)
+    return tuple(kept)
+
+
+def _named(name: str, option: str) -> tuple[Pass, ...]:
+    known = {**_RUN, **_ASKED}
+    if name in known:
+        return known[name]
+    if name in (_NEVER if option == "disabled_pass" else _NEEDED):
+        return ()  # it is so anyway
+    place = f"PassContext({option}=[{name!r}])"
+    if name in _NEEDED:
+        raise ModelError(place, "no kernel can be made without it", "Leave it out.")
+    near = difflib.get_close_matches(name, known, 3) or list(known)
+    reason = "relay.build has no such pass" if name in _NEVER else "there is no such pass"
+    raise ModelError(place, reason, f"Use {', '.join(near)}.")
+
+
+def optimize(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    passes: Sequence[Pass] = PASSES,
+    observe: Callable[[str, IRModule], None] | None = None,
+) -> IRModule:
+    """`mod` with `params` (arrays by name) made constants and every pass applied in order.
+
+    Instruments of the innermost `transform.PassContext` are told of each, by TVM's name for it
+    where there is one.
+    observe: called with the name of each pass and its result.
+    """
+    current = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    require_closed(current, "the network")
+    if params:
+        current = bind_params(current, params)
+    current = each_function(tensors_only(current, "relay.build"), made_of_constants)
+    for change in passes:
+        current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
+        if observe is not None:
+            observe(change.__name__, current)
+    return current
+
+
+__all__ = [
+    "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_batch_matmul",
+    "combine_parallel_conv2d",
+    "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
+    "eliminate_dead_code", "flatten_atrous", "fold_constants", "fold_scale_after",
+    "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "inline_calls", "join_norms",
+    "moves_last", "optimize", "passes_of", "separate", "simplify_inference", "single_heads",
+    "slices_first",
+]  # fmt: skip

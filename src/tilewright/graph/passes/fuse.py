@@ -1,0 +1,294 @@
+"""Fusion: which operators share a kernel.
+
+In: a module of plain calls.  Out: an equal module whose main calls fused functions, one per
+kernel; views, and what `placed.py` finds, stay outside, they cost nothing.  Read next:
+`printer.py` for how it looks, `placed.py`.
+
+A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
+steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
+read by several groups ends its group, whatever came before it in that group stays inside.  This is
+TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Tuple,
+    Var,
+    children,
+    post_order,
+)
+from tilewright.graph.op import TABLE, Pattern
+from tilewright.graph.passes.attention import attentions
+from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.placed import placed
+from tilewright.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
+
+JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+MOVES = ("transpose", "strided_slice")
+
+# Operators of one kernel.  They become one expression, and what walks expressions goes as deep as
+# they are: up to 25 calls for each operator, of the thousand that Python allows.  The longest
+# groups of networks in use have about ten; at the cut one value goes through memory, which is
+# little beside the arithmetic of so many operators.
+LONGEST = 24
+# Operators in the text of that expression, where each value is written out for each of its readers:
+# it may double with every operator.
+LARGEST = 256
+
+
+@dataclass(eq=False)
+class Group:
+    """Steps that become one kernel, in order; the last one is the result.
+
+    anchor: the greatest pattern among them
+    sizes:  of each step, how many operators its expression has when it is written out
+    """
+
+    steps: list[Call]
+    anchor: Pattern
+    sizes: dict[Expr, int]
+
+    @property
+    def result(self) -> Call:
+        return self.steps[-1]
+
+    def with_steps(self, more: Sequence[Call]) -> Group | None:
+        """The group with `more` behind its result; None where that is too much for one kernel."""
+        sizes = dict(self.sizes)
+        for step in more:
+            op = TABLE[op_name(step)]
+            sizes[step] = 1 + op.reads * sum(sizes.get(a, 0) for a in _operands(step))
+        if len(self.steps) + len(more) > LONGEST or sizes[more[-1]] > LARGEST:
+            return None
+        anchor = max(self.anchor, *(TABLE[op_name(n)].pattern for n in more))
+        return Group([*self.steps, *more], anchor, sizes)
+
+
+def fuse(mod: IRModule) -> IRModule:
+    """Put each group of operators into a function of its own.
+
+    conv2d -> add -> relu                  one group: an anchor takes the elementwise steps after it
+    add(conv_a, conv_b)                    joins conv_a, the result of conv_b is an input
+    s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
+    s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
+    exp -> transpose -> add                one group without an anchor
+    concatenate(exp(x), slice(y))          one group: each element is computed once
+    exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
+    exp -> slice                           one group, which computes what is kept
+    take(table, indices) -> add            one group, also where `indices` are computed
+    more than LONGEST operators            several groups; also where the text would be too large
+    softmax                                a group of its own
+    """
+    return each_function(mod, lambda f: with_body(f, _fused(f.body)))
+
+
+def fuse_attention(mod: IRModule) -> IRModule:
+    """`fuse` with each attention, softmax(a b) c, in one group."""
+    return each_function(mod, lambda f: with_body(f, _fused(f.body, whole=attentions(f.body))))
+
+
+def separate(mod: IRModule) -> IRModule:
+    """`fuse` with every operator in a group of its own."""
+    return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
+
+
+def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:
+    """The groups of `body`, in an order in which each group's inputs come before it.
+
+    whole: steps that are groups already
+    """
+    nodes = post_order(body)
+    readers, position = users(body), {node: k for k, node in enumerate(nodes)}
+    meets = post_dominators(nodes, readers)
+    group_of: dict[Expr, Group] = {}
+    for own in whole:
+        group_of |= dict.fromkeys(own, Group(list(own), Pattern.OPAQUE, {}))
+    outside = placed(body, readers, group_of) if join else set()
+    outside.update(n for n in nodes if is_view(n))
+    steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and n not in outside]
+    # anchors first: they take what elementwise steps could take as well
+    for seed in sorted(steps, key=lambda n: TABLE[op_name(n)].pattern < Pattern.REDUCTION):
+        if seed in group_of:
+            continue
+        group = Group([seed], TABLE[op_name(seed)].pattern, {seed: 1})
+        while join and (more := _following(group, readers, meets, {*group_of, *outside})):
+            longer = group.with_steps(sorted(more, key=position.__getitem__))
+            if longer is None:
+                break
+            group = longer
+        group_of |= dict.fromkeys(group.steps, group)
+    if join:
+        _merge(group_of, readers, position)
+    return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
+
+
+def _merge(
+    group_of: dict[Expr, Group],
+    readers: Mapping[Expr, Sequence[Expr]],
+    position: Mapping[Expr, int],
+) -> None:
+    """Groups without anchors whose result only one other such group reads, each element once, or
+    which only move elements, become part of it: the gates of a recurrent cell, each of them a
+    chain, are one kernel, and so are halves that are turned and put together again."""
+    results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
+    for result in results:
+        group = group_of[result]  # with all that became part of it
+        calls = _calls(result, readers)
+        ends = {group_of.get(r) for r in calls}
+        reader = next(iter(ends)) if len(ends) == 1 else None
+        if reader is None or max(group.anchor, reader.anchor) > Pattern.INJECTIVE:
+            continue
+        moves = all(is_call(step, *MOVES) for step in group.steps)
+        if not moves and not all(_takes(r, result) for r in calls):
+            continue
+        first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
+        merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
+        if merged is not None:
+            group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _takes(reader: Expr, value: Expr) -> bool:
+    """Whether each element of `reader` reads one of `value`, and no element is read twice."""
+    if is_call(reader, "concatenate"):
+        return isinstance(reader, Call) and list(_operands(reader)).count(value) == 1
+    pattern = TABLE[op_name(reader)].pattern
+    single = isinstance(reader.checked_type, TensorType)  # a batch norm gives several
+    return pattern in JOINS and single and reader.shape == value.shape
+
+
+def _operands(step: Call) -> list[Expr]:
+    """The values that `step` reads, those in tuples too."""
+    return [v for a in step.args for v in (a.fields if isinstance(a, Tuple) else (a,))]
+
+
+def _calls(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
+    """Who reads `value`, by itself or in a tuple; the tuple where that is a result."""
+    found: list[Expr] = []
+    for reader in readers[value]:
+        inside = readers[reader] if isinstance(reader, Tuple) else ()
+        found += inside or [reader]
+    return found
+
+
+def post_dominators(
+    nodes: Sequence[Expr], readers: Mapping[Expr, Sequence[Expr]]
+) -> dict[Expr, Expr | None]:
+    """Where all that is made of each node meets again: its only reader, or behind several.
+
+    nodes: arguments before their readers, the result of all last; it has None
+    """
+    found: dict[Expr, Expr | None] = {nodes[-1]: None}
+    depth: dict[Expr | None, int] = {None: 0, nodes[-1]: 1}
+    for node in reversed(nodes[:-1]):
+        meet, *others = readers[node]
+        for other in others:
+            while meet is not other:
+                if depth[meet] < depth[other]:
+                    meet, other = other, meet
+                meet = found[meet]  # type: ignore[assignment]
+        found[node], depth[node] = meet, depth[meet] + 1
+    return found
+
+
+def _following(
+    group: Group,
+    readers: Mapping[Expr, Sequence[Expr]],
+    meets: Mapping[Expr, Expr | None],
+    kept: Collection[Expr],
+) -> list[Call]:
+    """What is made of the group's result up to where it meets again, if all of that may join.
+
+    kept: what may not
+    """
+    end = meets[group.result]
+    if end is None or group.anchor == Pattern.OPAQUE:
+        return []
+    found: dict[Expr, None] = {}
+    waiting: list[tuple[Expr, Expr]] = [(r, group.result) for r in readers[group.result]]
+    while waiting:
+        if len(group.steps) + len(found) > LONGEST:
+            break
+        node, arg = waiting.pop()
+        if node in kept or not _may_follow(node, arg, group, len(readers[group.result]) == 1):
+            return []
+        if node not in found and node is not end:
+            waiting += [(r, node) for r in readers[node]]
+        found[node] = None
+    return [n for n in found if isinstance(n, Call)]
+
+
+def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
+    """alone: nothing else reads the group's result."""
+    if not op_name(node) or not isinstance(node.checked_type, TensorType):
+        return False
+    pattern = TABLE[op_name(node)].pattern
+    if pattern in JOINS:
+        return node.shape == arg.shape
+    moves = pattern == Pattern.INJECTIVE and group.anchor <= Pattern.INJECTIVE
+    return (
+        alone
+        and moves
+        and isinstance(arg.checked_type, TensorType)
+        and node.tensor_type.size <= arg.tensor_type.size  # nothing is computed twice
+    )
+
+
+def _fused(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> Expr:
+    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join, whole)}
+    new: dict[Expr, Expr] = {}
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        group = group_of_result.get(old)
+        new[old] = node if group is None else _call_of(group, new)
+        return new[old]
+
+    return rewrite(body, visit)
+
+
+def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
+    """The call of a new function; outside: what the values it reads have become."""
+    inside: dict[Expr, Expr] = {}
+    params: list[Var] = []
+    args: list[Expr] = []
+
+    def parameter(value: Expr) -> Expr:
+        p = Var(f"p{len(params)}", value.checked_type)
+        params.append(p)
+        args.append(outside[value])
+        return p
+
+    def resolve(value: Expr) -> Expr:
+        if value not in inside:
+            if isinstance(value, Tuple):
+                inside[value] = Tuple([resolve(f) for f in children(value)])
+            else:
+                inside[value] = parameter(value)
+        return inside[value]
+
+    def operand(step: Call, value: Expr) -> Expr:
+        number = isinstance(value, Constant) and value.data.size == 1
+        elementwise = TABLE[op_name(step)].pattern in JOINS
+        return value if number and elementwise else resolve(value)  # part of the kernel's text
+
+    for step in group.steps:
+        inside[step] = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
+    name = "_".join(["fused", *(op_name(s).replace(".", "_") for s in group.steps)])
+    body = inside[group.result]
+    return Call(Function(params, body, attrs={"name": name}), args)

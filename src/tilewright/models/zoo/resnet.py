@@ -1,0 +1,127 @@
+"""ResNet "v2" (He et al., "Identity Mappings in Deep Residual Networks", 2016).
+
+Each convolution comes after normalisation and activation.  The network of TVM's tutorials, with
+the names it has there.
+
+In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `resnet_v1.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.base.errors import ModelError
+from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.functions import nn, tensor
+from tilewright.models.zoo.layers import (
+    batch_norm,
+    conv2d,
+    create_workload,
+    dense,
+    image,
+    network,
+)
+
+# depth -> (units per stage, whether a unit is a bottleneck of 1x1, 3x3, 1x1)
+UNITS: dict[int, tuple[tuple[int, ...], bool]] = {
+    18: ((2, 2, 2, 2), False),
+    34: ((3, 4, 6, 3), False),
+    50: ((3, 4, 6, 3), True),
+    101: ((3, 4, 23, 3), True),
+    152: ((3, 8, 36, 3), True),
+}
+EPSILON = 2e-5
+
+
+def units_of(num_layers: int, place: str) -> tuple[tuple[int, ...], bool]:
+    if num_layers in UNITS:
+        return UNITS[num_layers]
+    raise ModelError(
+        f"{place}(num_layers={num_layers})",
+        "there is no such depth",
+        f"Use {', '.join(map(str, UNITS))}.",
+    )
+
+
+def workload(
+    net: Function, num_layers: int, weight: str, seed: int
+) -> tuple[IRModule, dict[str, Array]]:
+    """`net` and weights; those that end a branch are small, so that sums of many stay near 1.
+
+    weight: how the name of a unit's k-th weight ends, with {} for k
+    """
+    units, bottleneck = UNITS[num_layers]
+    last = weight.format(3 if bottleneck else 2)
+    gain = 1 / math.sqrt(sum(units))
+    gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
+    return create_workload(net, seed, gains=gains)
+
+
+def residual_unit(
+    data: Expr, name: str, channels: int, strides: int, project: bool, bottleneck: bool, layout: str
+) -> Expr:
+    """data + convolutions of it; project: a 1x1 convolution gives the data the result's shape."""
+
+    def active(x: Expr, k: int) -> Expr:
+        return nn.relu(batch_norm(x, f"{name}_bn{k}", layout, EPSILON))
+
+    def conv(x: Expr, suffix: str, width: int, size: int, step: int = 1) -> Expr:
+        return conv2d(x, f"{name}_{suffix}", width, size, step, size // 2, layout=layout)
+
+    first = active(data, 1)
+    if bottleneck:
+        x = conv(first, "conv1", channels // 4, 1, strides)
+        x = conv(active(x, 2), "conv2", channels // 4, 3)
+        x = conv(active(x, 3), "conv3", channels, 1)
+    else:
+        x = conv(first, "conv1", channels, 3, strides)
+        x = conv(active(x, 2), "conv2", channels, 3)
+    return tensor.add(x, conv(first, "sc", channels, 1, strides) if project else data)
+
+
+def get_net(
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    num_layers: int = 18,
+    image_shape: tuple[int, ...] = (3, 224, 224),
+    layout: str = "NCHW",
+    dtype: str = "float32",
+) -> Function:
+    """The function data -> class probabilities; images up to 32 high get a 3x3 stem."""
+    place = "relay.testing.resnet"
+    units, bottleneck = units_of(num_layers, place)
+    data = image(batch_size, image_shape, layout, dtype, place)
+    x = batch_norm(data, "bn_data", layout, EPSILON, scale=False)
+    if data.shape[layout.index("H")] <= 32:
+        x = conv2d(x, "conv0", 64, 3, 1, 1, layout=layout)
+    else:
+        x = conv2d(x, "conv0", 64, 7, 2, 3, layout=layout)
+        x = nn.relu(batch_norm(x, "bn0", layout, EPSILON))
+        x = nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1), layout=layout)
+    for stage, count in enumerate(units):
+        channels = 64 * 2**stage * (4 if bottleneck else 1)
+        for unit in range(count):
+            strides = 2 if stage > 0 and unit == 0 else 1
+            name = f"stage{stage + 1}_unit{unit + 1}"
+            x = residual_unit(x, name, channels, strides, unit == 0, bottleneck, layout)
+    x = nn.relu(batch_norm(x, "bn1", layout, EPSILON))
+    x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
+    x = nn.softmax(dense(x, "fc1", num_classes))
+    return network(data, x)
+
+
+def get_workload(
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    num_layers: int = 18,
+    image_shape: tuple[int, ...] = (3, 224, 224),
+    layout: str = "NCHW",
+    dtype: str = "float32",
+    seed: int = 0,
+) -> tuple[IRModule, dict[str, Array]]:
+    """ResNet-`num_layers` v2 and its weights.
+
+    num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
+    """
+    net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
+    return workload(net, num_layers, "conv{}_weight", seed)

@@ -1,0 +1,418 @@
+"""`relay.build`: a network becomes a library of verified kernels, with one report.
+
+In: a module, its parameters, a target, schedules (a log).  Out: a `Library`.  Every distinct fused
+group is compiled once, with the best schedule that is known, and compared with the reference.
+Read next: `ship.py`, `schedules.py`, `library.py`, `graph_executor.py`.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.artifact import Artifact
+from tilewright.base.errors import ModelError
+from tilewright.driver.build import resolve_target
+from tilewright.graph.expr import (
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.graph.open import still_open
+from tilewright.graph.passes.batch import with_batch
+from tilewright.graph.passes.extents import open_extents, with_sizes
+from tilewright.knowledge import records
+from tilewright.measure.local import LocalBuilder
+from tilewright.network.extract import FusedGroup, fused_groups
+from tilewright.network.grouping import Grouped, all_implemented, grouped, uncompared
+from tilewright.network.memory import (
+    Lifetime,
+    MemoryPlan,
+    lifetimes,
+    places,
+    plan_memory,
+    steps,
+)
+from tilewright.network.rows import mixes
+from tilewright.network.schedules import DEFAULT, Choice, Chooser, sources_of
+from tilewright.network.ship import ship
+from tilewright.runtime.device import local_target
+from tilewright.runtime.network.library import Library, load
+from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.report import BuildReport
+from tilewright.runtime.timing import show_seconds
+from tilewright.search.known import usable_trees
+from tilewright.search.predicted import Predictions
+from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay.backend import Executor, Runtime
+
+__all__ = ["build", "load"]
+
+
+def build(
+    mod: IRModule | Function | Sequence[IRModule | Function],
+    target: TargetLike | None = None,
+    params: Mapping[str, Any] | None = None,
+    schedules: Any = None,
+    target_host: TargetLike | None = None,
+    *,
+    verify: bool = True,
+    batch_sizes: Sequence[int] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
+    partial_batches: bool = False,
+    executor: Executor | None = None,
+    runtime: Runtime | None = None,
+    use_knowledge: bool = True,
+) -> Library:
+    """Compile a network.
+
+    mod:       or several: the same network for other shapes of its inputs.  One library then holds
+               them all, and a run takes the one that the shape of an input asks for
+    target:    default: that of the innermost `with target:`
+    params:    weights by name; they become constants.  The other parameters are inputs.  A CPU
+               uses an array that is dense and aligned to 64 bytes where it is, without a copy: it
+               must not change while the library is in use
+    schedules: the path of a log, ours or AutoTVM's, a `measure.Database` or another
+               `ScheduleSource`, or several;
+               default: what `with autotvm.apply_history_best(log):` entered
+    target_host: the target of the processor beside the device; see `Target`
+    verify:    run each distinct kernel once against the reference, where the device is there, in a
+               process of its own.  Those that were verified here before are not run again; what
+               is wrong, hangs or crashes is not shipped, whatever its record says
+    batch_sizes: make of `mod`, which is for one batch size, the network for each of these: the
+               first extents of its inputs (all parameters that are not in `params`).  Of a network
+               with one open extent (`relay.Any()`): what that may be
+    sizes:     the same for several open extents: numbers by their names, for each network one set
+    partial_batches: a batch between two sizes runs in the network for the greater one, filled up
+               with zeros, and gives as many results as it has samples.  Refused where samples,
+               along the first axis of inputs and outputs, depend on each other
+    executor, runtime: what scripts for TVM pass on; `relay.backend` refuses those there are not
+    use_knowledge: where `schedules` have nothing, use what is known of devices of this class: what
+               ships with Tilewright, and what a site added; see `tilewright.knowledge`
+
+    `transform.PassContext` counts: with opt_level below 3 nothing is folded into weights, below 2
+    nothing is fused; so do passes that it disables or requires by name.
+    Raises ModelError for a network that cannot be compiled.
+    """
+    began = time.perf_counter()
+    asked = Target(resolve_target(target), target_host)
+    chosen, dev = local_target(asked)
+    here = dev is not None
+    functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))
+    names = (str(chosen), str(asked))
+    known = records(chosen) if use_knowledge else []
+    trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
+    with LocalBuilder() as builder:
+        predictions = Predictions(chosen, trees, builder)
+        chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
+        decided = [grouped(f, params, chooser, chosen) for f in functions]
+        mains = [d.main for d in decided]
+        _check_inputs(mains)
+        each = [fused_groups(main) for main in mains]
+        joined = _joined(each)
+        if partial_batches:
+            _check_apart(mains, each)
+        untuned = _untuned(decided, each)
+        # Tiles of several samples lie side by side in what Winograd's transforms compute.
+        groups = joined if partial_batches else _implemented(joined, untuned, chooser, chosen)
+        choices = _choices(groups, untuned, chooser, chosen)
+        made, more = ship(groups, choices, chosen, builder, verify=verify and here)
+        lost = [
+            g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)
+        ]
+        if any(lost):  # what was chosen for its schedules turned out not to have any that is right
+            groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
+            choices = _choices(groups, untuned, chooser, chosen)
+            made, more = ship(groups, choices, chosen, builder, verify=verify and here)
+    notes = [note for note in (unusable, chooser.note()) if note]
+    if verify and not here:
+        why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
+        notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}: {why}")
+    if len(mains) > 1:
+        notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
+    notes += chooser.imported() + uncompared(joined, groups, chooser)
+    notes += [note for d in decided if (note := _as_confirmed(d))]
+    artifacts, constants = [m.artifact for m in made], _Constants()
+    alignment = chosen.device_kind.alignment
+    nets = [_Network(main, groups, artifacts, constants, alignment) for main in mains]
+    largest = max((net.memory for net in nets), key=lambda memory: memory.planned_bytes)
+    report = BuildReport(
+        target=str(chosen), kernels=tuple(m.report for m in made),
+        seconds=time.perf_counter() - began, planned_bytes=largest.planned_bytes,
+        unshared_bytes=largest.unshared_bytes, live_bytes=largest.peak_bytes,
+        constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
+    )  # fmt: skip
+    plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
+    plans = [replace(plan, partial=partial_batches) for plan in plans]
+    return Library(plans, artifacts, constants.arrays, report)
+
+
+# -- several shapes --------------------------------------------------------------------------------
+
+
+def _functions(
+    mod: Any,
+    batch_sizes: Sequence[int] | None,
+    sizes: Sequence[Mapping[str, int]] | None,
+    bound: tuple[str, ...],
+) -> list[Any]:
+    """What to build, one for each set of input shapes.  Raises ModelError."""
+    if not isinstance(mod, (IRModule, Function)):
+        mods = list(mod)
+        if not mods or batch_sizes is not None or sizes is not None:
+            raise ModelError(
+                "relay.build", "no module is given" if not mods
+                else f"several modules and {'sizes' if batch_sizes is None else 'batch_sizes'} "
+                "are given", "Give one module and sizes, or a module for each.",
+            )  # fmt: skip
+        return mods
+    if batch_sizes is not None and (
+        not batch_sizes or len(set(batch_sizes)) < len(batch_sizes) or min(batch_sizes) < 1
+    ):
+        raise ModelError(
+            f"relay.build(batch_sizes={list(batch_sizes)})",
+            "they are not different whole numbers of at least 1", "Example: batch_sizes=[1, 8].",
+        )  # fmt: skip
+    names = open_extents(mod)
+    if names or sizes is not None:
+        return [with_sizes(mod, each) for each in _sets(names, batch_sizes, sizes)]
+    if batch_sizes is None:
+        return [mod]
+    main = mod["main"] if isinstance(mod, IRModule) else mod
+    return [with_batch(main, int(size), bound) for size in batch_sizes]
+
+
+def _sets(
+    names: tuple[str, ...],
+    batch_sizes: Sequence[int] | None,
+    sizes: Sequence[Mapping[str, int]] | None,
+) -> Sequence[Mapping[str, int]]:
+    """The numbers of the open extents `names`, one set for each network."""
+    if not names:
+        raise ModelError(
+            "relay.build(sizes=)", "the network has no open extent",
+            "Give batch_sizes, or relay.Any() in the shapes of its inputs.",
+        )  # fmt: skip
+    if (batch_sizes is None) == (sizes is None):
+        if sizes is None:
+            raise still_open("relay.build", names)
+        raise ModelError("relay.build", "both batch_sizes and sizes are given", "Give one of them.")
+    if sizes is not None:
+        if not sizes:
+            raise ModelError("relay.build(sizes=[])", "no set is given", "Give one for a network.")
+        return sizes
+    if len(names) > 1:
+        raise still_open(f"relay.build(batch_sizes={list(batch_sizes or ())})", names)
+    return [{names[0]: size} for size in batch_sizes or ()]
+
+
+def _check_inputs(mains: Sequence[Function]) -> None:
+    """One library has one list of inputs, whose shapes tell its plans apart."""
+
+    def told(main: Function) -> list[tuple[str, str]]:
+        return [(p.name_hint, str(p.dtype)) for p in main.params]
+
+    shapes = [tuple(p.shape for p in main.params) for main in mains]
+    if any(told(main) != told(mains[0]) for main in mains) or len(set(shapes)) < len(shapes):
+        raise ModelError(
+            "relay.build", "the modules have not the same inputs in different shapes",
+            "Give the same network for each set of input shapes, once.",
+        )  # fmt: skip
+
+
+def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]) -> None:
+    """Samples of a batch must not depend on each other; of a batch of 1 they cannot."""
+    for main, groups in zip(mains, each, strict=True):
+        alone = all(p.shape[:1] == (1,) for p in main.params)
+        if not alone and (reason := mixes(main, groups)):
+            raise ModelError(
+                "relay.build(partial_batches=True)", reason,
+                "Leave it out, and build the network for every size.",
+            )  # fmt: skip
+
+
+def _untuned(decided: Sequence[Grouped], each: Sequence[Sequence[FusedGroup]]) -> set[str]:
+    """Keys of the groups in which records lost, in every network that has them."""
+    pairs = [(d, g.key) for d, groups in zip(decided, each, strict=True) for g in groups]
+    lost = {key for d, key in pairs if key in d.untuned}
+    return lost - {key for d, key in pairs if key not in d.untuned}
+
+
+def _implemented(
+    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
+) -> list[FusedGroup]:
+    found: dict[str, FusedGroup] = {}
+    for own, without in ((chooser, False), (chooser.without_log, True)):
+        part = [g for g in groups if (g.key in untuned) == without]
+        taken = all_implemented(part, own, target)
+        found |= {g.key: t for g, t in zip(part, taken, strict=True)}
+    return [found[g.key] for g in groups]
+
+
+def _choices(
+    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
+) -> list[Iterator[Choice]]:
+    """untuned: keys of groups for which the log does not count"""
+    every = [chooser.without_log if (g.instead_of or g.key) in untuned else chooser for g in groups]
+    if chooser.predictions:
+        pairs = zip(groups, every, strict=True)
+        unknown = (g.dag for g, own in pairs if own.expected_seconds(g.dag) is None)
+        chooser.predictions.prefetch(unknown)
+    return [own.choices(g.dag, target) for g, own in zip(groups, every, strict=True)]
+
+
+def _as_confirmed(decided: Grouped) -> str:
+    """A note on what a search found of the network as a whole; "" where none did."""
+    line = decided.confirmed
+    if line is None:
+        return ""
+    kept = f"; {n} of its kernels as without the log" if (n := len(line.untuned)) else ""
+    return (
+        f"as confirmed in the whole network: {show_seconds(line.seconds)} a run, "
+        f"{show_seconds(line.untuned_seconds)} without the log{kept}"
+    )
+
+
+def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:
+    """The distinct groups of several networks, with the calls of all."""
+    found: dict[str, FusedGroup] = {}
+    for group in (group for groups in each for group in groups):
+        known = found.get(group.key)
+        found[group.key] = (
+            group if known is None else replace(known, calls=(*known.calls, *group.calls))
+        )
+    return list(found.values())
+
+
+Forms = tuple[Any, ...]  # what is applied to a constant, in order: each has apply(array)
+
+
+class _Constants:
+    """The weights of a library, each once in every form that kernels read."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self._by_node: dict[tuple[Constant, Forms], int] = {}
+        self._by_content: dict[tuple[Any, ...], list[tuple[Array, int]]] = {}
+
+    def index(self, value: Constant, forms: Forms) -> int:
+        if (value, forms) not in self._by_node:
+            self._by_node[value, forms] = self._index(value.data, forms)
+        return self._by_node[value, forms]
+
+    def _index(self, data: Array, forms: Forms) -> int:
+        """Networks for several shapes have equal weights, which are folded in each of them."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        key = (data.shape, str(data.dtype), forms, zlib.crc32(raw.data))
+        known = self._by_content.setdefault(key, [])
+        for other, index in known:
+            if np.array_equal(other, raw):
+                return index
+        known.append((raw, len(self.arrays)))
+        self.arrays.append(reduce(lambda made, form: form.apply(made), forms, data))
+        return len(self.arrays) - 1
+
+
+# -- where values live -----------------------------------------------------------------------------
+
+
+class _Network:
+    """Launches, buffers and packed weights of a prepared function.
+
+    artifacts: of `groups`, in their order; constants: takes the weights
+    alignment: of places of values in memory that they share, in bytes
+    """
+
+    def __init__(
+        self,
+        main: Function,
+        groups: Sequence[FusedGroup],
+        artifacts: Sequence[Artifact],
+        constants: _Constants,
+        alignment: int,
+    ) -> None:
+        self.main, self.artifacts, self.constants = main, artifacts, constants
+        self.groups = groups
+        self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
+        alive, order = lifetimes(main), steps(main.body)
+        spaces = {
+            (call, k): Lifetime(f"w{step}.{k}", spec.nbytes, step, step)
+            for step, call in enumerate(order)
+            for k, spec in enumerate(self._artifact(call).source.buffers)
+            if spec.role == "workspace"
+        }
+        self.memory: MemoryPlan = plan_memory([*alive.values(), *spaces.values()], alignment)
+        values: dict[Any, Lifetime] = {**alive, **spaces}
+        self._slots = {key: self.memory.place_of[life.name] for key, life in values.items()}
+        self._places = places(main.body)
+        self.launches = tuple(
+            Launch(self.kernel_of[call], tuple(self._operands(call))) for call in order
+        )
+        self.results = [(e.tensor_type, self._place(e)) for e in _results(main.body)]
+
+    def plan(self, target: str, bound: tuple[str, ...]) -> Plan:
+        """The network as data, for `Library`."""
+        inputs = tuple(TensorSpec(p.name_hint, p.shape, p.dtype) for p in self.main.params)
+        outputs = tuple(
+            (TensorSpec(f"output{k}", kind.shape, kind.dtype), where)
+            for k, (kind, where) in enumerate(self.results)
+        )
+        return Plan(target, inputs, outputs, self.launches, self.memory.slot_bytes, bound)
+
+    def _artifact(self, call: Expr) -> Artifact:
+        assert isinstance(call, Call)
+        return self.artifacts[self.kernel_of[call]]
+
+    def _operands(self, call: Call) -> Iterator[Operand]:
+        """One for each buffer of its kernel: the call's arguments, its result, workspaces."""
+        transformed = self.groups[self.kernel_of[call]].transformed
+        given = iter(enumerate(_arguments(call)))
+        for k, spec in enumerate(self._artifact(call).source.buffers):
+            if spec.role == "workspace":
+                yield Operand("slot", *self._slots[call, k])
+            elif spec.role == "output":
+                yield self._place(call)
+            else:
+                at, value = next(given)
+                steps = (transformed.get(at), spec.packing)
+                yield self._place(value, tuple(step for step in steps if step is not None))
+
+    def _place(self, value: Expr, forms: Forms = ()) -> Operand:
+        if isinstance(value, TupleGetItem) and isinstance(value.tuple_value, Tuple):
+            return self._place(value.tuple_value.fields[value.index], forms)
+        place = self._places[value]
+        owner, offset = place.owner, place.offset
+        if isinstance(owner, Var):
+            return Operand("input", self.main.params.index(owner), offset)
+        if isinstance(owner, Constant):
+            return Operand("constant", self.constants.index(owner, forms))
+        slot, begin = self._slots[owner]
+        return Operand("slot", slot, begin + offset)
+
+
+def _arguments(call: Call) -> list[Expr]:
+    return [a for arg in call.args for a in (arg.fields if isinstance(arg, Tuple) else (arg,))]
+
+
+def _results(body: Expr) -> list[Expr]:
+    if isinstance(body, Tuple):
+        return [e for field in body.fields for e in _results(field)]
+    if isinstance(body.checked_type, TensorType):
+        return [body]
+    raise ModelError(
+        "relay.build", f"its result is a {type(body).__name__} of several values",
+        "Return a relay.Tuple of tensors.",
+    )  # fmt: skip

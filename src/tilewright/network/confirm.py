@@ -1,0 +1,188 @@
+"""Whether a log makes a network faster: at the end of a search it runs as a whole, with the log and
+without it.
+
+In: a network, the log of its search.  Out: a `NetworkLine` in it, which `grouping.py` follows.
+What is fastest alone need not be so among its neighbours: weights come from memory there, and
+records of some kernels were compared with guesses of others.  So the networks that the records
+propose are timed in turn with the one that is built without them, then each kernel where it lies in
+a run; what loses there is built as without the log.  A build with the log is then no slower than
+one without it.
+Read next: `grouping.py`, `tune_network.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tilewright.farm.address import Devices
+from tilewright.farm.network_there import networks_there
+from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.samples import sample_inputs
+from tilewright.knowledge import records
+from tilewright.measure.database import Database
+from tilewright.measure.record import NetworkLine, own_versions
+from tilewright.network.build import build
+from tilewright.network.grouping import Grouped, grouped
+from tilewright.network.schedules import Chooser
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.runtime.network.library import Library
+from tilewright.targets.target import Target
+
+SECONDS = 2.0  # of timing, each time that networks are compared
+_ROUNDS = range(5, 41)  # in each of them every network runs
+_LEAST_MS = 10.0  # of a network in a round
+_AT_ONCE = 3  # runs in which launches are timed
+_CLEARLY = 1.03  # times what it is compared with: a kernel that is disputed
+_NOTICED = 0.001  # of a run: what differs by less is not disputed
+
+Load = Callable[[Library], tuple[Any, Any]]  # a `GraphModule` or one like it, and its device
+
+
+@contextmanager
+def loading(target: Target, farm: Devices | None = None) -> Iterator[Load]:
+    """What brings a library to the device of this machine, or to one of a farm."""
+    if farm is not None:
+        with networks_there(farm, str(target.kind)) as load:
+            yield load
+        return
+
+    def load_here(library: Library) -> tuple[GraphModule, Device]:
+        here = device(target.kind)
+        return GraphModule(library["default"](here)), here
+
+    yield load_here
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """The network built in one way, on its device.  line: in which way"""
+
+    line: NetworkLine
+    library: Library
+    module: Any
+    device: Any
+
+    def seconds(self) -> float:
+        """Of a run."""
+        timed = self.module.benchmark(self.device, repeat=1, number=1, min_repeat_ms=_LEAST_MS)
+        return float(timed.median)
+
+
+class Trials:
+    """One network, built in several ways for one device and timed there.
+
+    load: see `loading`; seconds: of timing, each time that networks are compared
+    usual: what is decided without a log; untuned: the network so, untuned_seconds of a run
+    """
+
+    def __init__(
+        self, mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target,
+        load: Load, seconds: float = SECONDS,
+    ) -> None:  # fmt: skip
+        self.mod, self.params, self.target = mod, params or {}, target
+        self._load, self._limit = load, seconds
+        module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+        self._inputs = sample_inputs(module, self.params)
+        self.usual = self._decided()
+        self.untuned = self._built(self._line(self.usual))
+        (self.untuned_seconds,) = self._in_turn([self.untuned])
+
+    def confirm(self, database: Database) -> NetworkLine:
+        """The fastest way to build the network with these records; it is in the database, too."""
+        proposed = [self._line(self._decided(database))]
+        if proposed[0] != self.untuned.line:
+            proposed.append(self.untuned.line)
+        ways = [self._built(line, database) for line in proposed]
+        best = self._fastest(ways)
+        usual = best.line == self.untuned.line
+        slower = self._slower(best, self.untuned if usual else self._built(best.line))
+        finalists = [best]
+        if slower:
+            finalists.append(self._built(_without(best.line, slower), database))
+        before, *after = self._in_turn([self.untuned, *finalists])
+        seconds, line = min(
+            zip(after, [w.line for w in finalists], strict=True), key=lambda p: p[0]
+        )
+        if seconds > before:
+            every = {k.group for k in self.untuned.library.report.kernels}
+            seconds, line = before, _without(self.untuned.line, every)
+        line = msgspec.structs.replace(
+            line, seconds=seconds, untuned_seconds=before, timestamp=time.time(),
+            versions=own_versions(),
+        )  # fmt: skip
+        database.note(line)
+        return line
+
+    def _decided(self, *logs: Database) -> Grouped:
+        """What these records propose, whatever was confirmed before."""
+        names, print_ = (str(self.target),), self.target.fingerprint
+        chooser = Chooser(logs, names, print_, records(self.target))
+        return grouped(self.mod, self.params, chooser, self.target, as_confirmed=False)
+
+    def _line(self, way: Grouped) -> NetworkLine:
+        return NetworkLine(
+            network=way.network, target=str(self.target), fingerprint=self.target.fingerprint,
+            layouts=list(way.layouts), grouping=way.grouping,
+        )  # fmt: skip
+
+    def _built(self, line: NetworkLine, *logs: Database) -> Way:
+        told = Database()
+        told.note(line)
+        library = build(self.mod, self.target, self.params, schedules=[told, *logs])
+        module, where = self._load(library)
+        module.run(**self._inputs)
+        return Way(line, library, module, where)
+
+    def _fastest(self, ways: Sequence[Way]) -> Way:
+        if len(ways) == 1:
+            return ways[0]
+        return min(zip(self._in_turn(ways), ways, strict=True), key=lambda pair: pair[0])[1]
+
+    def _in_turn(self, ways: Sequence[Way]) -> list[float]:
+        """Seconds of a run of each: medians over rounds in which all run."""
+        rounds: list[list[float]] = []
+        for _ in self._rounds():
+            rounds.append([way.seconds() for way in ways])
+        return [median(each) for each in zip(*rounds, strict=True)]
+
+    def _rounds(self) -> Iterator[int]:
+        end = time.monotonic() + self._limit
+        for number in range(_ROUNDS.stop):
+            if number >= _ROUNDS.start and time.monotonic() > end:
+                return
+            yield number
+
+    def _slower(self, way: Way, bare: Way) -> set[str]:
+        """Keys of the kernels that take clearly longer than in `bare`, the same without a log."""
+        rounds = [[kernel_seconds(one) for one in (way, bare)] for _ in self._rounds()]
+        ours, theirs = (
+            {key: median(taken[key] for taken in each) for key in each[0]}
+            for each in zip(*rounds, strict=True)
+        )
+        noticed = _NOTICED * sum(theirs.values())
+        return {
+            key for key, seconds in ours.items()
+            if key in theirs and seconds > max(_CLEARLY * theirs[key], theirs[key] + noticed)
+        }  # fmt: skip
+
+
+def kernel_seconds(way: Way) -> dict[str, float]:
+    """Of all launches of each kernel where they lie in a run, by the key of its group."""
+    taken = [median(each) for each in way.module.launch_seconds(_AT_ONCE)]
+    kernels, found = way.library.report.kernels, dict[str, float]()
+    for launch, seconds in zip(way.library.plan.launches, taken, strict=True):
+        key = kernels[launch.kernel].group
+        found[key] = found.get(key, 0.0) + seconds
+    return found
+
+
+def _without(line: NetworkLine, untuned: Collection[str]) -> NetworkLine:
+    return msgspec.structs.replace(line, untuned=sorted({*line.untuned, *untuned}))

@@ -1,0 +1,275 @@
+"""Tasks of a network: what to tune so that `relay.build` becomes faster.
+
+In: a module and its parameters.  Out: `Task`s.  `fused_tasks` gives the kernels as `relay.build`
+compiles them, `extract_from_program` the contractions alone, as AutoTVM users know it.
+Read next: `lower.py`, `build.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.base import context
+from tilewright.base.concurrency import cached_property
+from tilewright.base.errors import ModelError
+from tilewright.driver.build import resolve_target
+from tilewright.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    post_order,
+)
+from tilewright.graph.op import TABLE, Op, Pattern
+from tilewright.graph.op import get as get_op
+from tilewright.graph.op.conv import TRANSPOSED
+from tilewright.graph.passes import Pass, fuse, fuse_attention, optimize, passes_of, separate
+from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.weights import CONTRACTIONS
+from tilewright.graph.printer import structural_key
+from tilewright.graph.traversal import is_constant, op_name
+from tilewright.network.alternatives import Alternative, Transformed, alternatives
+from tilewright.network.lower import compute_dag
+from tilewright.network.registered import registered
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.rules.derive import with_default
+from tilewright.targets.target import Target, TargetLike
+from tilewright.te.dag import ComputeDAG
+
+DEFAULT_OPT_LEVEL = 3
+
+
+@dataclass(frozen=True, eq=False)
+class FusedGroup:
+    """A kernel of the network and everything that calls it.
+
+    name, args: for people: the anchor's workload, with what follows it: ``conv2d_nchw+add+relu``
+    calls:      nodes of main that run it, in order; they differ in their weights
+    transformed: argument of the calls -> how the kernel reads that constant
+    instead_of: key of the group of which this is another implementation; ""
+    """
+
+    name: str
+    args: tuple[Any, ...]
+    dag: ComputeDAG
+    calls: tuple[Call, ...]
+    transformed: Mapping[int, Transformed] = field(default_factory=dict)
+    instead_of: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        return self.dag.hash
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only computes element by element and moves: no reduction is in it."""
+        return all(op.combiner is None for op in self.dag.compute_ops)
+
+
+def prepare(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> IRModule:
+    """The module whose groups become kernels; opt_level: that of the current PassContext.
+
+    Passes that the context disables or requires count, too.
+    """
+    return groupings(mod, params, opt_level)[0]
+
+
+def groupings(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> list[IRModule]:
+    """The module in each of the ways to group its operators into kernels, see `ways_to_group`."""
+    return ways_to_group(*ungrouped(mod, params, opt_level))
+
+
+def ungrouped(
+    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+) -> tuple[IRModule, Pass]:
+    """The module before its operators are grouped, and the pass that groups them."""
+    options = context.current("pass")
+    if opt_level is None:
+        opt_level = getattr(options, "opt_level", DEFAULT_OPT_LEVEL)
+    disabled = tuple(getattr(options, "disabled_pass", None) or ())
+    required = tuple(getattr(options, "required_pass", None) or ())
+    *before, last = passes_of(opt_level, disabled, required)
+    return optimize(mod, params, before), last
+
+
+def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
+    """The usual grouping, and, where there is attention, one in which each attention is a kernel.
+
+    last: the pass that groups
+    """
+    whole = [fuse_attention(mod)] if last is fuse and has_attention(mod) else []
+    return [last(mod), *whole]
+
+
+def fused_groups(main: Function) -> list[FusedGroup]:
+    """The distinct groups of a prepared function, in the order in which they first run."""
+    found: dict[str, tuple[ComputeDAG, list[Call]]] = {}
+    known: dict[tuple[str, tuple[bool, ...]], ComputeDAG] = {}
+    for node in post_order(main.body):
+        if isinstance(node, Call) and isinstance(node.op, Function):
+            constant = tuple(is_constant(a) for a in node.args)
+            key = structural_key(node.op), constant
+            dag = known.get(key) or known.setdefault(key, compute_dag(node.op, constant))
+            found.setdefault(dag.hash, (dag, []))[1].append(node)
+    return [
+        FusedGroup(*_label(calls[0].op, dag), dag, tuple(calls)) for dag, calls in found.values()
+    ]
+
+
+def every_alternative(
+    function: Function, constant: Sequence[bool], target: Target
+) -> Iterator[Alternative]:
+    """Winograd's computations, and those that users registered."""
+    yield from alternatives(function, constant, target)
+    yield from registered(function, constant, target)
+
+
+def implementations(group: FusedGroup, target: Target) -> list[FusedGroup]:
+    """Other computations of a group, for the same calls; see `alternatives.py`."""
+    function = group.calls[0].op
+    assert isinstance(function, Function)
+    constant = [is_constant(a) for a in group.calls[0].args]
+    return [
+        FusedGroup(*_label(function, a.dag), a.dag, group.calls, a.transformed, group.key)
+        for a in every_alternative(function, constant, target)
+    ]
+
+
+def fused_tasks(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
+    include_simple: bool = False,
+    opt_level: int | None = None,
+    every_implementation: bool = False,
+) -> list[Task]:
+    """One task per distinct kernel of the network, in network order; weight: how often it runs.
+
+    Constant operands (weights) are constant placeholders, so templates may pack them.
+    An attention is a task as one kernel, and so is each of the kernels that it is otherwise: the
+    build takes what turns out faster.
+    include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
+    opt_level: default: that of the current PassContext
+    every_implementation: behind each kernel its alternatives (`implementations`), as tasks that
+        are `instead_of` it
+    """
+    chosen = resolve_target(target)
+    groups: dict[str, FusedGroup] = {}
+    for grouped in groupings(mod, params, opt_level):
+        for group in fused_groups(grouped["main"]):
+            groups.setdefault(group.key, group)
+    listed = [g for g in groups.values() if include_simple or not g.is_simple]
+    if every_implementation:
+        listed = [each for g in listed for each in (g, *implementations(g, chosen))]
+    return [task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls), g.instead_of) for g in listed]
+
+
+def extract_from_program(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
+    ops: Iterable[Op | str] | None = None,
+) -> list[Task]:
+    """The distinct contractions of the network by themselves, in network order, as TVM counts them.
+
+    Other implementations, of which the network runs the fastest, are the `others` of a task; those
+    that users registered are tasks behind it.  One that no template fits has its default schedule
+    as its only configuration.
+
+    ops: operators (rows of the table, or names) to look for; default: all contractions
+    Raises ModelError for a name that is no operator, TargetError without a target.
+    """
+    chosen = resolve_target(target)
+    wanted = _wanted(ops)
+    passes = [p for p in passes_of(DEFAULT_OPT_LEVEL) if p not in (fuse, separate)]
+    found: dict[str, _Contraction] = {}
+    counts: dict[str, int] = {}
+    for node in post_order(optimize(mod, params, passes)["main"].body):
+        if not isinstance(node, Call) or op_name(node) not in wanted:
+            continue
+        alone = _alone(node)
+        found.setdefault(alone.dag.hash, alone)
+        counts[alone.dag.hash] = counts.get(alone.dag.hash, 0) + 1
+    return [t for key, alone in found.items() for t in alone.tasks(chosen, counts[key])]
+
+
+def _wanted(ops: Iterable[Op | str] | None) -> set[str]:
+    if ops is None:
+        return {*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul"}
+    listed = [ops] if isinstance(ops, (Op, str)) else list(ops)
+    for op in listed:
+        if not isinstance(op, (Op, str)):
+            raise ModelError(
+                f"extract_from_program(ops={op!r})", f"a {type(op).__name__} is no operator",
+                'Give relay.op.get("nn.conv2d") or its name.',
+            )  # fmt: skip
+    return {(op if isinstance(op, Op) else get_op(op)).name for op in listed}
+
+
+@dataclass(frozen=True, eq=False)
+class _Contraction:
+    """One call as a function of its own; constant: of its parameters."""
+
+    op: Op | Function
+    function: Function
+    constant: tuple[bool, ...]
+    dag: ComputeDAG
+
+    def tasks(self, target: Target, weight: int) -> list[Task]:
+        """It with its `others`, then what users registered."""
+        direct = self._task(self.dag, target, weight)
+        ours = alternatives(self.function, self.constant, target)
+        direct.others += (self._task(a.dag, target, weight, direct.key) for a in ours)
+        theirs = registered(self.function, self.constant, target)
+        return [direct, *(self._task(a.dag, target, weight, direct.key) for a in theirs)]
+
+    def _task(self, dag: ComputeDAG, target: Target, weight: int, instead_of: str = "") -> Task:
+        return with_default(task_of_dag(dag, target, *_label(self.op, dag), weight, instead_of))
+
+
+def _alone(node: Call) -> _Contraction:
+    """One call whose arguments are its inputs, named as in a fused group."""
+    names: dict[Expr, Expr] = {}
+    for arg in node.args:
+        if arg not in names and not isinstance(arg.checked_type, TensorType):
+            raise ModelError(
+                f"extract_from_program({op_name(node)})", "an argument of it is a tuple",
+                "Leave it out of ops.",
+            )  # fmt: skip
+        names.setdefault(arg, Var(f"p{len(names)}", arg.checked_type))
+    params = [p for p in names.values() if isinstance(p, Var)]
+    body = Call(node.op, [names[a] for a in node.args], node.attrs)
+    function, constant = Function(params, body), tuple(isinstance(a, Constant) for a in names)
+    return _Contraction(node.op, function, constant, compute_dag(function, constant))
+
+
+def _operators(body: Expr) -> list[str]:
+    return [op_name(n) for n in post_order(body) if op_name(n)]
+
+
+def _label(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]]:
+    """Name and arguments: the anchor's workload and the operators behind it, or the operators."""
+    steps = _operators(what.body) if isinstance(what, Function) else [what.name]
+    workloads = [op.attrs["workload"] for op in dag.compute_ops if "workload" in op.attrs]
+    if not workloads:
+        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
+        return "+".join(map(_short, steps)) or "identity", shapes
+    name, *args = workloads[0]
+    if is_attention(steps):
+        return "attention", tuple(args)
+    heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
+    behind = steps[heads[-1] + 1 :] if heads else []
+    return "+".join([name, *map(_short, behind)]), tuple(args)
+
+
+def _short(op: str) -> str:
+    return op.rpartition(".")[2]

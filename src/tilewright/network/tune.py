@@ -1,0 +1,246 @@
+"""Tuning of a network: its tasks, and the search over them all.
+
+In: a network for one or several shapes, its parameters, a target, a database.  Out: tasks; records
+in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, prod
+from typing import Any
+
+from tilewright.base.errors import RecordError
+from tilewright.farm.address import Devices
+from tilewright.farm.builder import FarmBuilder
+from tilewright.farm.runner import FarmRunner
+from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.passes import fuse
+from tilewright.knowledge import records
+from tilewright.measure.database import Database
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.pipeline import Pipeline
+from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
+from tilewright.network.grouping import in_known_layouts
+from tilewright.network.layouts import can_choose, rivals
+from tilewright.network.schedules import Chooser
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.loop import tune as search
+from tilewright.search.report import Event, Options, Report
+from tilewright.search.rules.derive import with_default, with_rules
+from tilewright.targets.target import Target
+
+# Of each task, before other layouts are measured as well.
+TRIALS_EACH, SECONDS_EACH = 16, 2.0
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """number, repeat, min_repeat_ms: of a candidate that may set a record, see `LocalRunner`
+    timeout:  seconds for building a candidate, and for all its runs together
+    parallel: candidates built at once; None: one per core
+    """
+
+    number: int = 4
+    repeat: int = 3
+    min_repeat_ms: float = 20.0
+    timeout: float = 10.0
+    parallel: int | None = None
+
+
+def tasks_of(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool = True,
+    templates: bool = True,
+    simple: bool = True,
+) -> list[Task]:
+    """The distinct kernels of all of `mods` that can be tuned, each in every implementation;
+    weight: how often they run in all.
+
+    rules:     all kernels, by rules; else those that a template fits
+    templates: with rules: whether templates compete with them
+    simple:    with rules: also kernels without a reduction
+    """
+    found: dict[str, Task] = {}
+    every = (
+        t
+        for mod in mods
+        for t in fused_tasks(mod, params, target, rules and simple, every_implementation=True)
+    )
+    for task in every:
+        known = found.setdefault(task.key, task)
+        if known is not task:
+            known.weight += task.weight
+    tasks = list(found.values())
+    if rules:
+        tasks = [with_rules(t, templates=templates) for t in tasks]
+    return [t for t in tasks if t.sketches]
+
+
+def with_layouts(
+    tasks: Sequence[Task],
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    options: Options,
+    rules: bool = False,
+    templates: bool = True,
+    simple: bool = True,
+) -> list[Task]:
+    """`tasks`, and what has to be measured so that `relay.build` can choose groupings and layouts;
+    the latter where the budget has a batch and more for each of them.  Else those of the network
+    in the layouts that are known to be fastest on devices of this class, as it is built without a
+    log.
+
+    Convolutions in other layouts compete with what they are instead of; what has no template is
+    measured in its default schedule, which is one trial.
+    """
+    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, mods, params, target)]
+    known = {t.key for t in tasks}
+    more = [t for t in _layout_tasks(mods, params, target, rules) if t.key not in known]
+    once = [t for t in more if t.sketches[0].origin == "default"]
+    several = len(tasks) + len(more) - len(once)
+    trials = inf if options.trials is None else options.trials
+    seconds = inf if options.seconds is None else options.seconds
+    if trials < TRIALS_EACH * several + len(once) or seconds < SECONDS_EACH * several:
+        return _known_tasks(mods, params, target, rules, templates, simple) or list(tasks)
+    return [*tasks, *more]
+
+
+def _known_tasks(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool,
+    templates: bool,
+    simple: bool,
+) -> list[Task]:
+    """Of the network in the layouts that are known to be fastest; none where it has them."""
+    chooser = Chooser((), (str(target),), target.fingerprint, records(target))
+    plain = [ungrouped(mod, params) for mod in mods]
+    known = [in_known_layouts(m, chooser, target) if last is fuse else m for m, last in plain]
+    if all(k is m for k, (m, _) in zip(known, plain, strict=True)):
+        return []
+    return tasks_of(known, None, target, rules, templates, simple)
+
+
+def _grouping_tasks(
+    known: Collection[str],
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+) -> list[Task]:
+    """The kernels in which ways to group the operators differ; without those that are `known`."""
+    found: dict[str, Task] = {}
+    for mod in mods:
+        ways = [fused_groups(way["main"]) for way in ways_to_group(*ungrouped(mod, params))]
+        common = set.intersection(*({g.key for g in groups} for groups in ways))
+        for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
+            task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
+            found.setdefault(g.key, with_default(task))
+    return list(found.values())
+
+
+def _layout_tasks(
+    mods: Sequence[IRModule | Function],
+    params: Mapping[str, Any] | None,
+    target: Target,
+    rules: bool,
+) -> list[Task]:
+    found: dict[str, Task] = {}
+    for mod in mods:
+        plain, last = ungrouped(mod, params)
+        if last is not fuse or not can_choose(plain, target):
+            continue
+        for rival in rivals(plain, target):
+            g = rival.group
+            task = task_of_dag(g.dag, target, g.name, g.args, 1, rival.instead_of)
+            if rules and not g.is_simple:
+                task = with_rules(task)
+            found.setdefault(task.key, with_default(task))
+    return list(found.values())
+
+
+def tune(
+    tasks: Sequence[Task],
+    database: Database,
+    options: Options,
+    on_event: Callable[[Event], None] | None = None,
+    on_error: Callable[[RecordError], None] | None = None,
+    farm: Devices | None = None,
+    on_notice: Callable[[str], object] | None = None,
+    history: Database | None = None,
+    measuring: Measuring | None = None,
+) -> Report:
+    """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
+    those of a farm.
+
+    Started again with the same log, it goes on where it was.  on_error: told
+    when the log cannot be written; on_notice: told of devices of the farm that come and go;
+    history: of other tasks and devices, see `search.loop.tune`.
+    Raises DeviceError without the device.
+    """
+    chosen = measuring or Measuring()
+    with (
+        _builder(farm, on_notice, chosen) as builder,
+        _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
+        Pipeline(builder, runner, database, on_error=on_error) as pipeline,
+    ):
+        return search(
+            list(tasks), pipeline, database, options, on_event=on_event, history=history
+        )  # fmt: skip
+
+
+def as_described(target: Target, farm: Devices | None = None) -> Target:
+    """`target` with what its device reports.  Raises TargetError or DeviceError without one."""
+    with _runner(farm) as runner:
+        return target.on(runner.describe(target))
+
+
+def cold_bytes(tasks: Sequence[Task]) -> int:
+    """How many bytes of constants must go by before one of them is read again, where the network
+    has so many that they do not stay in the caches of its processor; 0 where they do, and on
+    devices of their own.
+
+    Each implementation is timed as the direct one: weights of another size are as far away.
+    """
+    target = tasks[0].target
+    cache = max(target.limits.l2_bytes, target.limits.l3_bytes)
+    weights = sum(t.weight * _constant_bytes(t) for t in tasks if not t.instead_of)
+    return 2 * cache if target.device_kind.shares_host and weights > cache else 0
+
+
+def _constant_bytes(task: Task) -> int:
+    held = [op for op in task.dag.placeholders if op.constant]
+    return sum(prod(op.shape) * op.dtype.bytes for op in held)
+
+
+def _builder(
+    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring
+) -> LocalBuilder | FarmBuilder:
+    if farm is None or farm.builders is None:
+        return LocalBuilder(chosen.timeout, chosen.parallel)
+    return FarmBuilder(
+        farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
+    )
+
+
+def _runner(
+    farm: Devices | None,
+    on_notice: Callable[[str], object] | None = None,
+    measuring: Measuring | None = None,
+    cold: int = 0,
+) -> LocalRunner | FarmRunner:
+    chosen = measuring or Measuring()
+    if farm is None:
+        return LocalRunner(
+            chosen.timeout, chosen.number, chosen.repeat, chosen.min_repeat_ms, cold_bytes=cold
+        )
+    return FarmRunner(
+        farm.key, farm.host, farm.port, timeout=chosen.timeout, number=chosen.number,
+        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, cold_bytes=cold,
+        on_notice=on_notice,
+    )  # fmt: skip

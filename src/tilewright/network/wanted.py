@@ -1,0 +1,44 @@
+"""A network in the element type and the layout that were asked for, before it is tuned or built.
+
+In: a module and its weights.  Out: one that computes the same, to the rounding of the type.
+Read next: `../passes/layouts.py`, `../passes/mixed_precision.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.graph.expr import IRModule
+from tilewright.graph.passes import PASSES, fold_constants, fuse, optimize
+from tilewright.graph.passes.layouts import convert_layout
+from tilewright.graph.passes.mixed_precision import to_mixed_precision
+
+CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
+
+
+def in_layout(mod: IRModule, layout: str | None) -> IRModule:
+    """The network with its convolutions in `layout`; None: as they are.  Raises ModelError."""
+    if layout is None:
+        return mod
+    return convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
+
+
+def in_type(mod: IRModule, params: Mapping[str, Any], dtype: str) -> IRModule:
+    """The network with its weights inside and its contractions in `dtype`.
+
+    Batch norms are folded before anything is rounded.  Raises ModelError.
+    """
+    folded = optimize(mod, params, [p for p in PASSES if p is not fuse])
+    return fold_constants(to_mixed_precision(folded, dtype))
+
+
+def wanted(
+    mods: Sequence[IRModule], params: Mapping[str, Any], dtype: str = "float32",
+    layout: str | None = None,
+) -> tuple[list[IRModule], dict[str, Any]]:  # fmt: skip
+    """The network for each size, in its element type and layout, and the weights that are not
+    inside.  Raises ModelError."""
+    if dtype != "float32":
+        mods, params = [in_type(mod, params, dtype) for mod in mods], {}
+    return [in_layout(mod, layout) for mod in mods], dict(params)

@@ -1,8 +1,0 @@
-"""`relay.expr_functor`: walks of a user's own, where TVM has them.
-
-Read next: `graph/functor.py`.
-"""
-
-from tilewright.relay.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
-
-__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]

@@ -1,8 +1,0 @@
-"""`relay.scope_builder`, where TVM has `ScopeBuilder`.
-
-Read next: `graph/scope.py`.
-"""
-
-from tilewright.relay.graph.scope import ScopeBuilder
-
-__all__ = ["ScopeBuilder"]

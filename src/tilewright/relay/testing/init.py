@@ -1,8 +1,0 @@
-"""`relay.testing.init.create_workload`, where TVM has it.
-
-Read next: `layers.py`.
-"""
-
-from tilewright.relay.testing.layers import create_workload
-
-__all__ = ["create_workload"]

@@ -1,0 +1,64 @@
+"""numpy references of operators of boxes.
+
+In: arrays.  Out: arrays.  Read next: `sampling.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tilewright.topi.references.conv2d import Array, per_axis
+
+
+def reorg_python(a_np: Array, stride: int) -> Array:
+    """Darknet's blocks of pixels as channels, element by element in its order."""
+    batch, channels, height, width = a_np.shape
+    few = channels // stride**2
+    wide = a_np.reshape(batch, few, height * stride, width * stride)
+    made = np.zeros(a_np.shape, a_np.dtype)
+    for k in range(channels):
+        offset = k // few
+        made[:, k] = wide[:, k % few, offset // stride :: stride, offset % stride :: stride]
+    return made.reshape(batch, channels * stride**2, height // stride, width // stride)
+
+
+def roi_pool_nchw_python(
+    a_np: Array, rois_np: Array, pooled_size: Any, spatial_scale: float
+) -> Array:
+    """The greatest element of each bin of each region; 0 of empty bins."""
+    bins = per_axis(pooled_size, 2)
+    extents = a_np.shape[2:]
+    made = np.zeros((len(rois_np), a_np.shape[1], *bins), a_np.dtype)
+    for r, (number, *corners) in enumerate(rois_np):
+        left, top, right, bottom = (math.floor(v * spatial_scale + 0.5) for v in corners)
+        first, size = (top, left), (max(bottom - top + 1, 1), max(right - left + 1, 1))
+        for at in np.ndindex(*bins):
+            cut = []
+            for k in range(2):
+                step = np.float32(size[k]) / np.float32(bins[k])
+                ends = math.floor(at[k] * step), math.ceil((at[k] + 1) * step)
+                cut.append(slice(*(min(max(e + first[k], 0), extents[k]) for e in ends)))
+            bin_ = a_np[int(number), :, cut[0], cut[1]]
+            if bin_.size:
+                made[(r, slice(None), *at)] = bin_.max((1, 2))
+    return made
+
+
+def multibox_prior_python(
+    shape: Any, sizes: Any, ratios: Any, steps: Any, offsets: Any, clip: bool
+) -> Array:
+    """The boxes of images of `shape`, one after the other."""
+    height, width = shape[2:]
+    step_y, step_x = (s if s > 0 else 1 / n for s, n in zip(steps, (height, width), strict=True))
+    kinds = [(s, 1.0) for s in sizes] + [(sizes[0], math.sqrt(r)) for r in ratios[1:]]
+    rows = []
+    for y, x in np.ndindex(height, width):
+        down, across = (y + offsets[0]) * step_y, (x + offsets[1]) * step_x
+        for size, root in kinds:
+            half_w, half_h = size * height / width * root / 2, size / root / 2
+            rows.append((across - half_w, down - half_h, across + half_w, down + half_h))
+    made = np.array([rows], "float32")
+    return np.clip(made, 0, 1) if clip else made

@@ -1,0 +1,132 @@
+"""Networks as graphs: build or import one, simplify and fuse it, evaluate or export it.
+
+In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters, a
+compiled `Library`.
+Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
+`compile/build.py`, `exchange/onnx/importer.py`.
+"""
+
+from typing import Any as _Any  # relay.Any is a name of TVM
+
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ModelError
+from tilewright.graph import op
+from tilewright.graph.data_types import GlobalTypeVar, RefType, TypeCall, TypeKind, TypeVar
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    FuncType,
+    GlobalVar,
+    IncompleteType,
+    IRModule,
+    TensorType,
+    Tuple,
+    TupleGetItem,
+    TupleType,
+    Var,
+    free_vars,
+)
+from tilewright.graph.extents import Any
+from tilewright.graph.functional import RefCreate, RefRead, RefWrite
+from tilewright.graph.functions import image, nn, vision
+from tilewright.graph.functions.dynamic import *  # noqa: F403
+from tilewright.graph.functions.dynamic import __all__ as _dynamic
+from tilewright.graph.functions.indexing import *  # noqa: F403
+from tilewright.graph.functions.indexing import __all__ as _indexing
+from tilewright.graph.functions.layout import layout_transform
+from tilewright.graph.functions.linear import einsum
+from tilewright.graph.functions.reductions import *  # noqa: F403
+from tilewright.graph.functions.reductions import __all__ as _reductions
+from tilewright.graph.functions.selection import *  # noqa: F403
+from tilewright.graph.functions.selection import __all__ as _selection
+from tilewright.graph.functions.tensor import *  # noqa: F403
+from tilewright.graph.functions.tensor import __all__ as _operators
+from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright.graph.later import remembered as _remembered
+from tilewright.graph.leaves import const, var
+from tilewright.graph.passes import PASSES, bind_params, optimize
+from tilewright.graph.passes.extents import with_sizes
+from tilewright.graph.scope import Let, ScopeBuilder, bind
+from tilewright.graph.types import scalar_type
+from tilewright.models.onnx.export import to_onnx
+from tilewright.network.build import build
+from tilewright.network.executor import create_executor
+from tilewright.runtime.network.library import Library, load
+from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
+from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay import (
+    adt,
+    analysis,
+    annotation,
+    backend,
+    build_module,
+    data_dep_optimization,
+    dataflow_pattern,
+    expr,
+    expr_functor,
+    frontend,
+    loops,
+    parser,
+    prelude,
+    qnn,
+    random,
+    scope_builder,
+    testing,
+    transform,
+    ty,
+    vm,
+)
+from tilewright_tvm.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+)
+from tilewright_tvm.relay.expr import TupleWrapper
+from tilewright_tvm.relay.parser import fromtext, parse, parse_expr
+from tilewright_tvm.relay.shapes import *  # noqa: F403
+from tilewright_tvm.relay.shapes import __all__ as _shapes
+from tilewright_tvm.relay.signal import dft, sliding_window, stft
+
+__all__ = [
+    "adt", "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build",
+    "build_module", "Call", "Clause", "const", "Constant", "Constructor",
+    "create_executor", "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate",
+    "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
+    "fromtext", "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "image",
+    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
+    "loops", "Match", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "Pattern",
+    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "prelude", "qnn",
+    "random", "RefCreate", "RefRead", "RefType", "RefWrite", "save_param_dict", "scalar_type",
+    "scope_builder", "ScopeBuilder", "sliding_window", "stft", "TensorType", "testing", "to_onnx",
+    "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty", "TypeCall", "TypeData",
+    "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes", *_dynamic, *_indexing,
+    *_operators, *_reductions, *_selection, *_shapes,
+]  # fmt: skip
+
+OPERATORS = (  # what text may call, too
+    "layout_transform", "einsum", "dft", "sliding_window", "stft",
+    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+)  # fmt: skip
+open_doors(globals(), OPERATORS, ModelError, _remembered)
+# A shape may hold more than ints, and the class checks it itself.
+open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
+
+# Names of TVM that are not there: what to use instead.
+_ELSEWHERE = {
+    "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
+    "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
+    "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
+}
+
+
+def __getattr__(name: str) -> _Any:
+    return find(__name__, name, _ELSEWHERE)

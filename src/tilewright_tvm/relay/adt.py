@@ -1,0 +1,21 @@
+"""`relay.adt`: data types and `match`, where TVM has them.
+
+Read next: `graph/functional.py`, `graph/data_types.py`.
+"""
+
+from tilewright.graph.data_types import TypeData
+from tilewright.graph.functional import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+)
+
+__all__ = [
+    "Clause", "Constructor", "Match", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
+    "PatternWildcard", "TypeData",
+]  # fmt: skip

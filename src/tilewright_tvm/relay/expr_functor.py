@@ -1,0 +1,8 @@
+"""`relay.expr_functor`: walks of a user's own, where TVM has them.
+
+Read next: `graph/functor.py`.
+"""
+
+from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
+
+__all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]
