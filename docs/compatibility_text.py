@@ -25,13 +25,14 @@ COMMANDS = (
     ("python -m tvm.autotvm.record --mode read", "`tilewright records FILE`"),
     (
         "python -m tvm.auto_scheduler.measure_record --mode distill",
-        "`tilewright records distill FILE`, `python -m tilewright_tvm.auto_scheduler.measure_record`",
+        "`tilewright records distill FILE`, "
+        "`python -m tilewright_tvm.auto_scheduler.measure_record`",
     ),
     ("python -m tvm.exec.autotvm_log_editor", "`autotvm.record.pick_best(log, best)` in Python"),
     (
         "python -m tvm.exec.rpc_tracker",
-        "`python -m tilewright_tvm.exec.rpc_tracker`, which listens on this machine only unless --host "
-        "says otherwise, and then by TLS; `tilewright farm tracker`",
+        "`python -m tilewright_tvm.exec.rpc_tracker`, which listens on this machine only unless "
+        "--host says otherwise, and then by TLS; `tilewright farm tracker`",
     ),
     (
         "python -m tvm.exec.rpc_server",

@@ -347,7 +347,7 @@ def page() -> str:
 
 def operators(package: str) -> list[str]:
     """The operators of a package, as users call them."""
-    module = import_module(f"tilewright.{package}")
+    module = import_module(f"tilewright_tvm.{package}")
     names = {n for n in module.__all__ if inspect.isroutine(getattr(module, n))}
     return sorted(names - NO_OPERATORS)
 
@@ -387,7 +387,7 @@ def _root(name: str) -> tuple[Any, list[str]]:
         if name.startswith(f"{prefix}."):
             return _samples()[prefix], name[len(prefix) + 1 :].split(".")
     first, *rest = name.split(".")
-    return import_module("tilewright"), [first, *rest]
+    return import_module("tilewright_tvm"), [first, *rest]
 
 
 @cache

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import tilewright
-from tilewright import runtime
-from tilewright_tvm import nd, relay, transform
+from tilewright_tvm import nd, relay, runtime, transform
 from tilewright_tvm.contrib import graph_executor
 from tilewright_tvm.target import Target
 

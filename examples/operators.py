@@ -9,8 +9,8 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import te, topi
-from tilewright_tvm import nd, testing
+from tilewright import te
+from tilewright_tvm import nd, testing, topi
 from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])

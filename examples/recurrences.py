@@ -9,8 +9,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import te, topi
-from tilewright_tvm import nd, testing
+import tilewright_tvm
+from tilewright import te
+from tilewright_tvm import nd, testing, topi
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")

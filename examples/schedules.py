@@ -12,8 +12,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import te, topi
-from tilewright_tvm import nd, testing, tir
+import tilewright_tvm
+from tilewright import te
+from tilewright_tvm import nd, testing, tir, topi
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="cuda", help="cuda or opencl")

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import tilewright
+import tilewright_tvm
 from tilewright import te, topi
 from tilewright_tvm import autotvm
 from tilewright_tvm.target import Target

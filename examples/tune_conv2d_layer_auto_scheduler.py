@@ -11,6 +11,7 @@ import argparse
 import numpy as np
 
 import tilewright
+import tilewright_tvm
 from tilewright import te, topi
 from tilewright_tvm import auto_scheduler, nd
 from tilewright_tvm.target import Target

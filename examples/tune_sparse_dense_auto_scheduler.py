@@ -13,6 +13,7 @@ import argparse
 import numpy as np
 
 import tilewright
+import tilewright_tvm
 from tilewright import te, topi
 from tilewright.search.rules.rules import free_consumer
 from tilewright_tvm import auto_scheduler, nd

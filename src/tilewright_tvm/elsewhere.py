@@ -1,10 +1,10 @@
 """TVM's names, imported or asked for: those that are not here say what to use instead, or are found
 elsewhere.
 
-`from tilewright import micro` and `import tilewright.micro` ask for a module; Python's own words
-for one that is missing name nothing else.  In: the `_ELSEWHERE` table of the package that lacks it,
-from which `errors.absent` makes the text for attributes; `ALSO`; the table of `old_names`.  Out: an
-ImportError or AttributeError with that text; what has another name here.
+`from tilewright_tvm import micro` and `import tilewright_tvm.micro` ask for a module; Python's own
+words for one that is missing name nothing else.  In: the `_ELSEWHERE` table of the package that
+lacks it, from which `errors.absent` makes the text for attributes; `ALSO`; the table of
+`old_names`.  Out: an ImportError or AttributeError with that text; what has another name here.
 Read next: `old_names.py`.
 """
 
@@ -15,119 +15,132 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.abc import InspectLoader, Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import CodeType, ModuleType
 from typing import Any
 
 from tilewright.base.errors import absent
 
-ROOT = "tilewright"
+ROOT = "tilewright_tvm"
+_COMPILER = "tilewright"
 _PAGE = "The names of TVM that are here are in docs/compatibility.md."
 
-# Packages and files that stand in another room than TVM has them in, or had another name before.
+# Packages and files that stand in another place than TVM has them in, or had another name before;
+# where it is not said otherwise, in this package.
+_ALSO = {
+    "_ffi.function": "_ffi",
+    "api": "tilewright_tvm",
+    "arith.analyzer": "arith",
+    "auto_scheduler.cost_model.cost_model": "auto_scheduler.cost_model",
+    "auto_scheduler.cost_model.xgb_model": "auto_scheduler.cost_model",
+    "autotvm.graph_tuner.base_graph_tuner": "autotvm.graph_tuner",
+    "autotvm.graph_tuner.dynamic_programming_tuner": "autotvm.graph_tuner",
+    "autotvm.measure.measure_methods": "autotvm.measure",
+    "autotvm.task.dispatcher": "autotvm.dispatch",
+    "autotvm.task.relay_integration": "autotvm.task",
+    "autotvm.task.topi_integration": "autotvm.topi_integration",
+    "autotvm.tuner.callback": "autotvm.callback",
+    "autotvm.tuner.ga_tuner": "autotvm.tuners",
+    "autotvm.tuner.gridsearch_tuner": "autotvm.tuners",
+    "autotvm.tuner.index_based_tuner": "autotvm.tuners",
+    "autotvm.tuner.model_based_tuner": "autotvm.tuners",
+    "autotvm.tuner.tuner": "autotvm.tuners",
+    "autotvm.tuner.xgboost_cost_model": "autotvm.xgboost_cost_model",
+    "autotvm.tuner.xgboost_tuner": "autotvm.xgb_tuner",
+    "autotvm.util": "autotvm.utils",
+    "container": "runtime.container",
+    "contrib.debugger.debug_runtime": "contrib.debugger.debug_executor",
+    "contrib.graph_runtime": "contrib.graph_executor",
+    "contrib.rpc": "rpc",
+    "contrib.util": "contrib.utils",
+    "driver.build_module": "tilewright.driver.build",
+    "driver.tvmc": "tvmc",
+    "expr": "tir",
+    "hybrid": "tilewright.te.hybrid",
+    "intrin": "te",
+    "ir.instrument": "instrument",
+    "ir.module": "tilewright.graph.expr",
+    "ir.transform": "transform",
+    "ir_builder": "tilewright.te.ir_builder",
+    "ndarray": "nd",
+    "relay.analysis.analysis": "relay.analysis",
+    "relay.analysis.call_graph": "relay.analysis",
+    "relay.backend.vm": "relay.vm",
+    "relay.base": "relay",
+    "relay.frontend.onnx": "relay.frontend",
+    "relay.frontend.pytorch": "relay.frontend",
+    "relay.function": "relay.expr",
+    "relay.op.algorithm": "relay.op",
+    "relay.op.annotation": "relay.annotation",
+    "relay.op.image": "relay.image",
+    "relay.op.nn": "relay.nn",
+    "relay.op.nn.nn": "relay.nn",
+    "relay.op.op": "relay.op",
+    "relay.op.random": "relay.random",
+    "relay.op.reduce": "relay.op",
+    "relay.op.tensor": "relay.op",
+    "relay.op.transform": "relay.op",
+    "relay.op.vision": "relay.vision",
+    "relay.param_dict": "tilewright.runtime.network.param_dict",
+    "relay.pass_manager": "transform",
+    "relay.qnn.op.qnn": "relay.qnn.op",
+    "relay.testing.config": "relay.testing",
+    "relay.vmobj": "relay.vm",
+    "rpc.base": "rpc",
+    "rpc.client": "rpc",
+    "stmt": "tir",
+    "tag": "te",
+    "target.codegen": "driver.codegen",
+    "target.target": "target",
+    "te.hybrid": "tilewright.te.hybrid",
+    "te.autodiff": "te",
+    "te.operation": "te",
+    "te.schedule": "tilewright.schedule.by_name",
+    "te.tag": "te",
+    "tensor": "tilewright.te.tensor",
+    "tir.buffer": "tir",
+    "tir.data_layout": "tir",
+    "tir.expr": "tir",
+    "tir.function": "tir",
+    "tir.generic": "tir",
+    "tir.ir_builder": "tilewright.te.ir_builder",
+    "tir.op": "tir",
+    "tir.stmt": "tir",
+    "tir.stmt_functor": "tilewright.te.stmt_functor",
+    "topi.arm_cpu.conv2d": "topi.arm_cpu",
+    "topi.bifrost.conv2d": "topi.bifrost",
+    "topi.cuda.conv2d": "topi.cuda",
+    "topi.cuda.conv3d_winograd": "topi.tile_sizes",
+    "topi.cuda.depthwise_conv2d": "topi.cuda",
+    "topi.cuda.injective": "topi.cuda",
+    "topi.cuda.reduction": "topi.cuda",
+    "topi.generic.conv2d": "topi.generic",
+    "topi.generic.injective": "topi.generic",
+    "topi.intel_graphics.conv2d": "topi.intel_graphics",
+    "topi.mali.conv2d": "topi.mali",
+    "topi.math": "topi",
+    "topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
+    "topi.nn.util": "topi.nn.utils",
+    "topi.tensor": "topi",
+    "topi.transform": "topi",
+    "topi.util": "topi.utils",
+    "topi.x86.conv2d": "topi.x86",
+    "topi.x86.conv2d_avx_common": "topi.cpu_fallback",
+    "topi.x86.depthwise_conv2d": "topi.cpu_fallback",
+    "topi.x86.injective": "topi.x86",
+    "topi.x86.reduction": "topi.x86",
+    "tvmc.__main__": "tilewright.__main__",
+}
 ALSO = {
-    "tilewright._ffi.function": "tilewright._ffi",
-    "tilewright.api": "tilewright",
-    "tilewright.arith.analyzer": "tilewright.arith",
-    "tilewright.auto_scheduler.cost_model.cost_model": "tilewright.auto_scheduler.cost_model",
-    "tilewright.auto_scheduler.cost_model.xgb_model": "tilewright.auto_scheduler.cost_model",
-    "tilewright.autotvm.graph_tuner.base_graph_tuner": "tilewright.autotvm.graph_tuner",
-    "tilewright.autotvm.graph_tuner.dynamic_programming_tuner": "tilewright.autotvm.graph_tuner",
-    "tilewright.autotvm.measure.measure_methods": "tilewright.autotvm.measure",
-    "tilewright.autotvm.task.dispatcher": "tilewright.autotvm.dispatch",
-    "tilewright.autotvm.task.relay_integration": "tilewright.autotvm.task",
-    "tilewright.autotvm.task.topi_integration": "tilewright.autotvm.topi_integration",
-    "tilewright.autotvm.tuner.callback": "tilewright.autotvm.callback",
-    "tilewright.autotvm.tuner.ga_tuner": "tilewright.autotvm.tuners",
-    "tilewright.autotvm.tuner.gridsearch_tuner": "tilewright.autotvm.tuners",
-    "tilewright.autotvm.tuner.index_based_tuner": "tilewright.autotvm.tuners",
-    "tilewright.autotvm.tuner.model_based_tuner": "tilewright.autotvm.tuners",
-    "tilewright.autotvm.tuner.tuner": "tilewright.autotvm.tuners",
-    "tilewright.autotvm.tuner.xgboost_cost_model": "tilewright.autotvm.xgboost_cost_model",
-    "tilewright.autotvm.tuner.xgboost_tuner": "tilewright.autotvm.xgb_tuner",
-    "tilewright.autotvm.util": "tilewright.autotvm.utils",
-    "tilewright.container": "tilewright.runtime.container",
-    "tilewright.contrib.debugger.debug_runtime": "tilewright.contrib.debugger.debug_executor",
-    "tilewright.contrib.graph_runtime": "tilewright.contrib.graph_executor",
-    "tilewright.contrib.rpc": "tilewright.rpc",
-    "tilewright.contrib.util": "tilewright.contrib.utils",
-    "tilewright.driver.build_module": "tilewright.driver.build",
-    "tilewright.driver.tvmc": "tilewright.tvmc",
-    "tilewright.expr": "tilewright.tir",
-    "tilewright.hybrid": "tilewright.te.hybrid",
-    "tilewright.intrin": "tilewright.te",
-    "tilewright.ir.instrument": "tilewright.instrument",
-    "tilewright.ir.module": "tilewright.relay.graph.expr",
-    "tilewright.ir.transform": "tilewright.transform",
-    "tilewright.ir_builder": "tilewright.te.ir_builder",
-    "tilewright.ndarray": "tilewright.nd",
-    "tilewright.relay.analysis.analysis": "tilewright.relay.analysis",
-    "tilewright.relay.analysis.call_graph": "tilewright.relay.analysis",
-    "tilewright.relay.backend.vm": "tilewright.relay.vm",
-    "tilewright.relay.base": "tilewright.relay",
-    "tilewright.relay.frontend.onnx": "tilewright.relay.frontend",
-    "tilewright.relay.frontend.pytorch": "tilewright.relay.frontend",
-    "tilewright.relay.function": "tilewright.relay.expr",
-    "tilewright.relay.op.algorithm": "tilewright.relay.op",
-    "tilewright.relay.op.annotation": "tilewright.relay.annotation",
-    "tilewright.relay.op.image": "tilewright.relay.image",
-    "tilewright.relay.op.nn.nn": "tilewright.relay.op.nn",
-    "tilewright.relay.op.op": "tilewright.relay.op",
-    "tilewright.relay.op.random": "tilewright.relay.random",
-    "tilewright.relay.op.reduce": "tilewright.relay.op",
-    "tilewright.relay.op.tensor": "tilewright.relay.op",
-    "tilewright.relay.op.transform": "tilewright.relay.op",
-    "tilewright.relay.op.vision": "tilewright.relay.vision",
-    "tilewright.relay.param_dict": "tilewright.runtime.network.param_dict",
-    "tilewright.relay.pass_manager": "tilewright.transform",
-    "tilewright.relay.qnn.op.qnn": "tilewright.relay.qnn.op",
-    "tilewright.relay.testing.config": "tilewright.relay.testing",
-    "tilewright.relay.vmobj": "tilewright.relay.vm",
-    "tilewright.rpc.base": "tilewright.rpc",
-    "tilewright.rpc.client": "tilewright.rpc",
-    "tilewright.stmt": "tilewright.tir",
-    "tilewright.tag": "tilewright.te",
-    "tilewright.target.codegen": "tilewright.driver.codegen",
-    "tilewright.target.target": "tilewright.target",
-    "tilewright.te.autodiff": "tilewright.te",
-    "tilewright.te.operation": "tilewright.te",
-    "tilewright.te.schedule": "tilewright.schedule.by_name",
-    "tilewright.te.tag": "tilewright.te",
-    "tilewright.tensor": "tilewright.te.tensor",
-    "tilewright.tir.buffer": "tilewright.tir",
-    "tilewright.tir.data_layout": "tilewright.tir",
-    "tilewright.tir.expr": "tilewright.tir",
-    "tilewright.tir.function": "tilewright.tir",
-    "tilewright.tir.generic": "tilewright.tir",
-    "tilewright.tir.ir_builder": "tilewright.te.ir_builder",
-    "tilewright.tir.op": "tilewright.tir",
-    "tilewright.tir.stmt": "tilewright.tir",
-    "tilewright.tir.stmt_functor": "tilewright.te.stmt_functor",
-    "tilewright.topi.arm_cpu.conv2d": "tilewright.topi.arm_cpu",
-    "tilewright.topi.bifrost.conv2d": "tilewright.topi.bifrost",
-    "tilewright.topi.cuda.conv2d": "tilewright.topi.cuda",
-    "tilewright.topi.cuda.conv3d_winograd": "tilewright.topi.tile_sizes",
-    "tilewright.topi.cuda.depthwise_conv2d": "tilewright.topi.cuda",
-    "tilewright.topi.cuda.injective": "tilewright.topi.cuda",
-    "tilewright.topi.cuda.reduction": "tilewright.topi.cuda",
-    "tilewright.topi.generic.conv2d": "tilewright.topi.generic",
-    "tilewright.topi.generic.injective": "tilewright.topi.generic",
-    "tilewright.topi.intel_graphics.conv2d": "tilewright.topi.intel_graphics",
-    "tilewright.topi.mali.conv2d": "tilewright.topi.mali",
-    "tilewright.topi.math": "tilewright.topi",
-    "tilewright.topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
-    "tilewright.topi.nn.util": "tilewright.topi.nn.utils",
-    "tilewright.topi.tensor": "tilewright.topi",
-    "tilewright.topi.util": "tilewright.topi.utils",
-    "tilewright.topi.x86.conv2d": "tilewright.topi.x86",
-    "tilewright.topi.x86.conv2d_avx_common": "tilewright.topi.cpu_fallback",
-    "tilewright.topi.x86.depthwise_conv2d": "tilewright.topi.cpu_fallback",
-    "tilewright.topi.x86.injective": "tilewright.topi.x86",
-    "tilewright.topi.x86.reduction": "tilewright.topi.x86",
-    "tilewright.tvmc.__main__": "tilewright.__main__",
+    f"{ROOT}.{name}": now if now.startswith(_COMPILER) else f"{ROOT}.{now}"
+    for name, now in _ALSO.items()
 }
 # Modules of TVM of which nothing is left but names, which are in the table.
-PLACES = {"tilewright.build_module", "tilewright.module", "tilewright.relay.module"}
+PLACES = {
+    "tilewright_tvm.build_module",
+    "tilewright_tvm.module",
+    "tilewright_tvm.relay.module",
+}
 
 
 def find(owner: str, name: str, elsewhere: Mapping[str, str]) -> Any:
@@ -140,6 +153,8 @@ def find(owner: str, name: str, elsewhere: Mapping[str, str]) -> Any:
     if known in ALSO or known in PLACES:
         return import_module(known)
     told = _old_names().NAMES.get(owner, {}).get(name)
+    if told is None and _is_ours(known.replace(ROOT, _COMPILER, 1)):
+        return import_module(known)
     if told is None:
         raise absent(owner.removeprefix(f"{ROOT}."), name, elsewhere)
     if _old_names().is_sentence(told):
@@ -149,10 +164,10 @@ def find(owner: str, name: str, elsewhere: Mapping[str, str]) -> Any:
 
 def _old_names() -> Any:
     """Loaded when the first name is missing."""
-    return import_module("tilewright.base.old_names")
+    return import_module("tilewright_tvm.old_names")
 
 
-class _Same(InspectLoader):
+class Same(InspectLoader):
     """Gives the module `name`, which stays what it is; run by `python -m`, its code."""
 
     def __init__(self, name: str) -> None:
@@ -198,14 +213,14 @@ class _Also(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not fullname.startswith("tilewright."):
+        if not fullname.startswith(f"{ROOT}."):
             return None
         known = fullname
         while known and known not in ALSO:
             known = known.rpartition(".")[0]
         if not known:
             return None
-        loader = _Same(ALSO[known] + fullname.removeprefix(known))
+        loader = Same(ALSO[known] + fullname.removeprefix(known))
         return ModuleSpec(fullname, loader, is_package=loader.is_package(fullname))
 
 
@@ -220,6 +235,9 @@ class _Elsewhere(MetaPathFinder):
             return None
         if fullname in PLACES:
             return ModuleSpec(fullname, _Place())
+        if _is_ours(same := fullname.replace(ROOT, _COMPILER, 1)):
+            loader = Same(same)
+            return ModuleSpec(fullname, loader, is_package=loader.is_package(fullname))
         told = getattr(sys.modules.get(owner), "_ELSEWHERE", {}).get(name)
         if told is None:
             told = _old_names().NAMES.get(owner, {}).get(name)
@@ -227,6 +245,13 @@ class _Elsewhere(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {fullname!r}. {_PAGE}", name=fullname)
         place = owner.removeprefix(f"{ROOT}.")
         raise ImportError(f"{place}.{name} does not exist here. {told}", name=fullname)
+
+
+def _is_ours(module: str) -> bool:
+    """Whether the compiler has a module of this name, of a package that has a part of TVM's."""
+    owner = sys.modules.get(module.rpartition(".")[0])
+    places = getattr(owner, "__path__", ())
+    return owner is not None and PathFinder.find_spec(module, places) is not None
 
 
 def explain_imports() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any
 
-ROOT = "tilewright"
+ROOT = "tilewright_tvm"
 
 
 def _same(home: str, names: str) -> dict[str, str]:
@@ -37,14 +37,14 @@ _STATEMENTS = "lower(s, args) gives a Program, which prints as loops."
 # A module that is no file is there all the same: its names are those of the table.
 NAMES: Mapping[str, Mapping[str, str]] = {
     ROOT: {
-        **_same("tilewright.te", _TE),
-        **_same("tilewright.tir", _TIR),
-        "fabs": "tilewright.te:abs",
-        "call_pure_intrin": "tilewright.tir:call_intrin",
-        "decl_tensor_intrin": "tilewright.te:decl_tensor_intrin",
-        "build_config": "tilewright.base.old_names:build_config",
-        "BuildConfig": "tilewright.transform:PassContext",
-        "current_build_config": "tilewright.transform:PassContext.current",
+        **_same("tilewright_tvm.te", _TE),
+        **_same("tilewright_tvm.tir", _TIR),
+        "fabs": "tilewright_tvm.te:abs",
+        "call_pure_intrin": "tilewright_tvm.tir:call_intrin",
+        "decl_tensor_intrin": "tilewright_tvm.te:decl_tensor_intrin",
+        "build_config": "tilewright_tvm.old_names:build_config",
+        "BuildConfig": "tilewright_tvm.transform:PassContext",
+        "current_build_config": "tilewright_tvm.transform:PassContext.current",
         "TVMContext": "tilewright.runtime.device:Device",
         "Range": "tilewright.te.axis:Range",
         "ir_pass": "Use arith.Analyzer().simplify for expressions; lowering has its own passes, "
@@ -67,26 +67,26 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "libinfo": "Run `tilewright doctor`: it shows what is installed.",
         "vta": "VTA is no target; the targets are llvm, cuda and opencl.",
     },
-    "tilewright.autotvm": {
+    "tilewright_tvm.autotvm": {
         "env": "Options are arguments here: of tuners, LocalBuilder, LocalRunner and RPCRunner.",
     },
-    "tilewright.autotvm.task": {
+    "tilewright_tvm.autotvm.task": {
         "extract_from_graph": "Import the network with relay.frontend, then extract_from_program.",
     },
-    "tilewright.build_module": {
-        **_same("tilewright", "build lower build_config BuildConfig current_build_config"),
+    "tilewright_tvm.build_module": {
+        **_same("tilewright_tvm", "build lower build_config BuildConfig current_build_config"),
     },
-    "tilewright.arith": {
+    "tilewright_tvm.arith": {
         "DetectClipBound": "Ask arith.Analyzer(), or read the loops that lower(s, args) prints.",
     },
-    "tilewright.auto_scheduler": {
+    "tilewright_tvm.auto_scheduler": {
         "ProgramMeasurer": "A policy measures: task.tune(TuningOptions(builder=, runner=)).",
     },
-    "tilewright.codegen": {
+    "tilewright_tvm.codegen": {
         "build_module": "Use build(s, args, target), which lowers and compiles.",
-        "llvm_version_major": "tilewright.driver.codegen:llvm_version_major",
+        "llvm_version_major": "tilewright_tvm.driver.codegen:llvm_version_major",
     },
-    "tilewright.contrib": {
+    "tilewright_tvm.contrib": {
         "coreml_runtime": "Core ML is not called; relay.frontend.from_onnx imports networks.",
         "dlpack": "nd.from_dlpack(tensor) gives an argument for a function, without a copy.",
         "binutil": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
@@ -104,21 +104,22 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "verilog": "Verilog is no target; the targets are llvm, cuda and opencl.",
         "xcode": "Metal is not a target; the targets are llvm, cuda and opencl.",
     },
-    "tilewright.exec": {
+    "tilewright_tvm.exec": {
         "autotvm_log_editor": "autotvm.record.pick_best(log, out) keeps the best lines of a log.",
         "measure_peak": "Run `tilewright doctor`: it shows the device.",
         "gpu_memory_bandwidth": "Run `tilewright doctor`: it shows the device.",
         "popen_worker": _PROCESSES,
-        "rpc_proxy": "Servers ask the tracker for work: `python -m tilewright.exec.rpc_tracker`.",
-        "tune_relay": "Run `tilewright tune`, or `python -m tilewright.tvmc tune`.",
+        "rpc_proxy": "Servers ask the tracker for work: "
+            "`python -m tilewright_tvm.exec.rpc_tracker`.",
+        "tune_relay": "Run `tilewright tune`, or `python -m tilewright_tvm.tvmc tune`.",
     },
-    "tilewright.module": {
-        "load": "tilewright.runtime:load_module",
-        **_same("tilewright.runtime", "Module enabled"),
+    "tilewright_tvm.module": {
+        "load": "tilewright_tvm.runtime:load_module",
+        **_same("tilewright_tvm.runtime", "Module enabled"),
         "create": "build makes modules, and module.load opens them.",
         "system_lib": "Load the file that func.save or lib.export_library wrote.",
     },
-    "tilewright.nd": {
+    "tilewright_tvm.nd": {
         "context": "tilewright.runtime.device:device",
         "TVMContext": "tilewright.runtime.device:Device",
         "numpyasarray": "tilewright.runtime.ndarray:array",
@@ -127,24 +128,24 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             "It is no device here; there are nd.cpu, nd.cuda and nd.opencl.",
         ),
     },
-    "tilewright.relay": {
-        "Module": "tilewright.relay.graph.expr:IRModule",
-        "alpha_equal": "tilewright.relay.analysis:structural_equal",
-        "build_config": "tilewright.base.old_names:relay_build_config",
+    "tilewright_tvm.relay": {
+        "Module": "tilewright.graph.expr:IRModule",
+        "alpha_equal": "tilewright_tvm.relay.analysis:structural_equal",
+        "build_config": "tilewright_tvm.old_names:relay_build_config",
         "debug": "print(mod) shows the network.",
         "feature": "relay.analysis tells what is in a network.",
         "visualize": "print(mod) shows the network; relay.to_onnx writes it for a viewer.",
         "ir_pass": "Use the passes of relay.transform, as relay.transform.InferType()(mod).",
     },
-    "tilewright.relay.analysis": {
-        "alpha_equal": "tilewright.relay.analysis:structural_equal",
-        "graph_equal": "tilewright.relay.analysis:structural_equal",
+    "tilewright_tvm.relay.analysis": {
+        "alpha_equal": "tilewright_tvm.relay.analysis:structural_equal",
+        "graph_equal": "tilewright_tvm.relay.analysis:structural_equal",
     },
-    "tilewright.relay.backend": {
+    "tilewright_tvm.relay.backend": {
         "graph_runtime_codegen": "Use relay.build, whose report names the schedule of each kernel.",
         "graph_runtime_factory": "Use relay.build, which gives a library.",
     },
-    "tilewright.relay.frontend": {
+    "tilewright_tvm.relay.frontend": {
         "common": "relay.frontend imports by itself; parts of its importers are no interface.",
         **dict.fromkeys(
             ("caffe", "caffe2", "coreml", "darknet", "keras", "mxnet", "nnvm_common", "oneflow",
@@ -152,30 +153,33 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             _EXPORT,
         ),
     },
-    "tilewright.relay.module": {"Module": "tilewright.relay.graph.expr:IRModule"},
-    "tilewright.relay.testing": dict.fromkeys(("darknet", "tf", "tflite"), _EXPORT),
-    "tilewright.relay.transform": {
-        **_same("tilewright.transform", "PassContext Sequential module_pass function_pass Pass"),
-        "build_config": "tilewright.base.old_names:relay_build_config",
+    "tilewright_tvm.relay.module": {"Module": "tilewright.graph.expr:IRModule"},
+    "tilewright_tvm.relay.testing": dict.fromkeys(("darknet", "tf", "tflite"), _EXPORT),
+    "tilewright_tvm.relay.transform": {
+        **_same(
+            "tilewright_tvm.transform",
+            "PassContext Sequential module_pass function_pass Pass",
+        ),
+        "build_config": "tilewright_tvm.old_names:relay_build_config",
     },
-    "tilewright.rpc": {
+    "tilewright_tvm.rpc": {
         "proxy": "Servers ask the tracker for work: rpc.connect_tracker(host, port).request(key).",
     },
-    "tilewright.schedule": _same(
+    "tilewright_tvm.schedule": _same(
         "tilewright.schedule.by_name",
         "AutoInlineBroadcast AutoInlineElemWise AutoInlineInjective Buffer Fuse InferBound IterVar "
         "Schedule Split Stage create_schedule",
     ),
-    "tilewright.target": {
+    "tilewright_tvm.target": {
         "current_target": "tilewright.targets.target:Target.current",
         "rasp": "tilewright.targets.target:arm_cpu",
         "opengl": "OpenGL is not a target; try opencl.",
         "vulkan": 'Vulkan is not a target; try Target("opencl").',
     },
-    "tilewright.topi": dict.fromkeys(
+    "tilewright_tvm.topi": dict.fromkeys(
         ("adreno", "hexagon"), "It is no target; topi.cuda and topi.mali have schedules of GPUs."
     ),
-    "tilewright.tir": {
+    "tilewright_tvm.tir": {
         "Load": _STATEMENTS,
         "Store": _STATEMENTS,
         "ir_pass": "Use arith.Analyzer().simplify for expressions; lowering has its own passes, "
@@ -230,7 +234,7 @@ def build_config(**options: Any) -> Any:
     if options.pop("add_lower_pass", None):
         _refuse("build_config(add_lower_pass=)", "lowering has its own passes", "Leave it out.")
     given = {f"tir.{name}": value for name, value in options.items()}
-    return import_module("tilewright.transform").PassContext(config=given)
+    return import_module("tilewright_tvm.transform").PassContext(config=given)
 
 
 def relay_build_config(
@@ -247,7 +251,7 @@ def relay_build_config(
                 f"relay.build_config({name}={value!r:.60})", "a network is built for one device",
                 "Leave it out; transform.PassContext(instruments=) sees each pass.",
             )  # fmt: skip
-    make: Callable[..., Any] = import_module("tilewright.transform").PassContext
+    make: Callable[..., Any] = import_module("tilewright_tvm.transform").PassContext
     return make(opt_level, required_pass=required_pass, disabled_pass=disabled_pass, **options)
 
 

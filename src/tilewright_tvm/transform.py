@@ -28,8 +28,8 @@ class PassContext:
     config: further options by name; unknown ones are kept and ignored, as TVM's often do not apply.
     required_pass: names of passes that `relay.build` and `Sequential` run at any opt_level
     disabled_pass: names of those that they leave out, as "FuseOps" or "FoldScaleAxis"
-    instruments: told before and after each pass that runs; see `tilewright_tvm.instrument`.  One that
-                 raises on entering or leaving ends all of them; those that entered are left
+    instruments: told before and after each pass that runs; see `instrument.py`.  One that raises on
+                 entering or leaving ends all of them; those that entered are left
     """
 
     opt_level: int = 3

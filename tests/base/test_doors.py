@@ -12,11 +12,11 @@ import pytest
 
 import tilewright
 from drills._door_arguments import task
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import ExpressionError, ModelError, SpaceError, TilewrightError
 from tilewright.measure import Database
-from tilewright_tvm import auto_scheduler, autotvm, nd, relay
+from tilewright_tvm import auto_scheduler, autotvm, nd, relay, topi
 from tilewright_tvm.contrib import graph_executor
 
 X = relay.var("x", shape=(2, 3))

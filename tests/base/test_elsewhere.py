@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 
 import tilewright
+import tilewright_tvm
 from tilewright.base.errors import ModelError
 from tilewright_tvm.elsewhere import ALSO, PLACES
 from tilewright_tvm.old_names import NAMES, is_sentence, placed
 
 MISSING = {
-    "tilewright.meta_schedule": "Use autotvm",
-    "tilewright.micro": "Microcontrollers are no target",
-    "tilewright.script.tir": "TVMScript is not read; declare with te.compute",
+    "tilewright_tvm.meta_schedule": "Use autotvm",
+    "tilewright_tvm.micro": "Microcontrollers are no target",
+    "tilewright_tvm.script.tir": "TVMScript is not read; declare with te.compute",
     "tilewright_tvm.contrib.clang": "C text is not compiled",
-    "tilewright.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
+    "tilewright_tvm.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "tilewright_tvm.relay.frontend.from_mxnet": "Export the model to ONNX",
     "tilewright_tvm.target.adreno": "Use Target",
     "tilewright_tvm.tir.analysis": "gives a Program, which prints as loops",
@@ -39,8 +40,8 @@ def test_an_import_says_what_to_use(name: str) -> None:
 
 
 def test_a_name_that_nobody_knows_is_pythons_own_error() -> None:
-    with pytest.raises(ModuleNotFoundError, match="No module named 'tilewright.nonsense'"):
-        import_module("tilewright.nonsense")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tilewright_tvm.nonsense'"):
+        import_module("tilewright_tvm.nonsense")
 
 
 def test_names_of_tir_are_those_of_te() -> None:
@@ -102,11 +103,11 @@ context gpu opencl TVMContext relay.testing.config.ctx_list get_global_func rpc 
 
 @pytest.mark.parametrize("name", TUTORIALS.split())
 def test_what_tutorials_print_is_there(name: str) -> None:
-    assert reduce(getattr, name.split("."), tilewright) is not None
+    assert reduce(getattr, name.split("."), tilewright_tvm) is not None
 
 
 def test_arguments_have_their_old_names_too() -> None:
-    here = tilewright.context("llvm", 0)
+    here = tilewright_tvm.context("llvm", 0)
     a = tilewright_tvm.nd.array(np.ones(3, "float32"), ctx=here)
     b = tilewright_tvm.nd.empty((3,), ctx=here)
     assert a.ctx == b.ctx == here
@@ -117,14 +118,14 @@ def test_arguments_have_their_old_names_too() -> None:
 
 
 def test_options_of_builds_are_a_pass_context() -> None:
-    with tilewright.build_config(auto_unroll_max_step=16, unroll_explicit=True):
+    with tilewright_tvm.build_config(auto_unroll_max_step=16, unroll_explicit=True):
         assert (
             tilewright_tvm.transform.PassContext.current().config["tir.auto_unroll_max_step"] == 16
         )
     with tilewright_tvm.relay.build_config(disabled_pass=["FuseOps"]):
         assert tilewright_tvm.transform.PassContext.current().opt_level == 2
     with pytest.raises(ModelError, match=r"add_lower_pass=\): lowering has its own passes"):
-        tilewright.build_config(add_lower_pass=[(1, print)])
+        tilewright_tvm.build_config(add_lower_pass=[(1, print)])
     with pytest.raises(ModelError, match="is built for one device"):
         tilewright_tvm.relay.build_config(fallback_device=tilewright.cpu())
 
@@ -148,10 +149,11 @@ def test_operators_to_extract_may_be_functions() -> None:
 
 def _commands() -> list[str]:
     """Modules that `python -m` runs, by all their names."""
-    root = Path(tilewright.__file__).parent
+    source = Path(tilewright.__file__).parents[1]
     found = {
-        ".".join(["tilewright", *file.relative_to(root).with_suffix("").parts])
-        for file in root.rglob("*.py")
+        ".".join(file.relative_to(source).with_suffix("").parts)
+        for package in (tilewright, tilewright_tvm)
+        for file in Path(package.__file__).parent.rglob("*.py")
         if '\nif __name__ == "__main__":' in file.read_text()
     }
     known = {name: real for name, real in ALSO.items() if real in found}
@@ -160,7 +162,7 @@ def _commands() -> list[str]:
 
 
 def test_the_commands_are_those_that_are_known() -> None:
-    assert {"tilewright", "tilewright_tvm.tvmc", "tilewright.driver.tvmc"} <= {*_commands()}
+    assert {"tilewright", "tilewright_tvm.tvmc", "tilewright_tvm.driver.tvmc"} <= {*_commands()}
     assert len(_commands()) >= 7
 
 
@@ -252,11 +254,11 @@ topi.x86.injective topi.x86.nn topi.x86.reduction vta vta.build_module vta.top
 
 @pytest.mark.parametrize("name", MODULES.split())
 def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
-    full = f"tilewright.{name}"
+    full = f"tilewright_tvm.{name}"
     try:
         module = import_module(full)
     except ModuleNotFoundError as error:
-        assert "docs/compatibility.md" in str(error) and error.name.startswith("tilewright.")
+        assert "docs/compatibility.md" in str(error) and error.name.startswith("tilewright_tvm.")
     except ImportError as error:
         assert " does not exist here. " in str(error)
     else:
@@ -296,4 +298,4 @@ def test_attributes_of_devices_are_found_or_say_what_to_use() -> None:
 
 def test_functions_of_kernels_have_no_attributes() -> None:
     with pytest.raises(ModelError, match=r"register_op_attr\('tir.exp', .*a fixed set"):
-        tilewright.ir.register_op_attr("tir.exp", "cuda.FLowerIntrinsic", print, level=99)
+        tilewright_tvm.ir.register_op_attr("tir.exp", "cuda.FLowerIntrinsic", print, level=99)

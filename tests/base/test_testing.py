@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import build, te, topi
+from tilewright import build, te
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.target import Target
-from tilewright_tvm import autotvm, contrib, nd, target, testing
+from tilewright_tvm import autotvm, contrib, nd, target, testing, topi
 
 pytest_plugins = ["pytester"]
 # Of kinds that come with Tilewright.  Asked here: pytester forgets what its tests import.

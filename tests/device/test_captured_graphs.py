@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import tilewright_tvm
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn
 

@@ -1,8 +1,7 @@
 """Arguments that public functions accept.
 
 In: a function and what users call it.  Out: `good()`, by name, its arguments.  They come from the
-tables below, and where those say nothing, from a parameter's annotation.
-Read next: `_doors.py`.
+tables below, else from a parameter's annotation.  Read next: `_doors.py`.
 """
 
 from __future__ import annotations

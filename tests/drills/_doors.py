@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 import tilewright
+import tilewright_tvm
 from drills._door_arguments import (
     Arguments,
     good,
@@ -284,7 +285,8 @@ def doors() -> list[Door]:
         "tir.decl_buffer": tir.decl_buffer, "tir.call_packed": tir.call_packed,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
         "Target": tilewright.Target, "target.create": tilewright_tvm.target.create,
-        "te.create_schedule": te.create_schedule, "PassContext": tilewright_tvm.transform.PassContext,
+        "te.create_schedule": te.create_schedule,
+        "PassContext": tilewright_tvm.transform.PassContext,
         "IRModule.from_expr": relay.IRModule.from_expr, "GraphModule": graph_executor.GraphModule,
         "graph_executor.create": graph_executor.create,
         "debug_executor.create": debug_executor.create,

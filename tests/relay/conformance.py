@@ -261,7 +261,7 @@ def reason(why: str) -> str:
         told = f"{found[1]}: {found[2]}"
     else:
         told = text.removeprefix("from_onnx: ").split("): ", 1)[-1]
-    told = told.split(". ")[0].split(" relay.exchange")[0].rstrip(".")
+    told = told.split(". ")[0].split(" models.")[0].rstrip(".")
     return told.replace("|", "/")[:100]
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import cpu, runtime, te
+import tilewright_tvm
+from tilewright import cpu, te
 from tilewright.base.errors import DeviceError, ModelError, TilewrightError
-from tilewright_tvm import relay
+from tilewright_tvm import relay, runtime
 from tilewright_tvm.contrib import graph_executor
 from tilewright_tvm.relay import scope_builder
 from tilewright_tvm.runtime.vm import VirtualMachine

@@ -7,6 +7,7 @@ import tilewright
 from relay.case import function, tensor
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
+from tilewright.graph import passes
 from tilewright.graph.functions import nn
 from tilewright.runtime.device import device
 from tilewright_tvm import nd, relay
@@ -103,7 +104,7 @@ def test_activations_far_out_are_their_limits():
 def test_activations_are_one_kernel_each():
     for name in ACTIVATIONS.keys() - {"prelu"}:
         f = function(ACTIVATIONS[name][0](tensor("x", 4, 8)))
-        fused = relay.passes.fuse(relay.IRModule.from_expr(f))["main"].body
+        fused = passes.fuse(relay.IRModule.from_expr(f))["main"].body
         assert all(isinstance(a, relay.Var) for a in fused.args), name
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 
 from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
+from tilewright.graph import passes
 from tilewright.graph.expr import post_order
 from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse
@@ -155,7 +156,7 @@ def test_groups_of_equal_structure_have_equal_keys():
 @given(networks())
 @settings(max_examples=30, deadline=None)
 def test_every_operator_is_in_exactly_one_group(mod):
-    plain = relay.passes.simplify_inference(mod)["main"]
+    plain = passes.simplify_inference(mod)["main"]
     fused = fuse(relay.IRModule.from_expr(plain))["main"]
     inside = 0
     for node in post_order(fused.body):

@@ -11,7 +11,7 @@ from relay.cases import CASES, Case, function, random_inputs, tensor
 from relay.cases_gradients import MADE
 from tilewright.base.errors import ModelError
 from tilewright.graph.evaluate import in_float64
-from tilewright.graph.expr import Expr, Function, TensorType
+from tilewright.graph.expr import Expr, Function, TensorType, post_order
 from tilewright.graph.functions import nn
 from tilewright.graph.op import TABLE
 from tilewright.graph.traversal import op_name
@@ -483,7 +483,7 @@ def test_gradients_follow_layouts(layout):
     f = weighed(y)
     mod = relay.IRModule.from_expr(gradient(f))
     moved = relay.transform.ConvertLayout({"nn.conv2d": [layout, "default"]})(mod)
-    found = [n for n in relay.graph.expr.post_order(moved["main"].body) if is_max_grad(n)]
+    found = [n for n in post_order(moved["main"].body) if is_max_grad(n)]
     assert found and all(n.attrs.layout == layout for n in found)
     values = values_of(f)
     expected, got = (in_float64(m["main"], values) for m in (mod, moved))

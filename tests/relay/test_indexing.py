@@ -6,6 +6,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from relay.case import function, random_inputs, tensor
 from tilewright.base.errors import ModelError
+from tilewright.graph import passes
 from tilewright.graph.expr import Call, Function, post_order
 from tilewright.graph.functions import nn
 from tilewright.graph.traversal import op_name
@@ -202,7 +203,7 @@ def test_refusals(name):
 
 
 def groups(body):
-    fused = relay.passes.fuse(relay.IRModule.from_expr(function(body)))["main"]
+    fused = passes.fuse(relay.IRModule.from_expr(function(body)))["main"]
     calls = [n for n in post_order(fused.body) if isinstance(n, Call)]
     return [
         [op_name(n) for n in post_order(c.op.body) if isinstance(n, Call)]
@@ -337,7 +338,7 @@ def test_models_that_cannot_be_read_say_why(name):
 def first(body):
     """What the pass makes of `body`, checked to mean the same."""
     before = relay.IRModule.from_expr(function(body))
-    after = relay.passes.slices_first(before)
+    after = passes.slices_first(before)
     inputs = random_inputs(before["main"])
     for a, b in zip(_all(before, inputs), _all(after, inputs), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from relay.cases import CASES
 from relay.drawing import networks
 from relay.test_passes import compare, inputs_of, names
-from tilewright import Target, cpu, topi
+from tilewright import Target, cpu
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Call, post_order
 from tilewright.graph.functions import nn
 from tilewright.graph.passes.follow import follow, operands
 from tilewright.graph.passes.form import Form, convert, form_of, is_same_memory, plain
-from tilewright_tvm import relay, transform
+from tilewright_tvm import relay, topi, transform
 from tilewright_tvm.contrib.graph_executor import GraphModule
 from tilewright_tvm.relay import testing
 from tilewright_tvm.relay.transform import AlterOpLayout, ConvertLayout

@@ -6,6 +6,7 @@ import pytest
 
 from relay.cases import CASES, Case, function, random_inputs
 from tilewright.base.errors import ModelError
+from tilewright.graph import passes
 from tilewright.graph.expr import post_order
 from tilewright.graph.op import ROWS
 from tilewright.models.onnx.export import EXPORTERS
@@ -39,7 +40,7 @@ def test_numpy_gives_the_inferred_type(case: Case):
 def test_topi_computes_what_numpy_does(case: Case):
     f = function(case.build())
     inputs = random_inputs(f)
-    fused = relay.passes.fuse(relay.IRModule.from_expr(f))["main"]
+    fused = passes.fuse(relay.IRModule.from_expr(f))["main"]
     groups = [n for n in post_order(fused.body) if isinstance(n, relay.Call)]
     whole, values = f, [inputs[p.name_hint] for p in f.params]
     if groups == [fused.body] and isinstance(fused.body.op, relay.Function):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright import build, device, te, topi
+from tilewright import build, device, te
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright_tvm import nd, relay
+from tilewright_tvm import nd, relay, topi
 from tilewright_tvm.relay import random
 
 KEY = random.threefry_key(0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import ir, te
+from tilewright import te
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright_tvm import nd
+from tilewright_tvm import ir, nd
 
 
 def product(m, n, depth):

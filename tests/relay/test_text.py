@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import tilewright
+import tilewright_tvm
 from relay.case import function, random_inputs, tensor
 from relay.cases import CASES
 from relay.drawing import networks
@@ -359,10 +360,10 @@ def test_networks_are_saved_as_json():
     x = tensor("x", 3)
     f = relay.Function([x], relay.add(x, relay.const(np.float32([1, 2, 3]))))
     mod = relay.IRModule.from_expr(f)
-    again = tilewright.ir.load_json(tilewright.ir.save_json(mod))
+    again = tilewright_tvm.ir.load_json(tilewright_tvm.ir.save_json(mod))
     assert isinstance(again, relay.IRModule) and not first_difference(again, mod)
     for value in (f, f.body, relay.Tuple([f.body, x]), relay.const(2)):
-        found = tilewright.ir.load_json(tilewright.ir.save_json(value))
+        found = tilewright_tvm.ir.load_json(tilewright_tvm.ir.save_json(value))
         assert type(found) is type(value)
         assert relay.analysis.structural_equal(found, value, map_free_vars=True)
 
@@ -379,12 +380,12 @@ def test_networks_are_saved_as_json():
 )  # fmt: skip
 def test_json_of_others_is_refused(text, reason):
     with pytest.raises(ModelError, match=reason):
-        tilewright.ir.load_json(text)
+        tilewright_tvm.ir.load_json(text)
 
 
 def test_what_is_no_network_is_not_saved():
     with pytest.raises(ModelError, match=r"ir.save_json\(Target\): it is no network"):
-        tilewright.ir.save_json(tilewright.Target("llvm"))
+        tilewright_tvm.ir.save_json(tilewright.Target("llvm"))
 
 
 @pytest.mark.parametrize("head", ["v0.0.4\n", "\nv0.0.4\n", "v0.0.5\n", '#[version = "0.0.5"]\n'])

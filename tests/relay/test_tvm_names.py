@@ -10,6 +10,7 @@ import pytest
 import tilewright
 import tilewright.driver
 import tilewright.ir
+import tilewright_tvm
 import tilewright_tvm._ffi
 from relay.small import residual
 from tilewright import te
@@ -27,9 +28,12 @@ def scaled(name: str = "x", by: float = 2.0) -> relay.Function:
 
 
 def test_names_are_where_tvm_has_them():
-    assert tilewright.ir.IRModule is relay.IRModule and tilewright.ir.TensorType is relay.TensorType
-    assert tilewright.ir.structural_equal is analysis.structural_equal
-    assert tilewright.ir.transform is transform and tilewright.ir.Op is relay.op.Op
+    assert (
+        tilewright_tvm.ir.IRModule is relay.IRModule
+        and tilewright_tvm.ir.TensorType is relay.TensorType
+    )
+    assert tilewright_tvm.ir.structural_equal is analysis.structural_equal
+    assert tilewright_tvm.ir.transform is transform and tilewright_tvm.ir.Op is relay.op.Op
     assert relay.op.add is relay.op.tensor.add is relay.add and relay.op.op is relay.op
     assert relay.op.nn.conv2d is relay.nn.conv2d
     assert relay.op.image.resize2d is relay.image.resize2d
@@ -529,7 +533,7 @@ def test_constants_are_folded_and_nothing_else_is_changed():
     one = relay.const(np.float32([1, 2, 3]))
     made = relay.transform.FoldConstant()(relay.IRModule.from_expr((one + one) + x))
     wanted = relay.IRModule.from_expr(relay.const(np.float32([2, 4, 6])) + x)
-    tilewright.ir.assert_structural_equal(made, wanted)
+    tilewright_tvm.ir.assert_structural_equal(made, wanted)
 
 
 def test_a_walk_without_a_method_is_not_implemented():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tilewright_tvm
 from tilewright import te
 from tilewright.base.errors import ModelError
 from tilewright_tvm import relay

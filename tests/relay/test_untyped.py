@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright
+import tilewright_tvm
 from tilewright.base.errors import ModelError
 from tilewright.graph.functions import nn
 from tilewright_tvm import relay

@@ -12,7 +12,6 @@ import pytest
 from llvmlite import binding
 
 import tilewright as tw
-from tilewright import te
 from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.driver.build import build_artifact
@@ -22,7 +21,7 @@ from tilewright.runtime import Module, array, artifact_file, cpu, empty, load_mo
 from tilewright.runtime.device import local_target
 from tilewright.runtime.drivers import cpu_features, cpu_host, cpu_names
 from tilewright.targets.target import Target
-from tilewright_tvm import relay
+from tilewright_tvm import relay, te
 
 Build = Callable[..., Artifact]
 HOST = binding.get_host_cpu_features()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright
+import tilewright_tvm
 from tilewright import cpu
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright_tvm import relay

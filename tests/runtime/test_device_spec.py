@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+import tilewright_tvm
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, cpu, device
 from tilewright.runtime.device import local_target

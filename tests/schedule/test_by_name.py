@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilewright_tvm.ir.fast_interpreter import run_fast
 
 import tilewright as tw
 from schedule.drawing import draw_schedule
@@ -14,7 +15,6 @@ from schedule.test_schedules import assert_right, draw_computation, interpret, l
 from tilewright import te
 from tilewright.base.errors import LegalityError
 from tilewright.driver.build import generate_source
-from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG

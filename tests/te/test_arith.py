@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tilewright_tvm.tir.stmt_functor import post_order_visit, substitute
 
-from tilewright import ir, te
+from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te.axis import Range
-from tilewright_tvm import arith, tir
+from tilewright_tvm import arith, ir, tir
 
 X, Y = te.var("x"), te.var("y")
 LEAVES = st.one_of(st.sampled_from([X, Y]), st.integers(-9, 9).map(te.const))

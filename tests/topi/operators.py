@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.dtype import TYPES, DType
 from tilewright.te import ComputeDAG, Tensor
 from tilewright.topi import ranking
+from tilewright_tvm import topi
 from tilewright_tvm.topi import testing
 
 FLOATS = tuple(t for t in TYPES if DType(t).is_float)

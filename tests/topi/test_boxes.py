@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.topi.test_on_tensors import floats, ran, rng
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError
+from tilewright_tvm import topi
 from tilewright_tvm.topi import testing
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilewright_tvm
 from strategies import assert_computes
-from tilewright import build, device, lower, te, topi
+from tilewright import build, device, lower, te
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.specialise import specialised
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright_tvm import nd
+from tilewright_tvm import nd, topi
 from tilewright_tvm.topi import by_target, utils
 
 
@@ -150,7 +151,7 @@ def test_operators_of_scalar_arguments_are_expressions() -> None:
 
 
 def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
-    from tilewright.topi.nn.depthwise_conv2d import _get_workload as depthwise
+    from tilewright_tvm.topi.nn.depthwise_conv2d import _get_workload as depthwise
     from tilewright_tvm.topi.x86.conv2d_avx_common import _fallback_schedule
     from tilewright_tvm.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
 

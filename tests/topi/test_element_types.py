@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from tests.topi.operators import FLOATS, INTS, NUMBERS, ROWS
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
+from tilewright_tvm import topi
 from tilewright_tvm.topi import of_networks as later
 
 CASES = [(name, t) for name, row in ROWS.items() for t in row.types]

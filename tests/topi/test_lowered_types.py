@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tilewright
+import tilewright_tvm
 from tests import strategies as S
 from tests.topi.operators import ROWS
 from tilewright import te

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from tests.topi.test_on_tensors import floats, ran, rng, whole
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.topi import nn
+from tilewright_tvm import topi
 from tilewright_tvm.topi import testing
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

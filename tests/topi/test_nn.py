@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tilewright_tvm.topi.nn.pooling import _length, _longest, _uniform
 
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te import ComputeDAG
-from tilewright.topi.nn.pooling import _length, _longest, _uniform
+from tilewright_tvm import topi
 from tilewright_tvm.topi import testing
 
 small = settings(max_examples=25, deadline=None)

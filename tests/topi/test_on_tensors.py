@@ -8,9 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from tilewright import build, device, te, topi
+from tilewright import build, device, te
 from tilewright.base.errors import TilewrightError
-from tilewright_tvm import nd, relay
+from tilewright_tvm import nd, relay, topi
 from tilewright_tvm.relay import on_tensors
 from tilewright_tvm.topi import of_networks as later
 from tilewright_tvm.topi import testing

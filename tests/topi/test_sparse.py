@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te, topi
+import tilewright_tvm
+from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance
-from tilewright_tvm import nd
+from tilewright_tvm import nd, topi
 from tilewright_tvm.topi.testing import random_bsr_matrix, sparse_dense_python
 
 M, K, N = 6, 8, 12

@@ -31,7 +31,7 @@ def printed(script: str, folder: Path, **options: object) -> str:
     given = {f"TUTORIAL_{name.upper()}": str(value) for name, value in options.items()}
     given |= {"TUTORIAL_HOST": "llvm"}
     done = subprocess.run(
-        [sys.executable, HERE / "as_tvm.py", HERE / "tutorials" / script],
+        [sys.executable, "-m", "tilewright_tvm", HERE / "tutorials" / script],
         cwd=folder, capture_output=True, text=True, timeout=900, env=os.environ | given,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

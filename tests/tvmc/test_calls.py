@@ -9,11 +9,11 @@ import tarfile
 
 import numpy as np
 import pytest
-from tilewright.driver.tvmc.model import TVMCModel, TVMCPackage, TVMCResult
+from tilewright_tvm.driver.tvmc.model import TVMCModel, TVMCPackage, TVMCResult
 
 import tilewright
+import tilewright_tvm
 from tilewright.base.errors import TilewrightError
-from tilewright.driver import tvmc
 from tilewright.measure.database import Database
 from tilewright.network import tune as tuning
 from tilewright.network import tune_network
@@ -22,6 +22,7 @@ from tilewright.search import loop
 from tilewright.targets.target import Target
 from tilewright_tvm import autotvm, relay
 from tilewright_tvm.auto_scheduler import HardwareParams, SearchTask
+from tilewright_tvm.driver import tvmc
 from tilewright_tvm.tvmc import runner
 
 
@@ -72,12 +73,12 @@ def searched(monkeypatch):
 
 
 def test_it_has_both_names():
-    assert tilewright.driver.tvmc is tvmc is tilewright_tvm.tvmc
+    assert tilewright_tvm.driver.tvmc is tvmc is tilewright_tvm.tvmc
     assert tvmc.runner is runner and runner.__spec__.name == "tilewright_tvm.tvmc.runner"
-    assert tilewright.ir.transform is tilewright_tvm.transform
-    assert importlib.import_module("tilewright.ir.module").IRModule is relay.IRModule
+    assert tilewright_tvm.ir.transform is tilewright_tvm.transform
+    assert importlib.import_module("tilewright_tvm.ir.module").IRModule is relay.IRModule
     assert autotvm.task.dispatcher.ApplyHistoryBest is autotvm.ApplyHistoryBest
-    assert importlib.import_module("tilewright.graph.op.op") is relay.op is relay.op.op
+    assert importlib.import_module("tilewright_tvm.relay.op.op") is relay.op is relay.op.op
     with pytest.raises(ImportError, match="follows its inputs' layouts"):
         importlib.import_module("tilewright_tvm.relay.transform.infer_layout_utils")
     with pytest.raises(AttributeError, match=r"Name the operator's layout in .*ConvertLayout"):

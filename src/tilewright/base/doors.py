@@ -204,9 +204,13 @@ def open_doors(
     names: Iterable[str],
     error: type[TilewrightError],
     around: Around | None = None,
+    room: str = "",
 ) -> None:
-    """Make doors of the functions `names` of a package, and of its classes' `__init__`."""
-    room = str(namespace["__name__"]).removeprefix("tilewright.")
+    """Make doors of the functions `names` of a package, and of its classes' `__init__`.
+
+    room: what users call the package; default: its name
+    """
+    room = room or str(namespace["__name__"]).partition(".")[2]
     for name in names:
         known = namespace[name]
         if inspect.isfunction(known):
@@ -374,5 +378,6 @@ def _word_of(value: Any) -> str:
         held = dict.fromkeys(type(item).__name__ for item in value)
         return f"a {type(value).__name__} of {' and '.join(held)}"
     cls = type(value)
-    room = cls.__module__.split(".")[1] if cls.__module__.startswith("tilewright.") else ""
+    package, _, rest = cls.__module__.partition(".")
+    room = rest.partition(".")[0] if package in ("tilewright", "tilewright_tvm") else ""
     return f"a {room}.{cls.__name__}" if room else f"a {cls.__name__}"

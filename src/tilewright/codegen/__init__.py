@@ -8,14 +8,11 @@ Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.base.artifact import Source
 from tilewright.base.errors import part_of
 from tilewright.ir.stmt import Program
 from tilewright.targets.kind import resolve
 from tilewright.targets.target import Target
-from tilewright_tvm.elsewhere import find
 
 __all__ = ["generate"]
 
@@ -29,7 +26,3 @@ def generate(program: Program, target: Target) -> Source:
     with part_of(f"generate({program.name}, {target.kind})"):
         made: Source = resolve(target.device_kind.printer)(program, target)
         return made
-
-
-def __getattr__(name: str) -> Any:
-    return find(__name__, name, {})

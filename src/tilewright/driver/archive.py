@@ -18,10 +18,14 @@ from tilewright.base import output
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 
-ROOMS = ("base", "targets", "runtime", "contrib")
+ROOMS = ("base", "targets", "runtime")
 # What a device of a farm needs, too; kernels are printed anew there, for threads that take turns.
-SERVER_ROOMS = ("ir", "te", "codegen", "driver", "measure", "farm", "exec")
-_FILES = ("__init__.py", "nd.py", "target.py")
+SERVER_ROOMS = ("ir", "te", "codegen", "driver", "measure", "farm")
+# What scripts on a board call by TVM's names.
+_TVM = (
+    "__init__.py", "elsewhere.py", "old_names.py", "nd.py", "error.py", "target.py",
+    "runtime/*.py", "contrib/**/*.py", "exec/*.py",
+)  # fmt: skip
 _MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _ARCHIVE = output.FileKind("such an archive", output.beginning(_SHEBANG + b"PK"))
@@ -32,7 +36,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # of every member, so that equal sources make equ
 def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
     """Write the file; gives its bytes.
 
-    server: with what `python -m tilewright_tvm.exec.rpc_server` needs; that takes Dask and msgspec, too
+    server: with what `python -m tilewright_tvm.exec.rpc_server` needs; that takes Dask and
+        msgspec, too
     Raises ModelError where it cannot be written, or a file of another kind is there.
     """
     rooms = (*ROOMS, *SERVER_ROOMS) if server else ROOMS
@@ -49,8 +54,10 @@ def write_runtime(path: str | os.PathLike[str], server: bool = False) -> int:
 
 def _members(rooms: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     package = Path(__file__).parents[1]
-    found = [package / name for name in _FILES]
+    tvm = package.with_name("tilewright_tvm")
+    found = [package / "__init__.py"]
     found += sorted(p for room in rooms for p in (package / room).rglob("*.py"))
+    found += sorted(p for names in _TVM for p in tvm.glob(names))
     for file in found:
-        yield f"tilewright/{file.relative_to(package).as_posix()}", file.read_bytes()
+        yield file.relative_to(package.parent).as_posix(), file.read_bytes()
     yield "__main__.py", _MAIN.encode()

@@ -1,45 +1,4 @@
 """The program representation: expressions, statements, affine analysis, printer, interpreter.
 
 Everything before text lives in these nodes.  Read in this order: expr, stmt, affine, interpreter.
-TVM calls by this name what networks are made of: such names are those of relay.
 """
-
-from importlib import import_module
-from typing import Any
-
-from tilewright.base.errors import absent
-
-# Names of TVM's `ir`, which are relay's: users ask for them, the package does not.
-_RELAYS = {
-    **dict.fromkeys(
-        ("Call", "FuncType", "GlobalVar", "IRModule", "IncompleteType", "TensorType", "TupleType"),
-        "tilewright_tvm.relay",
-    ),
-    **dict.fromkeys(
-        ("assert_structural_equal", "structural_equal", "structural_hash"),
-        "tilewright_tvm.relay.analysis",
-    ),
-    **dict.fromkeys(("load_json", "save_json"), "tilewright_tvm.relay.saved"),
-    "Op": "tilewright.graph.op",
-    "register_op_attr": "tilewright.graph.op",
-    "RelayExpr": "tilewright_tvm.relay.expr",
-    "Type": "tilewright_tvm.relay.ty",
-    "container": "tilewright_tvm.runtime.container:",
-    "instrument": "tilewright_tvm.instrument:",
-    "transform": "tilewright_tvm.transform:",
-    "module": "tilewright.graph.expr:",
-}
-_ELSEWHERE = {
-    "make_node":
-        "Nodes are made by their own functions; attributes are dicts: f.with_attr(name, value).",
-    "register_intrin_lowering":
-        "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RELAYS:
-        raise absent("ir", name, _ELSEWHERE)
-    home, whole, _ = _RELAYS[name].partition(":")
-    module = import_module(home)
-    return module if whole else getattr(module, name)

@@ -216,7 +216,7 @@ class NetworkLine(msgspec.Struct, frozen=True, kw_only=True, tag="network", tag_
     """How a network was fastest as it ran as a whole, at the end of a search.
 
     network: key of the network before its operators are grouped; target, fingerprint: as of tasks
-    layouts:  of its convolutions, see `relay.compile.layouts`; None: as records choose them
+    layouts:  of its convolutions, see `network/layouts.py`; None: as records choose them
     grouping: which of the ways to group its operators; None: as records choose it
     untuned:  keys of kernels in which records lost: they are built as without a log
     seconds:  of a run so; untuned_seconds: of one that was built without a log, timed in turn

@@ -57,7 +57,6 @@ from tilewright.runtime.timing import show_seconds
 from tilewright.search.known import usable_trees
 from tilewright.search.predicted import Predictions
 from tilewright.targets.target import Target, TargetLike
-from tilewright_tvm.relay.backend import Executor, Runtime
 
 __all__ = ["build", "load"]
 
@@ -73,8 +72,6 @@ def build(
     batch_sizes: Sequence[int] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
     partial_batches: bool = False,
-    executor: Executor | None = None,
-    runtime: Runtime | None = None,
     use_knowledge: bool = True,
 ) -> Library:
     """Compile a network.
@@ -99,7 +96,6 @@ def build(
     partial_batches: a batch between two sizes runs in the network for the greater one, filled up
                with zeros, and gives as many results as it has samples.  Refused where samples,
                along the first axis of inputs and outputs, depend on each other
-    executor, runtime: what scripts for TVM pass on; `relay.backend` refuses those there are not
     use_knowledge: where `schedules` have nothing, use what is known of devices of this class: what
                ships with Tilewright, and what a site added; see `tilewright.knowledge`
 

@@ -102,14 +102,15 @@ _ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is no
 
 # Importing it registers the anchor templates of this package.  Named, because its room is a later
 # one; loaded by whoever looks a template up or registers one, so that it always comes first.
-_BUILT_IN = "tilewright.topi.templates"
+_BUILT_IN = ("tilewright.topi.templates", "tilewright_tvm.topi.templates")
 MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
 
 def _anchors() -> dict[str, RegisteredAnchor]:
     """All anchor templates by origin: the built-in ones, then those of users as registered."""
-    import_module(_BUILT_IN)
+    for module in _BUILT_IN:
+        import_module(module)
     return _ANCHORS
 
 
@@ -324,8 +325,7 @@ def registered_computations(target: Target) -> list[RegisteredAnchor]:
 
 def all_ours(templates: Iterable[RegisteredAnchor]) -> bool:
     """Whether none is of a user, whose code we do not know."""
-    ours = __name__.partition(".")[0]
-    return all(t.schedule.__module__.partition(".")[0] == ours for t in templates)
+    return all(t.schedule.__module__.startswith(_BUILT_IN) for t in templates)
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -7,6 +7,7 @@ Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 from importlib import import_module
 from typing import Any
 
+from tilewright.base import forward
 from tilewright.base.doors import door, open_doors
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import (
@@ -90,7 +91,6 @@ from tilewright.te.tensor import (
     tag_scope,
     thread_axis,
 )
-from tilewright_tvm.elsewhere import find
 
 all = all_of
 any = any_of
@@ -193,18 +193,10 @@ _LATER = {  # their homes are in a later room, or few need them
     "schedule": "tilewright.schedule.by_name",
 }
 
-_ELSEWHERE = {
-    "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
-    "create_prim_func": "Schedule tensors directly: te.create_schedule.",
-    "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
-    "extern_primfunc": "Declare the computation with te.compute.",
-    "span": "Nothing needs it: leave it out.",
-}
-
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         home, _, attribute = _LATER[name].partition(":")
         module = import_module(home)
         return getattr(module, attribute) if attribute else module
-    return find(__name__, name, _ELSEWHERE)
+    return forward.find(__name__, name)

@@ -6,6 +6,7 @@ In: `te` tensors.  Out: `te` tensors, one stage or a few each.  Importing this r
 
 from typing import Any
 
+from tilewright.base import forward
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
 from tilewright.topi import nn, operators
@@ -107,30 +108,6 @@ from tilewright.topi.transform import (
     strided_slice,
     transpose,
 )
-from tilewright_tvm.topi import arm_cpu as arm_cpu
-from tilewright_tvm.topi import bifrost as bifrost
-from tilewright_tvm.topi import cuda as cuda
-from tilewright_tvm.topi import generic as generic
-from tilewright_tvm.topi import gpu as gpu
-from tilewright_tvm.topi import hls as hls
-from tilewright_tvm.topi import image as image
-from tilewright_tvm.topi import intel_graphics as intel_graphics
-from tilewright_tvm.topi import mali as mali
-from tilewright_tvm.topi import of_networks as later
-from tilewright_tvm.topi import random as random
-from tilewright_tvm.topi import rocm as rocm
-from tilewright_tvm.topi import sparse as sparse
-from tilewright_tvm.topi import tag as tag
-from tilewright_tvm.topi import testing
-from tilewright_tvm.topi import utils as util  # noqa: F401  # its name before TVM 0.8
-from tilewright_tvm.topi import utils as utils
-from tilewright_tvm.topi import vision as vision
-from tilewright_tvm.topi import x86 as x86
-from tilewright_tvm.topi.utils import equal_const_int as equal_const_int
-from tilewright_tvm.topi.utils import get_const_float as get_const_float
-from tilewright_tvm.topi.utils import get_const_int as get_const_int
-from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
-from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
 operators.install()
 floor_mod = mod
@@ -243,7 +220,6 @@ __all__ = [
     "tan",
     "tanh",
     "tensordot",
-    "testing",
     "transpose",
     "trunc",
     "trunc_divide",
@@ -253,8 +229,7 @@ __all__ = [
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)
-__all__ += later.NAMES["topi"]
 
 
 def __getattr__(name: str) -> Any:
-    return later.find("topi", name)
+    return forward.find(__name__, name)

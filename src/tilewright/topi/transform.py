@@ -27,7 +27,6 @@ from tilewright.topi.stage import (
     require,
     stage,
 )
-from tilewright_tvm.topi import of_networks as later
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -474,7 +473,3 @@ def set_from(
         return te.if_then_else(te.all(*inside), here, a[i]) if inside else here
 
     return stage(a.shape, body, "T_strided_set", "injective")
-
-
-def __getattr__(name: str) -> Any:
-    return later.find("topi", name)

@@ -10,7 +10,6 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.graph import op
 from tilewright.graph.data_types import GlobalTypeVar, RefType, TypeCall, TypeKind, TypeVar
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import (
@@ -31,7 +30,6 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.extents import Any
 from tilewright.graph.functional import RefCreate, RefRead, RefWrite
-from tilewright.graph.functions import image, nn, vision
 from tilewright.graph.functions.dynamic import *  # noqa: F403
 from tilewright.graph.functions.dynamic import __all__ as _dynamic
 from tilewright.graph.functions.indexing import *  # noqa: F403
@@ -52,7 +50,6 @@ from tilewright.graph.passes.extents import with_sizes
 from tilewright.graph.scope import Let, ScopeBuilder, bind
 from tilewright.graph.types import scalar_type
 from tilewright.models.onnx.export import to_onnx
-from tilewright.network.build import build
 from tilewright.network.executor import create_executor
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
@@ -68,7 +65,10 @@ from tilewright_tvm.relay import (
     expr,
     expr_functor,
     frontend,
+    image,
     loops,
+    nn,
+    op,
     parser,
     prelude,
     qnn,
@@ -77,6 +77,7 @@ from tilewright_tvm.relay import (
     testing,
     transform,
     ty,
+    vision,
     vm,
 )
 from tilewright_tvm.relay.adt import (
@@ -90,6 +91,7 @@ from tilewright_tvm.relay.adt import (
     PatternWildcard,
     TypeData,
 )
+from tilewright_tvm.relay.build_module import build
 from tilewright_tvm.relay.expr import TupleWrapper
 from tilewright_tvm.relay.parser import fromtext, parse, parse_expr
 from tilewright_tvm.relay.shapes import *  # noqa: F403

@@ -13,7 +13,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tilewright import topi
 from tilewright.base import context
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
@@ -24,6 +23,7 @@ from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 from tilewright.topi import nn
+from tilewright_tvm import topi
 
 TARGETS = {
     "generic": "llvm",
@@ -85,7 +85,7 @@ def find(folder: str, name: str) -> Any:
     """`topi.FOLDER.NAME`.  Raises AttributeError for names that TVM does not have there."""
     operator = name.removeprefix("schedule_")
     if name in FILES:
-        return import_module(f"tilewright.topi.{folder}")
+        return import_module(f"tilewright_tvm.topi.{folder}")
     if operator == "injective_from_existing":
         return _injective_from_existing(folder)
     if operator != name and operator in OPERATORS:

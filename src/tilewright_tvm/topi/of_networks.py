@@ -53,5 +53,5 @@ _ELSEWHERE = {
 def find(folder: str, name: str) -> Any:
     """`FOLDER.NAME`.  Raises AttributeError for names that are not there."""
     if name not in NAMES[folder]:
-        return elsewhere.find(f"tilewright.{folder}", name, _ELSEWHERE)
+        return elsewhere.find(f"tilewright_tvm.{folder}", name, _ELSEWHERE)
     return import_module("tilewright_tvm.relay.on_tensors").find(folder, name)

@@ -5,7 +5,7 @@
     package = tvmc.compile(model, target="llvm", tuning_records=records)
     print(tvmc.run(package, device="cpu"))
 
-What the command does, in Python: both stand on `relay.compile` and `runtime`.
+What the command does, in Python: both stand on `tilewright.network` and `runtime`.
 In: a model file.  Out: `TVMCModel`, a log, `TVMCPackage`, `TVMCResult`.
 Read next: `model.py`, `autotuner.py`, `compiler.py`, `runner.py`.
 """

@@ -78,7 +78,7 @@ def tune_model(
                     enable_autoscheduler in all
     tuner:          how candidates of templates are chosen; see `tilewright tune --tuner`
     min_repeat_ms, repeat, number, timeout, parallel: how candidates are measured; see
-                    `relay.compile.tune.Measuring`, with its defaults
+                    `network.tune.Measuring`, with its defaults
     early_stopping: a task ends after so many candidates without a faster one
     desired_layout: of convolutions, such as "NHWC"
     hardware_params: limits for rules, where the device's are not meant

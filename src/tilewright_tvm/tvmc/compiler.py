@@ -15,13 +15,13 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.base.terminal import say
 from tilewright.graph.expr import IRModule
-from tilewright.network.build import build
 from tilewright.network.wanted import in_layout
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.own_files import write_source
 from tilewright.targets.target import Target
 from tilewright_tvm.instrument import PassTimingInstrument
 from tilewright_tvm.relay.backend import Executor, Runtime
+from tilewright_tvm.relay.build_module import build
 from tilewright_tvm.transform import PassContext
 from tilewright_tvm.tvmc.model import TVMCModel, TVMCPackage
 from tilewright_tvm.tvmc.target import chosen_target

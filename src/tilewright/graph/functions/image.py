@@ -338,6 +338,6 @@ __all__ = [
     "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize", "resize1d",
     "resize2d", "resize3d",
 ]  # fmt: skip
-open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered)
-
-__path__: list[str] = []  # so that imports of other names say what to use, too
+open_doors(
+    globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered, "relay.image"
+)

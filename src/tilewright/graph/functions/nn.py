@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
 from tilewright.graph.expr import Constant as Constant  # scripts say relay.nn.Constant
 from tilewright.graph.functions.activations import *  # noqa: F403
@@ -55,13 +55,6 @@ from tilewright.graph.functions.tensor import as_shape, cast, logical_and, where
 from tilewright.graph.later import remembered
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
-from tilewright_tvm.relay.gradients.functions import (
-    avg_pool2d_grad,
-    conv2d_backward_weight,
-    max_pool2d_grad,
-)
-from tilewright_tvm.relay.winograd import *  # noqa: F403
-from tilewright_tvm.relay.winograd import __all__ as _winograd
 
 
 def dense(data: Expr, weight: Expr, units: int | None = None, out_dtype: str = "") -> Expr:
@@ -251,38 +244,12 @@ def correlation(
 
 
 __all__ = [
-    "attention", "avg_pool2d_grad", "batch_flatten", "batch_matmul", "batch_norm",
-    "batch_to_space_nd", "bias_add", "conv2d_backward_weight", "correlation", "cross_entropy",
+    "attention", "batch_flatten", "batch_matmul", "batch_norm",
+    "batch_to_space_nd", "bias_add", "correlation", "cross_entropy",
     "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space", "dilate",
     "dropout", "fast_softmax", "fifo_buffer", "group_norm", "instance_norm", "l2_normalize",
-    "layer_norm", "leaky_relu", "log_softmax", "matmul", "max_pool2d_grad", "mirror_pad",
+    "layer_norm", "leaky_relu", "log_softmax", "matmul", "mirror_pad",
     "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth",
     "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
-    *_winograd,
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError, remembered)
-
-_TRANSFORMED = "weights that are constant are transformed and packed when the network is built."
-_BY_OPERATOR = {
-    "conv2d": "conv2d_winograd_nnpack conv2d_gemm",
-}
-_ELSEWHERE = {
-    f"contrib_{name}_{part}": f"Use relay.nn.{operator}: {_TRANSFORMED}"
-    for operator, names in _BY_OPERATOR.items()
-    for name in names.split()
-    for part in ("weight_transform", "without_weight_transform")
-} | {
-    "contrib_dense_pack": f"Use relay.nn.dense: {_TRANSFORMED}",
-    **dict.fromkeys(
-        ("bitpack", "bitserial_conv2d", "bitserial_dense"),
-        "Bits are not packed: relay.cast to int8, and use nn.conv2d or nn.dense.",
-    ),
-    "sparse_dense": "Networks have dense weights: use nn.dense, or topi.nn.sparse_dense alone.",
-    "sparse_add": "Networks have dense weights: use relay.add.",
-    "sparse_transpose": "Networks have dense weights: use relay.transpose.",
-    "sparse_conv2d": "Networks have dense weights: use nn.conv2d.",
-}
-
-
-def __getattr__(name: str) -> Any:
-    raise absent("relay.nn", name, _ELSEWHERE)
+open_doors(globals(), __all__, ModelError, remembered, "relay.nn")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.doors import open_doors
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
 from tilewright.graph.functions.detection import (
     all_class_non_max_suppression,
@@ -111,13 +111,4 @@ __all__ = [
     "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "roi_align",
     "roi_pool", "yolo_reorg",
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError, remembered)
-
-_NMS = "Use relay.vision.non_max_suppression."
-_ELSEWHERE = {"nms": _NMS, "regular_non_max_suppression": _NMS}
-
-__path__: list[str] = []  # so that imports of other names say what to use, too
-
-
-def __getattr__(name: str) -> Any:
-    raise absent("relay.vision", name, _ELSEWHERE)
+open_doors(globals(), __all__, ModelError, remembered, "relay.vision")

@@ -6,9 +6,7 @@ Read next: `conv.py`, `pooling.py`; `relay/nn.py`, what users call.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -166,14 +164,3 @@ ROWS = (
         "Logarithm of softmax along `axis`.", {"axis": -1}, ("LogSoftmax",),
     ),
 )  # fmt: skip
-
-__path__: list[str] = []  # so that imports of other names say what to use, too
-
-
-def __getattr__(name: str) -> Any:
-    """Functions that call operators are those of `relay.nn`, which TVM has here, too."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    if name == "nn":  # TVM's file of the same name
-        return sys.modules[__name__]
-    return getattr(import_module("tilewright.graph.functions.nn"), name)

@@ -17,9 +17,10 @@ from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.graph.op.row import NumpyRule, Op, Pattern, Site, TypeRule
-from tilewright.topi import suppression
+from tilewright.topi import boxes, crops, dilation, suppression
+from tilewright.topi.references import boxes as box_references
+from tilewright.topi.references import crops as references
 from tilewright.topi.sampling import FAR
-from tilewright_tvm.topi import testing
 
 Stages = Callable[[Sequence[Any], Attrs], Any]
 
@@ -61,7 +62,7 @@ def _whole(numbers: Array, most: int) -> Array:
 
 def _crop_and_resize(arrays: Sequence[Any], a: Attrs) -> Array:
     data, boxes, at = arrays
-    made = testing.crop_and_resize_python(
+    made = references.crop_and_resize_python(
         data, boxes, _whole(at, len(data)).astype("int32"), a.crop_size, a.layout, a.method,
         a.extrapolation_value,
     )  # fmt: skip
@@ -73,7 +74,7 @@ def _dilation2d(arrays: Sequence[Any], a: Attrs) -> Array:
     last = a.layout == "NHWC"
     if last:
         data, kernel = np.moveaxis(data, 3, 1), np.moveaxis(kernel, 2, 0)
-    made = testing.dilation2d_nchw_python(data, kernel, a.strides, a.padding, a.dilations)
+    made = references.dilation2d_nchw_python(data, kernel, a.strides, a.padding, a.dilations)
     made = np.moveaxis(made, 1, 3) if last else made
     return made.astype(a.out_dtype or data.dtype)
 
@@ -82,12 +83,12 @@ def _roi_pool(arrays: Sequence[Any], a: Attrs) -> Array:
     data, rois = arrays
     rois = np.clip(np.nan_to_num(rois, nan=FAR), -FAR, FAR)
     rois[:, 0] = _whole(rois[:, 0], len(data))
-    return testing.roi_pool_nchw_python(data, rois, a.pooled_size, a.spatial_scale)
+    return box_references.roi_pool_nchw_python(data, rois, a.pooled_size, a.spatial_scale)
 
 
 def _correlation(arrays: Sequence[Any], a: Attrs) -> Array:
     first, second = arrays
-    made = testing.correlation_nchw_python(first, second, *(a[k] for k in _CORRELATION))
+    made = references.correlation_nchw_python(first, second, *(a[k] for k in _CORRELATION))
     return made.astype(first.dtype)
 
 
@@ -124,7 +125,7 @@ def _suppress(arrays: Sequence[Any], a: Attrs) -> Array:
 
 
 def _dilation2d_stages(t: Sequence[Any], a: Attrs) -> Any:
-    function = getattr(topi.image, f"dilation2d_{a.layout.lower()}")
+    function = getattr(dilation, f"dilation2d_{a.layout.lower()}")
     return function(*t, a.strides, a.padding, a.dilations, a.out_dtype)
 
 
@@ -136,7 +137,7 @@ _CORRELATION = (
 ROWS = (
     _row(
         "image.crop_and_resize", ("data", "boxes", "box_indices"), Pattern.ANCHOR,
-        lambda t, a: topi.image.crop_and_resize(
+        lambda t, a: crops.crop_and_resize(
             t[0], t[1], t[2], a.crop_size, a.layout, a.method, a.extrapolation_value, a.out_dtype
         ),
         _crop_and_resize, "Boxes of images, each resized to `crop_size`.",
@@ -161,8 +162,8 @@ ROWS = (
     ),
     _row(
         "vision.multibox_prior", ("data",), Pattern.OPAQUE,
-        lambda t, a: topi.vision.multibox_prior(*t, *(a[k] for k in _PRIOR)),
-        lambda arrays, a: testing.multibox_prior_python(
+        lambda t, a: boxes.multibox_prior(*t, *(a[k] for k in _PRIOR)),
+        lambda arrays, a: box_references.multibox_prior_python(
             arrays[0].shape, *(a[k] for k in _PRIOR)
         ),
         "Boxes about each element of an image, as shares of it.",
@@ -170,7 +171,7 @@ ROWS = (
     ),
     _row(
         "vision.roi_pool", ("data", "rois"), Pattern.OPAQUE,
-        lambda t, a: topi.vision.roi_pool_nchw(t[0], t[1], a.pooled_size, a.spatial_scale),
+        lambda t, a: boxes.roi_pool_nchw(t[0], t[1], a.pooled_size, a.spatial_scale),
         _roi_pool, "The greatest element of each bin of regions of images.",
         {"pooled_size": (1, 1), "spatial_scale": 1.0},
     ),
@@ -190,8 +191,8 @@ ROWS = (
     ),
     _row(
         "vision.yolo_reorg", ("data",), Pattern.INJECTIVE,
-        lambda t, a: topi.vision.reorg(t[0], a.stride),
-        lambda arrays, a: testing.reorg_python(arrays[0], a.stride),
+        lambda t, a: boxes.reorg(t[0], a.stride),
+        lambda arrays, a: box_references.reorg_python(arrays[0], a.stride),
         "Blocks of stride by stride pixels as channels, in YOLO's order.", {"stride": 1},
     ),
 )  # fmt: skip

@@ -120,7 +120,7 @@ class Blockers:
         raise ModelError("from_onnx", _listed(blocking, nodes, behind), _WAY_OUT, command=_COMMAND)
 
 
-_WAY_OUT = "relay.exchange.onnx.ops.CONVERTERS lists the operators that can be imported."
+_WAY_OUT = "models.onnx.ops.CONVERTERS lists the operators that can be imported."
 _COMMAND = "docs/onnx.md lists the operators that can be imported."
 
 

@@ -85,7 +85,7 @@ def _batch_norm(w: _Writer, node: Call) -> tuple[str, ...]:
     if axis == 0:
         raise ModelError(
             "to_onnx: nn.batch_norm(axis=0)", "ONNX normalises along axis 1 of a batch",
-            "Apply relay.passes.simplify_inference first.",
+            "Apply graph.passes.simplify_inference first.",
         )  # fmt: skip
     moved = axis != 1
     x = w.op("Transpose", w.name(data), perm=order) if moved else w.name(data)

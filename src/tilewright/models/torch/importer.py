@@ -43,7 +43,7 @@ _COMPLEX_OUTPUT = ("its numbers are complex", "Return torch.view_as_real of it."
 _EXAMPLES = 2  # names of nodes in a line
 # What a converter raises over arguments that are not those of the operator's schema.
 _UNREAD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-OPERATORS = "relay.exchange.torch.ops.CONVERTERS lists the operators that can be imported."
+OPERATORS = "models.torch.ops.CONVERTERS lists the operators that can be imported."
 
 
 def import_program(

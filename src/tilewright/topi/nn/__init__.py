@@ -6,6 +6,7 @@ Read next: `conv2d.py`, `window.py`.
 
 from typing import Any
 
+from tilewright.base import forward
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
 from tilewright.topi.nn.bits import (
@@ -89,10 +90,6 @@ from tilewright.topi.nn.winograd import (
     winograd_transform_matrices,
 )
 from tilewright.topi.transform import flatten
-from tilewright_tvm.topi import of_networks as later
-from tilewright_tvm.topi.nn import utils as util  # noqa: F401  # its name before TVM 0.8
-from tilewright_tvm.topi.nn import utils as utils
-from tilewright_tvm.topi.nn.qnn import SQNN_DTYPE_TO_CODE as SQNN_DTYPE_TO_CODE
 
 batch_flatten = flatten
 
@@ -117,8 +114,7 @@ __all__ = [
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)
-__all__ += later.NAMES["topi.nn"]
 
 
 def __getattr__(name: str) -> Any:
-    return later.find("topi.nn", name)
+    return forward.find(__name__, name)

@@ -2,7 +2,7 @@
 
 In: nothing.  Out: entries in the registry of `tilewright.schedule.template`, which imports it by
 name when a template is looked up.
-Read next: `cpu_conv2d.py`, `cpu_tile.py`, `by_name/`.
+Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
 from tilewright.topi.templates import attention as attention  # before products: it is special
@@ -15,4 +15,3 @@ from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise
 from tilewright.topi.templates import rows as rows
 from tilewright.topi.templates import winograd as winograd
-from tilewright_tvm.topi import templates as by_name

@@ -1,1 +1,4 @@
-""""""
+"""Patterns of graphs: what they match, and parts made functions of their own.
+
+Read next: `matching.py`.
+"""

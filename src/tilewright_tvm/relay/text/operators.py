@@ -42,7 +42,7 @@ def function_of(name: str) -> Callable[..., Any] | None:
     if folder not in _FOLDERS:
         return None
     place = "relay.qnn.op" if folder == "qnn" else _FOLDERS[folder]
-    module = import_module(f"tilewright.{place}")
+    module = import_module(f"tilewright_tvm.{place}")
     listed = module.OPERATORS if place in ("relay", "relay.qnn.op") else module.__all__
     found = next((n for n in (last, last.lower()) if n in listed), None)
     made: Callable[..., Any] | None = None if found is None else getattr(module, found)
@@ -194,7 +194,7 @@ def _listed(names: Any) -> str:
 
 
 def _near(name: str) -> str:
-    modules = {f: import_module(f"tilewright.{m}") for f, m in _FOLDERS.items() if f != "dyn"}
+    modules = {f: import_module(f"tilewright_tvm.{m}") for f, m in _FOLDERS.items() if f != "dyn"}
     every = [
         f"{folder}.{n}".lstrip(".")
         for folder, module in modules.items()
