@@ -22,7 +22,7 @@ from typing import Any
 from tilewright.base.errors import absent
 
 ROOT = "tilewright"
-_PAGE = "The names of TVM that are here are in docs/compatibility.md."
+_PAGE = "The names of TVM that are here are in docs/tvm/compatibility.md."
 
 # Packages and files that stand in another room than TVM has them in, or had another name before.
 ALSO = {

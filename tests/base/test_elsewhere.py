@@ -256,7 +256,7 @@ def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
     try:
         module = import_module(full)
     except ModuleNotFoundError as error:
-        assert "docs/compatibility.md" in str(error) and error.name.startswith("tilewright.")
+        assert "docs/tvm/compatibility.md" in str(error) and error.name.startswith("tilewright.")
     except ImportError as error:
         assert " does not exist here. " in str(error)
     else:
