@@ -111,7 +111,7 @@ def test_every_example_is_run() -> None:
 
 
 def test_the_page_names_examples_that_there_are() -> None:
-    page = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "tvm" / "compatibility.md").read_text(encoding="utf-8")
     rows = page.partition("## Scripts of TVM's galleries")[2].splitlines()[6:]
     cells = [row.split("|") for row in rows if row.startswith("|")]
     named = {name for _, _, ours, *_ in cells for name in re.findall(r"`(.+?)`", ours)}

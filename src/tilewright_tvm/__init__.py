@@ -4,7 +4,7 @@
 
 `python -m tilewright_tvm script.py ARGS` runs a script as it is.  What lives here exists for that
 API only; all work is done by the package `tilewright`, which knows nothing of this one.
-Read next: `elsewhere.py`, `old_names.py`; docs/compatibility.md lists the names.
+Read next: `elsewhere.py`, `old_names.py`; docs/tvm/compatibility.md lists the names.
 """
 
 from importlib import import_module

@@ -23,7 +23,7 @@ from tilewright.base.errors import absent
 
 ROOT = "tilewright_tvm"
 _COMPILER = "tilewright"
-_PAGE = "The names of TVM that are here are in docs/compatibility.md."
+_PAGE = "The names of TVM that are here are in docs/tvm/compatibility.md."
 
 # Packages and files that stand in another place than TVM has them in, or had another name before;
 # where it is not said otherwise, in this package.

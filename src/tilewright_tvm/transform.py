@@ -1,8 +1,8 @@
 """`transform.PassContext` and `transform.Sequential`: options of builds, passes in a row.
 
-In: passes under TVM's names (`relay/transform.py`), or a user's own functions.  Out: objects that
-map a module to a module and print what they did where that is asked.
-Read next: `instrument.py`, `relay/transform.py`.
+In: passes under TVM's names (`relay/transform/transform.py`), or a user's own functions.  Out:
+objects that map a module to a module and print what they did where that is asked.
+Read next: `instrument.py`, `relay/transform/transform.py`.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def test_the_nest_in_the_design_page() -> None:
     c.pragma(r, "auto_unroll_max_step", 16)
     shared.compute_at(c, j)
     shared.storage_align(shared.op.axis[0], 4, 1)
-    page = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
     assert f"```\n{nest(s)}\n```" in page
 
 

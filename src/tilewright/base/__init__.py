@@ -1,4 +1,5 @@
-"""Values every room shares: errors, targets with their limits, dtypes, artefacts, the context.
+"""Values every room shares: errors, element types, artefacts, the environment, the context.
 
-Takes nothing from other rooms.  Read next: `target.py`, then the room `ir`.
+Takes nothing from other rooms.
+Read next: `dtype.py`, `errors.py`, `artifact.py`, then the room `ir`.
 """

@@ -2,6 +2,15 @@
 
 Which printer a kind of device has is part of its registration (`targets/`).
 
+CPU kernels are LLVM IR text with explicit vectors; LLVM may neither vectorise nor unroll their
+loops, because the schedule has decided.  GPU kernels are C: one printer and a table per dialect.
+Loops stay loops in the IR; printers unroll.  Compiled artefacts are cached on disk by everything
+they depend on (`driver/cache.py`).
+
+NaN: `min` and `max` propagate it in the interpreter, the reference and on CPUs, and not on GPUs,
+whose instructions return the other operand (`ir/expr.py`).  Constants hold what their type can, so
+folding gives what a device computes.
+
 In: a lowered `Program` and a `Target`.  Out: `Source` for `driver.compile_source`.
 Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 """

@@ -2,4 +2,53 @@
 
 In: a `Schedule` (all decisions closed) and a `Target`.  Out: an `ir.stmt.Program`.
 Read next: `pipeline.py`, the literal list of passes.
+
+`nest.py` turns tree and bounds into loop nests with flat indices, one kernel per root stage.  It is
+cut along its concepts, each a module that takes what the earlier ones made and changes nothing of
+it:
+
+    storage.py     the buffer of each tensor and its strides
+    placement.py   where iterations are: every axis as an expression over loops and threads
+    accesses.py    reads and writes: flat indices; which buffers a kernel meets
+    guards.py      which iterations and which threads do something
+    overhang.py    which guards are needless, and what room that takes
+    emission.py    loops around statements
+    reductions.py  reductions in place, into an accumulator, over threads
+
+A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
+accumulator (`NAME.acc`), one element per iteration of the spatial loops inside the reduction, and
+stores the stage when it is complete; `schedule/tree/accumulators.py` counts it for lowering, masks
+and models alike.  A parallel loop inside such a reduction is refused.  Blocks of a long sum get
+local buffers in the same way (`NAME.block`), in place, behind such an accumulator or in each of the
+threads that share a reduction.
+
+Then the passes:
+
+    virtual threads  unrolls them into replicated statements and buffers
+    vectorize        marked loops become ramps; on a GPU only aligned accesses of 8 or 16 bytes, the
+                     rest unrolls
+    barriers         one wherever shared memory is read by another thread or reused; none in a block
+                     of one thread
+    simplify         indices and conditions by canonical linear forms
+    choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard
+    types            arithmetic on float16, bfloat16, int8, uint8 and int16 in their compute type:
+                     casts at loads and stores, integers wrap where they may leave their range; what
+                     only moves stays as it is
+    unroll           marks loops, those asked for and those that index a register tile (a local
+                     buffer that fits the registers: it lives there only if its indices are
+                     constants); the IR keeps them as loops and printers write them out
+
+On CPUs a tile may overhang its tensor instead of being guarded, where all it reads is memory:
+workspaces grow by what is then read behind them.  Where guards remain, a reduction gets a nest
+without them for whole tiles and one with them for the others.
+
+`TILEWRIGHT_DEBUG=5` prints a kernel after each pass that changed it and runs the verifier on it;
+`TILEWRIGHT_DUMP=dir` writes the same texts to files.
+
+Statements are a closed set (`ir/stmt.py`): each class declares its parts, what treats classes
+differently has a table of rules, and a class without a row is refused by name.
+`ir/interpreter.py` defines what a program means: it evaluates one statement by statement and checks
+bounds, unwritten elements, races and divergent barriers.  `ir/fast_interpreter.py` does the same by
+generated Python and is tested against it; every step, pass and printer is tested against the fast
+one.
 """

@@ -1,7 +1,7 @@
-"""Searching: features, machine model, cost model, proposers, rules, the tuning loop.
+"""Searching: the cost model, proposers, rules, the tuning loop, what earlier searches taught.
 
 In: `Task`s and something that measures.  Out: records, the best schedules.
-Read next: `loop.py`, then `proposers.py` and `features.py`.
+Read next: `loop.py`, `portfolio.py`, then `propose/proposers.py` and `rules/rules.py`.
 """
 
 from tilewright.cost.features import FEATURES, features

@@ -1,4 +1,4 @@
 """Other engines on the same network, to compare results and times with.
 
-Read next: `network.py`, `pytorch.py`.
+Read next: `engines.py`, `pytorch.py`.
 """

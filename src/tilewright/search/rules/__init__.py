@@ -1,1 +1,4 @@
-"""Sketch rules: see `rules.py`."""
+"""Rules that derive sketches where no template fits, or besides one.
+
+In: a computation.  Out: sketches, as templates give them.  Read next: `rules.py`, `derive.py`.
+"""

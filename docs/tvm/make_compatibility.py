@@ -1,7 +1,7 @@
-"""Writes docs/compatibility.md: every name of the tutorials and its state here.
+"""Writes docs/tvm/compatibility.md: every name of the tutorials and its state here.
 
-In: the table below, and the package itself.  Out: the page.  `python docs/make_compatibility.py`
-rewrites it; tests/autotvm/test_compatibility.py resolves every name and compares the page.
+In: the tables, and the package itself.  Out: the page.  `python docs/tvm/make_compatibility.py`
+rewrites it; test_compatibility.py resolves every name and compares the page.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from compatibility_rows import (
 from compatibility_tensors import OLD, SCHEDULES, TENSORS
 from compatibility_text import HEAD, NO_OPERATORS, OPERATORS, TEMPLATES, closing_tables
 
+PACKAGE = "tilewright_tvm"
 PAGE = Path(__file__).with_name("compatibility.md")
 
 SECTIONS: dict[str, list[Row]] = {
@@ -77,7 +78,7 @@ SECTIONS: dict[str, list[Row]] = {
         different("target.list_tags", "of NVIDIA's GPUs from Pascal on, c5 machines and boards"),
         different(
             "Target(host=)",
-            "says where kernels run that are compiled here: boards.md",
+            "says where kernels run that are compiled here: ../boards.md",
             "target.Target",
         ),
         *works("T.", "kind.name keys attrs mcpu mattr model libs host max_num_threads current"),
@@ -331,7 +332,7 @@ def instead(name: str) -> str:
 
 
 def page() -> str:
-    """The text of docs/compatibility.md."""
+    """The text of the page."""
     parts = [HEAD]
     for title, rows in SECTIONS.items():
         parts += [f"\n## {title}\n", *_section(rows)]
@@ -347,7 +348,7 @@ def page() -> str:
 
 def operators(package: str) -> list[str]:
     """The operators of a package, as users call them."""
-    module = import_module(f"tilewright_tvm.{package}")
+    module = import_module(f"{PACKAGE}.{package}")
     names = {n for n in module.__all__ if inspect.isroutine(getattr(module, n))}
     return sorted(names - NO_OPERATORS)
 
@@ -387,19 +388,19 @@ def _root(name: str) -> tuple[Any, list[str]]:
         if name.startswith(f"{prefix}."):
             return _samples()[prefix], name[len(prefix) + 1 :].split(".")
     first, *rest = name.split(".")
-    return import_module("tilewright_tvm"), [first, *rest]
+    return import_module(PACKAGE), [first, *rest]
 
 
 @cache
 def _samples() -> dict[str, Any]:
     """An object for each word that the page uses for one."""
-    from tilewright import cpu, te
     from tilewright.driver.build import build
     from tilewright.farm.session import RemoteSession
     from tilewright.runtime.timing import BenchmarkResult
     from tilewright.targets.target import Target
-    from tilewright_tvm import auto_scheduler, autotvm, nd
 
+    package = import_module(PACKAGE)
+    auto_scheduler, autotvm, te = package.auto_scheduler, package.autotvm, package.te
     a = te.placeholder((8, 8), name="a")
     c = te.compute((8, 8), lambda i, j: a[i, j] * 2.0, name="c")
     s = te.create_schedule([c.op])
@@ -417,7 +418,8 @@ def _samples() -> dict[str, Any]:
     search_task = auto_scheduler.SearchTask(compute_dag=[a, c], target=target)
     space = task.config_space
     return {
-        "C": c, "s": s, "s[C]": s[c], "T": target, "a": nd.empty((8,)), "dev": cpu(),
+        "C": c, "s": s, "s[C]": s[c], "T": target, "a": package.nd.empty((8,)),
+        "dev": package.cpu(),
         "func": build(s, [a, c], target), "result": BenchmarkResult((1.0,)),
         "cfg": space, "cfg['tile']": space["tile"], "cfg['knob']": space["knob"],
         "config": space.get(0), "fallback": autotvm.FallbackConfigEntity(), "task": task,

@@ -1,4 +1,4 @@
-"""Rows of docs/compatibility.md about tensor expressions and schedules.
+"""Rows of the page of TVM's names about tensor expressions and schedules.
 
 Read next: `make_compatibility.py`.
 """

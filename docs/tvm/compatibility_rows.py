@@ -15,7 +15,7 @@ WORKS, DIFFERENT, NOT_YET = "works", "different", "not yet"
 
 @dataclass(frozen=True)
 class Row:
-    """One name as users type it, without `tilewright.`.
+    """One name as users type it, without the package.
 
     use: for DIFFERENT, the name here, where it is another one
     """

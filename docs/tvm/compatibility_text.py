@@ -1,4 +1,4 @@
-"""What docs/compatibility.md says besides its tables of names: head, commands, packages.
+"""What the page of TVM's names says besides its tables of names: head, commands, packages.
 
 In: nothing.  Out: texts.  Read next: `make_compatibility.py`, which has the tables.
 """
@@ -175,13 +175,13 @@ GALLERIES = (
 
 HEAD = """# Compatibility with TVM's AutoTVM, auto-scheduler and Relay
 
-<!-- Written by docs/make_compatibility.py; change that, and run it. -->
+<!-- Written by docs/tvm/make_compatibility.py; change that, and run it. -->
 
-Names are in the newest spelling that TVM gave them, after `from tilewright import te, topi, relay,
-autotvm, auto_scheduler, nd, ...`. Here `C` is a tensor, `s` a schedule, `cfg` a configuration
-space, `config` a configuration, `func` what `build` returns, `lib` what `relay.build` returns, `a`
-an array on a device, `T` a target, `result` what `time_evaluator` and `benchmark` return,
-`search_task` a `SearchTask`, `dag` its computation, `inp` the input of a record, `model` an
+Names are in the newest spelling that TVM gave them, behind `tvm.` after `import tilewright_tvm as
+tvm` ([README.md](README.md) says how scripts run). Here `C` is a tensor, `s` a schedule, `cfg` a
+configuration space, `config` a configuration, `func` what `build` returns, `lib` what `relay.build`
+returns, `a` an array on a device, `T` a target, `result` what `time_evaluator` and `benchmark`
+return, `search_task` a `SearchTask`, `dag` its computation, `inp` the input of a record, `model` an
 `XGBModel`.
 
 Three states. *Works*: as in TVM. *Different*: there, with a difference that a user may meet. *Not
