@@ -184,9 +184,10 @@ OWN = {
     "measure/database.py": "appends to a log, which `check` has seen",
     **dict.fromkeys(
         ("driver/cache.py", "measure/index.py", "measure/reference.py", "measure/worker.py",
-         "farm/store.py", "farm/by_name.py", "runtime/drivers/opencl_icd.py", "driver/linking.py",
-         "runtime/drivers/cpu_shared.py", "knowledge/install.py", "lowering/pipeline.py",
-         "contrib/debugger/debug_executor.py", "models/torch/store.py"),
+         "farm/file_store.py", "farm/by_name.py", "runtime/drivers/opencl_icd.py",
+         "driver/linking.py", "runtime/drivers/cpu_shared.py", "knowledge/install.py",
+         "lowering/pipeline.py", "contrib/debugger/debug_executor.py",
+         "models/torch/store.py"),
         "under names of its own in a folder of its own",
     ),
     **dict.fromkeys(("measure/rescue.py", "autotvm/tuners.py"), "under a name that is new"),

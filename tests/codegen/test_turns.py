@@ -17,7 +17,7 @@ from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
 from tilewright import te
 from tilewright.base.artifact import Source
-from tilewright.codegen import generate, opencl, turns
+from tilewright.codegen import generate, opencl, serial_threads
 from tilewright.driver import compile_source, nvrtc
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime import device
@@ -120,10 +120,10 @@ def on_host(source: Source, folder: Path, arrays: list[np.ndarray]) -> None:
 
 def right(kernel: Kernel, folder: Path, **how: object) -> bool:
     """Whether the kernel computes what it must with its threads in turns."""
-    source = turns.in_turns(generate(kernel.program, CUDA))
+    source = serial_threads.serialized(generate(kernel.program, CUDA))
     assert isinstance(source, Source)
     case = whole_numbers(kernel.dag, 0)
-    given = iter([*case.inputs, np.array(turns.order(seconds=5.0, **how), np.int32)])  # type: ignore[arg-type]
+    given = iter([*case.inputs, np.array(serial_threads.order(seconds=5.0, **how), np.int32)])  # type: ignore[arg-type]
     arrays = [
         np.ascontiguousarray(next(given)) if b.role == "input" else np.full(b.shape, np.nan, "f4")
         for b in source.buffers
@@ -148,17 +148,17 @@ def test_a_right_kernel_stays_right_and_a_missing_barrier_shows(tmp_path: Path, 
 
 def test_what_is_not_our_text_has_no_turns() -> None:
     source = generate(tiles(random.Random(0), "cuda").program, CUDA)
-    assert isinstance(turns.in_turns(source), Source)
+    assert isinstance(serial_threads.serialized(source), Source)
     early = source.text.replace("  for (", "  if (thread_x) return;\n  for (", 1)
-    assert turns.in_turns(replace(source, text=early)) == "its text has return"
+    assert serial_threads.serialized(replace(source, text=early)) == "its text has return"
     for word in ("asm", "__shfl_down_sync", "__syncwarp", "__ballot_sync"):
         inside = source.text.replace("  for (", f"  {word}(0);\n  for (", 1)
-        assert turns.in_turns(replace(source, text=inside)) == f"its text has {word}"
-    other = turns.in_turns(replace(source, text=source.text.replace("main", "other")))
+        assert serial_threads.serialized(replace(source, text=inside)) == f"its text has {word}"
+    other = serial_threads.serialized(replace(source, text=source.text.replace("main", "other")))
     assert other == "its text is not as it is generated"
-    assert turns.in_turns(replace(source, target="llvm")) is None
+    assert serial_threads.serialized(replace(source, target="llvm")) is None
     alone = tuple(replace(k, grid=(1, 1, 1), block=(1, 1, 1)) for k in source.kernels)
-    assert turns.in_turns(replace(source, kernels=alone)) is None
+    assert serial_threads.serialized(replace(source, kernels=alone)) is None
 
 
 def test_a_single_thread_that_reads_what_it_did_not_write_finds_garbage() -> None:
@@ -171,7 +171,7 @@ def test_a_single_thread_that_reads_what_it_did_not_write_finds_garbage() -> Non
     schedule[b].bind(outer, "blockIdx.x")
     schedule[copy].compute_at(schedule[b], outer)
     source = generate(lower_schedule(schedule, CUDA), CUDA)
-    changed = turns.in_turns(source)
+    changed = serial_threads.serialized(source)
     assert source.kernels[0].block == (1, 1, 1) and isinstance(changed, Source)
     assert "tw_memory)[k] =" in changed.text
 
@@ -180,11 +180,11 @@ def test_a_single_thread_that_reads_what_it_did_not_write_finds_garbage() -> Non
 def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
     on = device("opencl")
     kernel = tiles(random.Random(0), "opencl")
-    source = turns.in_turns(generate(kernel.program, on.target))
+    source = serial_threads.serialized(generate(kernel.program, on.target))
     assert isinstance(source, Source)
     text = source.text.replace('asm volatile("barrier.sync 0;" ::: "memory")', BARRIER)
     plain = replace(source, text=re.sub(r"asm volatile\(.*\)", "", text))
-    one = np.array(turns.order(backwards=True, group=1024, seconds=0), np.int32)
+    one = np.array(serial_threads.order(backwards=True, group=1024, seconds=0), np.int32)
     case = whole_numbers(kernel.dag, 0)
     case = replace(case, inputs=(*case.inputs, one))
     assert check(compile_source(plain, on.target), on, [case]).error is None
@@ -192,7 +192,7 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
 
 def test_nvrtc_accepts() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
-    source = turns.in_turns(generate(tiles(random.Random(0), "cuda").program, CUDA))
+    source = serial_threads.serialized(generate(tiles(random.Random(0), "cuda").program, CUDA))
     assert isinstance(source, Source)
     made = nvrtc.build(source, CUDA)
     assert "warning" not in made.meta["log"]

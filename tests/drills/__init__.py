@@ -14,7 +14,7 @@ from importlib import import_module
 
 from drills.drill import Counts, Drill
 
-_OTHERS = ("__main__", "drill", "page")
+_OTHERS = ("__main__", "drill", "page", "replay")
 
 
 def names() -> list[str]:

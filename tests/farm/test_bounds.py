@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tilewright.base.errors import DeviceError
-from tilewright.farm import bounds, registration, store, wire
+from tilewright.farm import bounds, file_store, registration, wire
 from tilewright.farm.admission import (
     DEVICE,
     STRANGER,
@@ -25,8 +25,8 @@ from tilewright.farm.admission import (
     devices_places,
     trackers_places,
 )
+from tilewright.farm.file_store import Arrivals, Incoming, Store
 from tilewright.farm.leases import Leases
-from tilewright.farm.store import Arrivals, Incoming, Store
 
 ROOT = Path(__file__).parents[2]
 
@@ -321,7 +321,7 @@ def test_a_file_leaves_some_of_the_disk_free(
 ):
     """What others have begun to send counts as well."""
     free = SimpleNamespace(free=bounds.FREE_BYTES + 100)
-    monkeypatch.setattr(store.shutil, "disk_usage", lambda path: free)
+    monkeypatch.setattr(file_store.shutil, "disk_usage", lambda path: free)
     (tmp_path / "session-1").mkdir()
     send(arrivals, tmp_path, "0" * 64, 60)
     with pytest.raises(DeviceError, match="device's disk.*Free some space"):
@@ -337,7 +337,7 @@ def test_a_store_forgets_the_oldest_files_and_folders(monkeypatch: pytest.Monkey
         arrivals, names = Arrivals(made.path), []
         for n in range(9):
             data = str(n).encode()
-            names.append(store.hash_of(data))
+            names.append(file_store.hash_of(data))
             incoming = arrivals.begin(made.path, wire.Part(names[n], 0, 1, b""))
             incoming.write(wire.Part(names[n], 0, 1, data))
             arrivals.end(incoming)

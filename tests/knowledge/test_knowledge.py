@@ -27,8 +27,8 @@ from tilewright.network.schedules import Chooser
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.jobs import decisions_of
-from tilewright.search.known import recalled
 from tilewright.search.publish import publish
+from tilewright.search.warm_start import recalled
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 from tilewright_tvm import relay

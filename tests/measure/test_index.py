@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tilewright.measure import Database, Result, TaskId, index
 from tilewright.measure.contents import Contents
 from tilewright.measure.record import Record, encode, make_record
-from tilewright.measure.table import Changed
+from tilewright.measure.record_table import Changed
 
 TASKS = [TaskId("dense", [n], f"hash{n % 3}", "llvm", f"cpu{n % 2}") for n in range(6)]
 

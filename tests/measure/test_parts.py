@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.measure import Result, TaskId, lines, parts
+from tilewright.measure import Result, TaskId, lines, parallel_load
 from tilewright.measure.contents import Contents
 from tilewright.measure.record import DagLine, RunLine, encode, make_record
 
@@ -77,15 +77,15 @@ def test_blocks_and_parts_tell_what_lines_do(
     written = b"".join(draw_line(rng, n, (0.1, 0.9)[seed % 2]) for n in range(600))
     path.write_bytes(written[: len(written) - rng.choice((0, 0, 1, 100))])
     monkeypatch.setattr(lines, "_CHUNK", rng.choice((900, 4000, 1 << 17)))
-    monkeypatch.setattr(parts, "PART_BYTES", rng.choice((1 << 20, 5000, 20_000)))
-    monkeypatch.setattr(parts, "LINE_BYTES", 5000)
-    here = lambda path, whose, begin, end: parts.read_part(path, whose, begin, end)  # noqa: E731
-    monkeypatch.setattr(parts, "WorkerPool", lambda count: Immediate(here))
+    monkeypatch.setattr(parallel_load, "PART_BYTES", rng.choice((1 << 20, 5000, 20_000)))
+    monkeypatch.setattr(parallel_load, "LINE_BYTES", 5000)
+    here = lambda path, whose, begin, end: parallel_load.read_part(path, whose, begin, end)  # noqa: E731
+    monkeypatch.setattr(parallel_load, "WorkerPool", lambda count: Immediate(here))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(rng.randint(1, 5)))
     with path.open("rb") as f:
         expected, torn = line_by_line(f.fileno())
         found = Contents()
-        parts.read_ahead(found, path, f.fileno())
+        parallel_load.read_ahead(found, path, f.fileno())
         last = found.read(f.fileno())
     assert told(found) == told(expected)
     assert (torn is None) == (last is None)
@@ -132,8 +132,8 @@ def test_processes_read_a_long_log_and_their_loss_costs_time_only(
 ) -> None:
     path = tmp_path / "log"
     expected = sound_log(path)
-    monkeypatch.setattr(parts, "PART_BYTES", 20_000)
-    monkeypatch.setattr(parts, "LINE_BYTES", 2000)
+    monkeypatch.setattr(parallel_load, "PART_BYTES", 20_000)
+    monkeypatch.setattr(parallel_load, "LINE_BYTES", 2000)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
     if fault == "no process":
         monkeypatch.setattr("sys.executable", str(tmp_path / "nothing"))
@@ -148,7 +148,7 @@ def test_processes_read_a_long_log_and_their_loss_costs_time_only(
             other.write_bytes(path.read_bytes())
             other.replace(path)
         found = Contents()
-        parts.read_ahead(found, path, f.fileno())
+        parallel_load.read_ahead(found, path, f.fileno())
         assert found.read(f.fileno()) is None
     assert told(found) == told(expected)
     assert len(joined) == (0 if fault else 2)

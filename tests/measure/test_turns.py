@@ -16,7 +16,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.errors import CompileError
 from tilewright.codegen import generate
 from tilewright.driver import compile_source
-from tilewright.measure import calls, signatures, turns
+from tilewright.measure import calls, signatures, thread_order
 from tilewright.measure.jobs import Job, Proof, RunJob
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import ReferenceStore
@@ -38,12 +38,12 @@ def with_warps(monkeypatch: pytest.MonkeyPatch, changed: Callable[[Any], Any]) -
     known, seen = ON.limits, []
     monkeypatch.setattr(Device, "limits", property(lambda _: known | {"warp_size": 32}))
 
-    def in_turns(source: Any) -> Any:
+    def serialized(source: Any) -> Any:
         seen.append(source)
         return changed(source)
 
-    monkeypatch.setattr(turns, "in_turns", in_turns)
-    monkeypatch.setattr(turns, "order", lambda **_: (0, 0, 0, 0))
+    monkeypatch.setattr(thread_order, "serialized", serialized)
+    monkeypatch.setattr(thread_order, "order", lambda **_: (0, 0, 0, 0))
     return seen
 
 
@@ -127,14 +127,14 @@ def test_a_kernel_that_compiles_slowly_takes_no_turns(monkeypatch: pytest.Monkey
     kernel = tiles(random.Random(3), "opencl")
     artifact, case = compiled(kernel), cases(kernel.dag, 0)[1]
     if "warp_size" not in ON.limits:
-        assert turns.tried(artifact, ON, case, 1e-5) is None
+        assert thread_order.tried(artifact, ON, case, 1e-5) is None
     with_warps(monkeypatch, more)
     slow = replace(artifact, meta=artifact.meta | {"compile_seconds": 60.0})
-    assert turns.tried(slow, ON, case, 1e-5) == "it takes its compiler more than 4 s"
-    found = turns.tried(artifact, ON, case, 1e-5)
+    assert thread_order.tried(slow, ON, case, 1e-5) == "it takes its compiler more than 4 s"
+    found = thread_order.tried(artifact, ON, case, 1e-5)
     assert isinstance(found, TrialResult) and found.error is None
     assert np.isfinite(found.seconds)
     with_warps(monkeypatch, lambda _: None)  # nothing to show
-    assert turns.tried(slow, ON, case, 1e-5) is None
+    assert thread_order.tried(slow, ON, case, 1e-5) is None
     result, signed = run(kernel, "e" * 32)
     assert result.verified and not result.order and signed is not None

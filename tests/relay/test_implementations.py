@@ -18,7 +18,7 @@ from tilewright.network.schedules import Chooser
 from tilewright.network.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
-from tilewright.search.predicted import Predicted, Predictions
+from tilewright.search.predictions import Predicted, Predictions
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
 

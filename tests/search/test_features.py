@@ -5,7 +5,7 @@ import pytest
 
 from search.spaces import CPU, cpu_task, flagship
 from tilewright import te
-from tilewright.cost.access import Lanes
+from tilewright.cost.addresses import Lanes
 from tilewright.cost.features import FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import gpu_kernels
 from tilewright.schedule.default import default_schedule

@@ -19,13 +19,13 @@ from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule import template
 from tilewright.schedule.task import create, task_of_dag
 from tilewright.schedule.template import anchor_template
-from tilewright.search import predicted
+from tilewright.search import predictions
 from tilewright.search.jobs import candidate_of
-from tilewright.search.known import Known, recalled
 from tilewright.search.loop import tune
-from tilewright.search.predicted import Predictions, predict
+from tilewright.search.predictions import Predictions, predict
 from tilewright.search.propose.model_proposer import evaluate
 from tilewright.search.report import Options
+from tilewright.search.warm_start import Known, recalled
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright_tvm import relay
@@ -107,14 +107,14 @@ def test_a_build_takes_what_is_predicted(site):
 
 def test_the_cache_knows_it(site, monkeypatch):
     first = built(verify=False).report.sources
-    monkeypatch.setattr(predicted, "_predict_json", None)  # what workers call
+    monkeypatch.setattr(predictions, "_predict_json", None)  # what workers call
     assert built(verify=False).report.sources == first
     trees(above=1.0).save(site / "trees.msgpack")  # others say other things
     assert built(verify=False).report.sources.keys() == {"default"}
 
 
 def test_what_takes_too_long_or_fails_is_not_waited_for(site, monkeypatch):
-    monkeypatch.setattr(predicted, "_SECONDS", 1e-3)
+    monkeypatch.setattr(predictions, "_SECONDS", 1e-3)
     assert built(verify=False).report.sources.keys() == {"default"}
 
 
@@ -153,7 +153,7 @@ def test_a_search_tries_it_first(site):
 
 
 def test_tasks_without_those_templates_are_not_predicted(site, monkeypatch):
-    monkeypatch.setattr(predicted, "predict", None)
+    monkeypatch.setattr(predictions, "predict", None)
     named = create("dense_pack.x86", (("TENSOR", (64, 96), "float32"), ("TENSOR", (128, 96),
                    "float32"), None, "float32"), LLVM)  # fmt: skip
     known = recalled(LLVM)

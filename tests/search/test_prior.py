@@ -11,12 +11,12 @@ from search.spaces import Instant, cpu_task
 from tilewright.base.errors import ModelError
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
-from tilewright.search.known import Known
 from tilewright.search.loop import Options as SearchOptions
 from tilewright.search.loop import tune
 from tilewright.search.propose import prior
 from tilewright.search.propose.cost_model import CostModel, Lesson, Options, train
 from tilewright.search.propose.model_proposer import evaluate
+from tilewright.search.warm_start import Known
 
 
 def rows(rng, count):

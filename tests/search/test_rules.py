@@ -29,7 +29,7 @@ from tilewright.search.rules.derive import (
     rules_for,
 )
 from tilewright.search.rules.rules import Condition, SketchRule, SkipStage
-from tilewright.search.rules.state import Hardware, State
+from tilewright.search.rules.state import Hardware, RuleState
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import random_inputs
@@ -156,7 +156,7 @@ def test_long_chains_of_contractions_are_cut_off() -> None:
     trials = []
 
     class Counted(SkipStage):
-        def meets(self, state: State, stage: Stage) -> Condition:
+        def meets(self, state: RuleState, stage: Stage) -> Condition:
             trials.append(stage.name)
             return Condition.PASS
 
@@ -169,13 +169,13 @@ class SplitRows(SketchRule):
 
     name = "rows"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         return Condition.ONLY if stage.name == "C" else Condition.PASS
 
-    def variants(self, state: State, stage: Stage) -> int:
+    def variants(self, state: RuleState, stage: Stage) -> int:
         return 2
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         if variant == 1:
             stage.split(stage.op.axis[0], factor=state.choose(stage, "rows", [2, 3]))
@@ -197,7 +197,7 @@ def test_a_rule_of_the_user_comes_first(target: Target) -> None:
 
 def test_a_rule_that_applies_leaves_the_others_their_turn() -> None:
     class Also(SplitRows):
-        def meets(self, state: State, stage: Stage) -> Condition:
+        def meets(self, state: RuleState, stage: Stage) -> Condition:
             return Condition.APPLY if stage.name == "C" else Condition.PASS
 
     dag = ComputeDAG(SMALL["matmul"]())
@@ -209,10 +209,10 @@ def test_a_rule_that_applies_leaves_the_others_their_turn() -> None:
 class Forever(SplitRows):
     """It never moves on."""
 
-    def variants(self, state: State, stage: Stage) -> int:
+    def variants(self, state: RuleState, stage: Stage) -> int:
         return 1
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         return stage.name
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
-from tilewright.te import held
+from tilewright.te import reference_inputs
 from tilewright.te.cases import cases
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import approximations, evaluate, evaluate_with_tolerance, random_inputs
@@ -62,7 +62,9 @@ def test_what_is_read_is_what_the_whole_gives(name, monkeypatch):
     dag = ComputeDAG(READS[name](te.placeholder((40, WIDTH), "float32", "table")))
     inputs = random_inputs(dag, 3)
     part = evaluate_with_tolerance(dag, inputs)
-    monkeypatch.setattr(held.Values, "picked", lambda self, t, pick, most: self[t].map(pick))
+    monkeypatch.setattr(
+        reference_inputs.Values, "picked", lambda self, t, pick, most: self[t].map(pick)
+    )
     whole = evaluate_with_tolerance(dag, inputs)
     for a, b in zip(part, whole, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -81,14 +83,14 @@ def test_of_what_is_read_the_grid_is_known():
 
 @pytest.mark.parametrize("shape", [(300, 7), (7, 300), (50, 60), (2, 3, 500), (3000,)])
 def test_a_large_input_repeats_what_is_drawn(shape, monkeypatch):
-    monkeypatch.setattr(held, "MOST_DRAWN", 100)
+    monkeypatch.setattr(reference_inputs, "MOST_DRAWN", 100)
     drawn: list[tuple[int, ...]] = []
 
     def draw(part: Tensor) -> np.ndarray:
         drawn.append(part.shape)
         return np.arange(math.prod(part.shape)).reshape(part.shape)
 
-    made = held.repeated(te.placeholder(shape, "int64", "x"), draw)
+    made = reference_inputs.repeated(te.placeholder(shape, "int64", "x"), draw)
     assert made.shape == shape and math.prod(drawn[0]) <= 100
     for axis, (part, whole) in enumerate(zip(drawn[0], shape, strict=True)):
         if part != whole:
@@ -101,11 +103,11 @@ def test_a_large_input_repeats_what_is_drawn(shape, monkeypatch):
 
 def test_a_small_input_is_drawn_as_it_is():
     x = te.placeholder((4, 5), "float32", "x")
-    assert held.repeated(x, lambda part: part) is x
+    assert reference_inputs.repeated(x, lambda part: part) is x
 
 
 def test_whole_numbers_of_a_large_table_have_neighbours_that_differ(monkeypatch):
-    monkeypatch.setattr(held, "MOST_DRAWN", 1000)
+    monkeypatch.setattr(reference_inputs, "MOST_DRAWN", 1000)
     t, at = te.placeholder((90, 100), "float32", "table"), index(3)
     whole = cases(ComputeDAG([t, at, topi.take(t, at, axis=0)]))[1].inputs[0]
     odd = whole.astype(int) % 2

@@ -10,8 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
-from tilewright.ir.expr import Expr
+from tilewright.ir.barriers import starts_with_barrier
 from tilewright.ir.stmt import (
+    SHARED_ALIGNMENT,
     Allocate,
     Barrier,
     Buffer,
@@ -24,14 +25,12 @@ from tilewright.ir.stmt import (
     statements,
 )
 
-ALIGNMENT = 16  # bytes: the widest access
-
 
 @dataclass
 class SharedPlan:
     """Where the shared buffers of one kernel lie.
 
-    offsets: buffer -> first byte, a multiple of ALIGNMENT; total: bytes of them all
+    offsets: buffer -> first byte, a multiple of SHARED_ALIGNMENT; total: bytes of them all
     reused:  whether some bytes belong to several buffers
     fenced:  identities of the statements that need a barrier before them, because their buffers
              take the place of others that some thread may still read
@@ -70,7 +69,7 @@ class _Planner:
     def place(self, buffer: Buffer) -> None:
         if buffer in self.plan.offsets:
             return
-        offset = -(-self.top // ALIGNMENT) * ALIGNMENT
+        offset = -(-self.top // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
         self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total
         self.plan.total = max(self.plan.total, self.top)
@@ -113,24 +112,10 @@ class _Planner:
     def _fence(self, stmt: Stmt, inside: bool) -> None:
         if inside or self.freed_to <= self.top or not _allocates_shared(stmt):
             return
-        if not _starts_with_barrier(stmt):
+        if not starts_with_barrier(stmt):
             self.plan.fenced.add(id(stmt))
         self.freed_to = 0
 
 
 def _allocates_shared(stmt: Stmt) -> bool:
     return any(isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(stmt))
-
-
-def _starts_with_barrier(stmt: Stmt) -> bool:
-    if isinstance(stmt, Seq):
-        return bool(stmt.body) and _starts_with_barrier(stmt.body[0])
-    if isinstance(stmt, For):
-        return (
-            not isinstance(stmt.extent, Expr)
-            and stmt.extent > 0
-            and _starts_with_barrier(stmt.body)
-        )
-    if isinstance(stmt, Allocate):
-        return _starts_with_barrier(stmt.body)
-    return isinstance(stmt, Barrier)

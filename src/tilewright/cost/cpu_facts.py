@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.dtype import DType
-from tilewright.cost.access import vector
+from tilewright.cost.addresses import vector
 from tilewright.cost.gpu_facts import arithmetic_of, tensor_bytes
 from tilewright.cost.nest import Loop, Nest, footprints, mix
 from tilewright.ir import expr as E

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
-from tilewright.cost.access import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
+from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.loop_tree import Node

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.concurrency import cached_property
-from tilewright.cost.access import Point, vector
+from tilewright.cost.addresses import Point, vector
 from tilewright.ir import expr as E
 from tilewright.schedule.sketch import Group
 from tilewright.schedule.space.decision import Number

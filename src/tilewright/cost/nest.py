@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.cost.access import Point, Steps, floor_div, floor_mod, vector
+from tilewright.cost.addresses import Point, Steps, floor_div, floor_mod, vector
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where

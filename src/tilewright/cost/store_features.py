@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.cost.access import Point
+from tilewright.cost.addresses import Point
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node

@@ -17,7 +17,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
-from tilewright.driver.wanted import with_wanted
+from tilewright.driver.extra_outputs import with_extra_outputs
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
@@ -88,7 +88,7 @@ def lower(
         found = "cuda" if schedule.binds_threads else "llvm"
     chosen = Target(found).native()
     listed = None if args is None else tuple(args)
-    stored, given = with_wanted(schedule, args)
+    stored, given = with_extra_outputs(schedule, args)
     made = lower_schedule(stored, chosen, kernel_name(name), given)
     parts = (made.name, made.args, made.roles, made.kernels, made.workspaces, made.calls)
     return Lowered(*parts, schedule=schedule, listed=listed)
@@ -118,7 +118,7 @@ def generate_source(
 
     Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
     """
-    schedule, args = with_wanted(schedule, args)
+    schedule, args = with_extra_outputs(schedule, args)
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
@@ -263,7 +263,7 @@ def payload_of(schedule: Schedule, name: str = "main") -> dict[str, Any]:
 
 
 def build_payload(payload: dict[str, Any], target: Target | str) -> Artifact:
-    """What a worker does with `payload_of`'s data."""
+    """Build from `payload_of`'s data, as a worker does."""
     schedule = Schedule.replay(ComputeDAG.from_json(payload["dag"]), payload["steps"])
     return build_artifact(schedule, Target(target), payload["name"])
 

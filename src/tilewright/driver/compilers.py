@@ -28,7 +28,7 @@ class Compiler(Protocol):
         """Raises CompileError with the compiler's log, TargetError when it is not installed."""
 
     def about(self) -> str:
-        """What else people should know of it, as `doctor` prints it; ""."""
+        """Tell what else people should know of it, as `doctor` prints it; ""."""
 
 
 def compiler(target: Target) -> Compiler:

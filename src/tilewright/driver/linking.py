@@ -82,7 +82,7 @@ def linked(artifact: Artifact) -> Artifact:
 
 
 def for_boards(artifact: Artifact, has_llvm: bool) -> Artifact:
-    """What to send to a device: code for another processor, and for who has no LLVM, is linked."""
+    """Link what is sent to a device where it is for another processor, or for who has no LLVM."""
     is_object = artifact.binary and not cpu_shared.is_shared(artifact.binary)
     foreign = processors.elsewhere(artifact.meta.get("triple", ""))
     return linked(artifact) if is_object and (foreign or not has_llvm) else artifact

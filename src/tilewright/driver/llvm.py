@@ -50,7 +50,7 @@ def _binding() -> Any:
 
 
 def version() -> tuple[int, ...]:
-    """Of LLVM."""
+    """Return the version of LLVM."""
     return tuple(_binding().llvm_version_info)
 
 

@@ -3,7 +3,7 @@
 In: messages of one connection at a time or of several, which take turns.  Out: answers.  Artefacts
 run in worker processes with limits on time, memory, files and processes; whoever goes away takes
 the process that works for him along.  Nothing else is accepted; who builds does only that.
-Read next: `server.py` (Dask's part), `store.py`, `measure/local.py`, `session_calls.py`.
+Read next: `server.py` (Dask's part), `file_store.py`, `measure/local.py`, `session_calls.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewright.base.artifact import Artifact
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.farm import bounds, builds, session_calls, wire
 from tilewright.farm.admission import VISITOR, Guest
-from tilewright.farm.store import Arrivals, Incoming, Store
+from tilewright.farm.file_store import Arrivals, Incoming, Store
 from tilewright.farm.versions import VERSION
 from tilewright.measure.jobs import Job, RunJob, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner

@@ -15,8 +15,8 @@ from pathlib import Path
 from tilewright.base.errors import DeviceError
 from tilewright.farm import wire
 from tilewright.farm.client import user_name
+from tilewright.farm.file_store import hash_of
 from tilewright.farm.network import Line, opened, refusal_raised
-from tilewright.farm.store import hash_of
 from tilewright.measure.jobs import RunJob, RunResult
 from tilewright.measure.reference import Reference
 from tilewright.runtime import artifact_file

@@ -46,41 +46,41 @@ def insert_barriers(kernel: Kernel) -> Kernel:
     return replace(kernel, body=_Sync().run(kernel.body))
 
 
-State = tuple[frozenset[Buffer], frozenset[Buffer]]  # written and read since the last barrier
-_CLEAN: State = (frozenset(), frozenset())
+Accesses = tuple[frozenset[Buffer], frozenset[Buffer]]  # written and read since the last barrier
+_CLEAN: Accesses = (frozenset(), frozenset())
 
 
 class _Sync:
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Stmt, State]] = {}  # by identity, the statement kept alive
+        self._known: dict[int, tuple[Stmt, Accesses]] = {}  # by identity, the statement kept alive
 
     def run(self, body: Stmt) -> Stmt:
         return self._visit(body, _CLEAN)[0]
 
-    def _of(self, stmt: Stmt) -> State:
+    def _of(self, stmt: Stmt) -> Accesses:
         found = self._known.get(id(stmt))
         if found is None:
             found = self._known[id(stmt)] = stmt, _accesses(stmt)
         return found[1]
 
-    def _visit(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
+    def _visit(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
         return _SYNC[type(stmt)](self, stmt, state)
 
-    def _barrier(self, stmt: Barrier, state: State) -> tuple[Stmt, State]:
+    def _barrier(self, stmt: Barrier, state: Accesses) -> tuple[Stmt, Accesses]:
         return stmt, _CLEAN
 
-    def _seq(self, stmt: Seq, state: State) -> tuple[Stmt, State]:
+    def _seq(self, stmt: Seq, state: Accesses) -> tuple[Stmt, Accesses]:
         parts = []
         for s in stmt.body:
             new, state = self._visit(s, state)
             parts.append(new)
         return seq(*parts), state
 
-    def _allocate(self, stmt: Allocate, state: State) -> tuple[Stmt, State]:
+    def _allocate(self, stmt: Allocate, state: Accesses) -> tuple[Stmt, Accesses]:
         body, state = self._visit(stmt.body, state)
         return Allocate(stmt.buffer, body), state
 
-    def _for(self, stmt: For, state: State) -> tuple[Stmt, State]:
+    def _for(self, stmt: For, state: Accesses) -> tuple[Stmt, Accesses]:
         writes, reads = self._of(stmt)
         if not (writes and reads):
             return self._whole(stmt, state)
@@ -89,11 +89,11 @@ class _Sync:
         _, after = self._visit(stmt.body, start)  # what the next iteration meets
         body, after = self._visit(stmt.body, after)
         loop = replace(stmt, body=body)
-        early = conflict and not _starts_with_barrier(body)
+        early = conflict and not starts_with_barrier(loop)
         union = start[0] | after[0], start[1] | after[1]
         return (seq(Barrier(), loop) if early else loop), union
 
-    def _whole(self, stmt: Stmt, state: State) -> tuple[Stmt, State]:
+    def _whole(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
         """A statement that gets a barrier before it or none."""
         writes, reads = self._of(stmt)
         if reads & state[0] or writes & state[1]:
@@ -101,7 +101,7 @@ class _Sync:
         return stmt, (state[0] | writes, state[1] | reads)
 
 
-_SYNC: Rules[Callable[..., tuple[Stmt, State]]] = Rules(
+_SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
     "barriers",
     {
         Barrier: _Sync._barrier,
@@ -115,15 +115,19 @@ _SYNC: Rules[Callable[..., tuple[Stmt, State]]] = Rules(
 )
 
 
-def _starts_with_barrier(stmt: Stmt) -> bool:
+def starts_with_barrier(stmt: Stmt) -> bool:
+    """Whether a barrier is surely the first thing that happens: a loop may also run not at all."""
     if isinstance(stmt, Seq):
-        return bool(stmt.body) and _starts_with_barrier(stmt.body[0])
-    if isinstance(stmt, (For, Allocate)):
-        return _starts_with_barrier(stmt.body)
+        return bool(stmt.body) and starts_with_barrier(stmt.body[0])
+    if isinstance(stmt, For):
+        runs = not isinstance(stmt.extent, Expr) and stmt.extent > 0
+        return runs and starts_with_barrier(stmt.body)
+    if isinstance(stmt, Allocate):
+        return starts_with_barrier(stmt.body)
     return isinstance(stmt, Barrier)
 
 
-def _accesses(stmt: Stmt) -> State:
+def _accesses(stmt: Stmt) -> Accesses:
     """Shared buffers written and read anywhere under `stmt`, own accumulations aside."""
     writes: set[Buffer] = set()
     reads: set[Buffer] = set()

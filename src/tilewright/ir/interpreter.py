@@ -171,7 +171,7 @@ class _Thread:
             yield from self.run(stmt.body)
         if forks:  # whatever comes next comes after all iterations
             self.now, self.forked = Moment(object()), False
-        del self.at[stmt.var]
+        self.at.pop(stmt.var, None)  # a loop may run not at all
 
     def branch(self, stmt: If) -> Course:
         test = stmt.condition

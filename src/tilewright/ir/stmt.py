@@ -28,6 +28,7 @@ LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
+SHARED_ALIGNMENT = 16  # bytes: shared buffers begin at places that the widest access may have
 
 
 @dataclass(frozen=True, eq=False)

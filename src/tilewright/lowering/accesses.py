@@ -4,7 +4,7 @@ In: a `Placement` and a `Storage`.  Out: `Accesses`, which turns `te` expression
 lowered ones and knows which buffers it met.  Read next: `guards.py`, `products.py`.
 
 An asynchronous copy reads and writes like any other stage: what differs is when its result may be
-read, which is the matter of `threads.py`.
+read, which is the matter of `virtual_threads.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ vthread still in place.
 `storage.py` says where tensors live, `placement.py` where iterations are; `accesses.py` and
 `guards.py` make indices and conditions of these, `overhang.py` finds the needless ones,
 `emission.py` and `reductions.py` put statements into loops.  Each of these takes what the earlier
-ones made and changes nothing of it.  Read next: `threads.py`, `loops.py`.
+ones made and changes nothing of it.  Read next: `virtual_threads.py`, `loops.py`.
 """
 
 from __future__ import annotations

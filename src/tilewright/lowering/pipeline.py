@@ -27,8 +27,8 @@ from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
-from tilewright.lowering.threads import inject_virtual_threads
 from tilewright.lowering.types import legalize_types
+from tilewright.lowering.virtual_threads import inject_virtual_threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.targets.target import Target

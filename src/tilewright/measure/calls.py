@@ -100,7 +100,7 @@ def run(
     cold_bytes: int = 0,
 ) -> RunResult:
     """Try one candidate on device `index` of its target's kind, then rest `cooldown` seconds."""
-    from tilewright.measure import turns
+    from tilewright.measure import thread_order
     from tilewright.runtime.device import device
     from tilewright.runtime.trial import trial
 
@@ -135,9 +135,9 @@ def run(
         if signatures.signed(*statement) is None:
             apart: TrialResult | Source | str | None
             if run_job.defer:
-                apart = turns.changed(run_job.artifact, on)
+                apart = thread_order.changed(run_job.artifact, on)
             else:
-                apart = turns.tried(run_job.artifact, on, _hardest(data), seconds)
+                apart = thread_order.tried(run_job.artifact, on, _hardest(data), seconds)
             if isinstance(apart, str):
                 order = apart
             elif isinstance(apart, Source):
@@ -159,12 +159,12 @@ def _proved(
 
     Where they cannot be run, it is verified and not signed: this is tried again at each build.
     """
-    from tilewright.measure import turns
+    from tilewright.measure import thread_order
 
     seconds, spent, order = statistics.median(proof.result.costs), proof.result.seconds, ""
-    apart: TrialResult | str = turns.REFUSED
+    apart: TrialResult | str = thread_order.REFUSED
     if proof.artifact is not None:
-        apart = turns.judged(proof.artifact, on, _hardest(data), seconds)
+        apart = thread_order.judged(proof.artifact, on, _hardest(data), seconds)
     if isinstance(apart, str):
         order = apart
     elif apart.error is not None:

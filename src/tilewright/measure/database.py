@@ -44,8 +44,8 @@ from tilewright.measure.record import (
     encode,
     own_versions,
 )
+from tilewright.measure.record_table import Changed, LogFile, Records, Table
 from tilewright.measure.rescue import can_be_made, not_written, save_elsewhere, unwritable
-from tilewright.measure.table import Changed, LogFile, Records, Table
 from tilewright.te.dag import ComputeDAG
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 In: an open log.  Out: its contents; of a log that was read before, only what was appended since is
 read again.  The log stays the truth: an index that does not fit it, or is damaged, is made anew,
-and a record that is used is decoded from the log and compared (`table.py`).
+and a record that is used is decoded from the log and compared (`record_table.py`).
 
 It lies in the user's cache, not beside the log: logs are mailed, committed and shared, and what a
 stranger says of a log is worth nothing.  Small logs have none.
@@ -23,7 +23,7 @@ import numpy as np
 
 from tilewright.driver.cache import default_cache
 from tilewright.measure.contents import ROW, Contents, Place
-from tilewright.measure.parts import read_ahead
+from tilewright.measure.parallel_load import read_ahead
 from tilewright.measure.record import TaskId
 
 FROM_BYTES = 4 << 20  # of log that is not covered yet, for which an index is written

@@ -54,8 +54,8 @@ from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
-from tilewright.search.known import usable_trees
-from tilewright.search.predicted import Predictions
+from tilewright.search.predictions import Predictions
+from tilewright.search.warm_start import usable_trees
 from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["build", "load"]

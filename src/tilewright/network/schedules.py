@@ -33,7 +33,7 @@ from tilewright.schedule.template import (
     find_anchor,
     sketch_of_anchor,
 )
-from tilewright.search.predicted import Predictions
+from tilewright.search.predictions import Predictions
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright_tvm.logs.history import History

@@ -42,7 +42,7 @@ def behind_object(artifact: Artifact) -> bytes:
 
 
 def from_object(data: bytes, place: str) -> Artifact | None:
-    """What `behind_object` put there; None where nothing is."""
+    """Read what `behind_object` put there; None where nothing is."""
     foot = len(MAGIC) + 8
     if data[-len(MAGIC) :] != MAGIC or len(data) < foot:
         return None

@@ -42,7 +42,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def tell(dev: Device) -> list[str]:
-    """What to compile for, and what is known of the device."""
+    """Say what to compile for, and what is known of the device."""
     spec = dev.spec
     options = " ".join(f"-{name}={value}" for name, value in spec.code)
     limits = ", ".join(f"{name} {value}" for name, value in spec.limits)

@@ -54,7 +54,7 @@ def mixed_plan(
     values: Mapping[str, int],
     device: Device,
 ) -> Plan:
-    """What one call of a module runs.  values: of variables.
+    """Plan what one call of a module runs.  values: of variables.
 
     Raises DeviceError for a function that nobody registered here.
     """
@@ -94,7 +94,7 @@ def _array(whole: NDArray, shape: tuple[int, ...]) -> NDArray:
 
 
 def matrix_product(a: Any, b: Any, out: Any, transa: bool = False, transb: bool = False) -> None:
-    """What `contrib.cblas` calls: `out` becomes the product of matrices, or of each of a batch."""
+    """Multiply matrices, or those of a batch, into `out`: what `contrib.cblas` calls."""
     left, right = a.numpy(), b.numpy()
     out.copyfrom(
         np.matmul(

@@ -111,7 +111,7 @@ class GuardedBuffer:
             self._driver.write(self.memory, _bytes(value))
 
     def look(self) -> None:
-        """What `read` and `damage` tell from now on is what is in memory now."""
+        """Look at memory now: `read` and `damage` tell what is there."""
         self._seen = None
         if self._fenced.whole.nbytes <= _AT_ONCE:
             self._seen = np.empty(self._fenced.whole.nbytes, np.uint8)
@@ -129,14 +129,14 @@ class GuardedBuffer:
         return out
 
     def unwritten(self, found: np.ndarray) -> np.ndarray:
-        """Which elements of what was read are the garbage that `fill` left, perhaps by chance."""
+        """Tell which elements that were read are garbage that `fill` left, perhaps by chance."""
         before = garbage(self.spec.dtype, found.size, self._filling, self._mark + 1)
         step = self.spec.dtype.bytes
         same = (_bytes(before) == _bytes(found)).reshape(-1, step).all(axis=1)
         return np.asarray(same.reshape(found.shape))
 
     def damage(self) -> str:
-        """What was written next to the buffer, or ""."""
+        """Say what was written next to the buffer, or ""."""
         spec, step = self.spec, self.spec.dtype.bytes
         for start, zone in self._zones():
             if self._seen is None:

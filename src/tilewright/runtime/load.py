@@ -18,7 +18,7 @@ from tilewright.runtime.network import library
 
 @door(DeviceError)
 def load_module(path: str | os.PathLike[str], on: Device | None = None) -> Module | library.Library:
-    """What `Module.save` or `Library.export_library` wrote.
+    """Load what `Module.save` or `Library.export_library` wrote.
 
     on: where a `Module` is loaded; default: the device of its kind with index 0
     Raises DeviceError for a file that cannot be read, ModelError for a damaged network.

@@ -12,10 +12,11 @@ from math import prod
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.schedule.rows import dear_rows, schedule_rows
+from tilewright.schedule.row_reductions import dear_rows, schedule_rows
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sums import block_sums
 from tilewright.schedule.template import fallback_schedule
+from tilewright.schedule.thread_loops import deal, over_blocks
 from tilewright.schedule.tree.chains import may_be_long
 from tilewright.schedule.vectors import (
     MAX_STRIDE,
@@ -58,8 +59,8 @@ def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
 
 
 def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
-    """Of a computation whose extents are variables: cheap stages inlined, elements of the others
-    spread over blocks of threads, or rows over cores."""
+    """Schedule a computation whose extents are variables: cheap stages inlined, elements of the
+    others spread over blocks of threads, or rows over cores."""
     s = Schedule(dag)
     inline_cheap_stages(s)
     for stage in s.stages:
@@ -76,9 +77,7 @@ def _open_stage(stage: Stage, target: Target) -> None:
     if not target.has_threads:
         stage.parallel(axes[0])
         return
-    block, thread = stage.split(stage.fuse(*axes), factor=OPEN_THREADS)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
+    over_blocks(stage, axes, OPEN_THREADS)
 
 
 def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
@@ -174,7 +173,7 @@ def epilogue_anchor(s: Schedule, stage: Stage) -> Stage | None:
 
 
 def reads_elementwise(s: Schedule, reader: Stage, producer: Stage) -> bool:
-    """Whether every path from `producer` to the outputs goes through `reader`, index for index."""
+    """Tell whether all paths from `producer` to outputs go through `reader`, index for index."""
     todo = [producer]
     while todo:
         stage = todo.pop()
@@ -223,10 +222,7 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
         anchor.compute_at(stage, block)
         _share_reduction(anchor, min(limit, 128))
         return
-    fused = stage.fuse(*op.axis)
-    block, thread = stage.split(fused, factor=threads)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
+    _, thread = over_blocks(stage, op.axis, threads)
     if anchor is not None:
         anchor.set_scope("local")
         anchor.compute_at(stage, thread)
@@ -242,9 +238,7 @@ def _gpu_cross_thread(stage: Stage, threads: int) -> None:
 
 
 def _share_reduction(stage: Stage, threads: int) -> None:
-    reduce = stage.fuse(*stage.op.reduce_axis)
-    _, lane = stage.split(reduce, factor=threads)
-    stage.bind(lane, "threadIdx.x")
+    deal(stage, stage.fuse(*stage.op.reduce_axis), threads)
 
 
 # -- CPU -------------------------------------------------------------------------------------------

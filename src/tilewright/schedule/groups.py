@@ -31,7 +31,7 @@ class Group:
 
     @property
     def num_child_stages(self) -> int:
-        """Of stages and groups right inside."""
+        """The number of stages and groups right inside."""
         return len(self.children)
 
     def stages(self) -> Iterator[Stage]:

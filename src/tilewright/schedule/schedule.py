@@ -23,7 +23,7 @@ from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.python import python_text
 from tilewright.schedule.steps.step import Step
 from tilewright.schedule.tree.loop_tree import LoopTree
-from tilewright.schedule.tree.text import loops_text, nest_text, place_text
+from tilewright.schedule.tree.printer import loops_text, nest_text, place_text
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
@@ -200,7 +200,7 @@ class Stage(StageState):
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, LoopAttributes]:
-        """Of the axes of which something was said."""
+        """The attributes of the axes of which something was said."""
         begun = [ax for ax, _ in self.pragmas.values()]
         return {ax: self._said_of(ax) for ax in self.all_iter_vars if self.mark(ax) or ax in begun}
 
@@ -395,7 +395,7 @@ class Schedule(ScheduleState[Stage]):
         return [step.to_json() for step in self.steps]
 
     def __str__(self) -> str:
-        """The loop nests as they are now; see `tree/text.py`."""
+        """The loop nests as they are now; see `tree/printer.py`."""
         try:
             tree = LoopTree(self)
         except ScheduleError as error:  # not finished: what it still lacks is the first line

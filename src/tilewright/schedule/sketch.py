@@ -122,7 +122,7 @@ class Sketch:
         return mask & self.space.valid_mask(indices)
 
     def refusals(self, indices: Indices) -> dict[str, int]:
-        """How many of the candidates each reason refuses (one may count under several)."""
+        """Count the candidates that each reason refuses (one may count under several)."""
         counts: dict[str, int] = {}
         seen = 0
         for group in self.groups(indices):

@@ -143,7 +143,7 @@ class StageState:
 
     @property
     def buffer_names(self) -> tuple[str, ...]:
-        """Of each tensor; they follow the name of the stage."""
+        """Names of the buffers of all tensors; they follow the name of the stage."""
         several = len(self.tensors) > 1
         return tuple(
             f"{self.name}.v{k}" if several else self.name for k in range(len(self.tensors))
@@ -279,7 +279,7 @@ class ScheduleState(ABC, Generic[S]):
         ]  # fmt: skip
 
     def reaches(self, producer: StageState, consumer: StageState) -> bool:
-        """Whether `consumer` depends on `producer`."""
+        """Tell whether `consumer` depends on `producer`."""
         seen: set[StageState] = set()
         todo = [consumer]
         while todo:

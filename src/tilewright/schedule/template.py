@@ -89,7 +89,7 @@ class RegisteredAnchor:
 
     @property
     def origin(self) -> str:
-        """Of its sketches and their records: TVM's names may be those of other templates here."""
+        """Where its sketches and records are said to be from; TVM's names may be others' here."""
         return f"template:{self.name}" if self.offered else f"template:tvm.{self.name}"
 
     def fits(self, target: Target) -> bool:
@@ -266,7 +266,7 @@ def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
 
 
 def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None:
-    """What follows `anchor`, in order, if all of it is elementwise and ends in the one output.
+    """Return what follows `anchor`, in order, if all is elementwise and ends in the one output.
 
     Every stage has the anchor's shape and reads the anchor and its kind at its own indices; where
     that is not so: None.
@@ -290,7 +290,7 @@ def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None
 
 
 def separate(dag: ComputeDAG, anchor: ComputeOp) -> bool:
-    """Whether what follows `anchor` can be computed by itself, behind it: it reduces nothing."""
+    """Tell whether what follows `anchor` can be computed behind it: it reduces nothing."""
     behind: set[Tensor] = {anchor.output_tensor}
     for op in dag.compute_ops:
         if op is not anchor and behind.intersection(op.input_tensors):
@@ -324,7 +324,7 @@ def registered_computations(target: Target) -> list[RegisteredAnchor]:
 
 
 def all_ours(templates: Iterable[RegisteredAnchor]) -> bool:
-    """Whether none is of a user, whose code we do not know."""
+    """Tell whether none is of a user, whose code we do not know."""
     return all(t.schedule.__module__.startswith(_BUILT_IN) for t in templates)
 
 
@@ -348,7 +348,7 @@ def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:
 
 
 def fallback_schedule(dag: ComputeDAG, target: Target) -> Schedule | None:
-    """What the first template that fits proposes untuned, if that is legal; None otherwise."""
+    """Return what the first template that fits proposes untuned; None where that is not legal."""
     for sketch in anchor_sketches(dag, target):
         index = sketch.fallback()
         if index is not None:

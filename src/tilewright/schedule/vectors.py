@@ -1,7 +1,7 @@
 """What makes a loop a vector: how many lanes, and how far apart they read.
 
 In: operations and scheduled stages.  Out: numbers, expressions after inlining; partial results of a
-reduction side by side.  Read next: `rows.py`, `default.py`.
+reduction side by side.  Read next: `row_reductions.py`, `default.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def inlined_body(s: Schedule, stage: Stage) -> Expr:
 
 
 def lane_axis(op: ComputeOp) -> int:
-    """Which axis vectors run along: the last one with several elements.  Axes of one element behind
+    """Return the axis that vectors run along: the last with several elements.  Axes of one behind
     it, such as a block of one channel, leave its neighbours side by side in memory."""
     return max((d for d, n in enumerate(op.shape) if n > 1), default=len(op.shape) - 1)
 

@@ -41,7 +41,6 @@ from tilewright.search.jobs import (
     refused_record,
     task_id,
 )
-from tilewright.search.known import Known, recalled
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
@@ -49,6 +48,7 @@ from tilewright.search.propose.plan_proposer import PlanProposer
 from tilewright.search.propose.proposers import Candidate, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
 from tilewright.search.transfer import recall, teach, teach_plan
+from tilewright.search.warm_start import Known, recalled
 
 T = TypeVar("T")
 _SAMPLE = 256  # candidates that are asked why none of a task is tried

@@ -29,7 +29,7 @@ PRODUCT_BLOCK = 512  # of products: one more addition for so many
 
 
 def adds_up(op: ComputeOp) -> bool:
-    """Whether the stage is a reduction with sums in float32 or fewer digits."""
+    """Tell whether the stage is a reduction with sums in float32 or fewer digits."""
     if op.combiner is None or not any(map(_has_few_digits, op.accumulators)):
         return False
     combined = walk(*parts(op.combiner.result))
@@ -41,12 +41,12 @@ def _has_few_digits(dtype: DType) -> bool:
 
 
 def terms_of(op: ComputeOp) -> int:
-    """Of each element of a reduction whose extents are numbers."""
+    """Count the terms of each element of a reduction whose extents are numbers."""
     return math.prod(ax.size for ax in op.reduce_axis)
 
 
 def is_product(op: ComputeOp) -> bool:
-    """Whether the terms are products of one tensor with another."""
+    """Tell whether the terms are products of one tensor with another."""
     term = op.reduced
     while term.op in ("cast", "if_then_else"):  # a term that may be missing counts as it is
         term = term.args[1 if term.op == "if_then_else" else 0]
@@ -63,7 +63,7 @@ def longest_whole(op: ComputeOp) -> int:
 
 
 def depth(terms: float, dtype: DType) -> float:
-    """What the rounding of a sum follows whose chains are at most LONGEST: the square root of the
+    """Return what rounding follows where chains have at most LONGEST terms: the square root of the
     longest, of independent errors, and of the chain of blocks that it leaves.  No other blocks, nor
     more levels of them, give more.  Of float64, which needs no blocks: that of all terms."""
     if terms <= LONGEST or not _has_few_digits(dtype):

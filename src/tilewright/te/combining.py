@@ -31,7 +31,7 @@ from tilewright.te.tensor import Combiner
 
 
 def sum_rounding(magnitude: Array, dtype: DType, terms: int) -> Array:
-    """How far any allowed order of additions may be off; see `chains.depth`."""
+    """Return how far any allowed order of additions may be off; see `chains.depth`."""
     own = rounding(magnitude, dtype, 8 * depth(terms, dtype))
     return own + terms * float(rounding(np.zeros(()), dtype))
 

@@ -25,9 +25,9 @@ from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.extern import ExternOp, values_of
-from tilewright.te.held import Values, repeated
 from tilewright.te.numeric import DOMAINS, apply, constant
 from tilewright.te.positions import Position, positions
+from tilewright.te.reference_inputs import Values, repeated
 from tilewright.te.rounding import (
     Approx,
     Array,

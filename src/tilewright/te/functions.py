@@ -173,12 +173,12 @@ def truncdiv(a: Value, b: Value) -> Expr:
 
 
 def truncmod(a: Value, b: Value) -> Expr:
-    """What `truncdiv` leaves, with the sign of a."""
+    """Return what `truncdiv` leaves, with the sign of a."""
     return E.convert(a) - truncdiv(a, b) * b
 
 
 def popcount(x: Value) -> Expr:
-    """How many bits of an integer are 1; a negative one counts in two's complement."""
+    """Count the bits of an integer that are 1; a negative one counts in two's complement."""
     node = E.convert(x)
     bits = node.dtype.bits
     below = (1 << (bits - 1)) - 1  # all but the sign, so that no sum leaves the type
@@ -192,7 +192,7 @@ def popcount(x: Value) -> Expr:
 
 
 def clz(x: Value) -> Expr:
-    """How many bits of an integer are 0 before its highest 1, as int32."""
+    """Count the bits of an integer that are 0 before its highest 1, as int32."""
     node = E.convert(x)
     bits, step = node.dtype.bits, 1
     while step < bits:  # all bits below the highest become 1

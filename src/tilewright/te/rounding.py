@@ -82,7 +82,7 @@ def blocks(size: int) -> Iterator[slice]:
 
 
 def fits(magnitude: Array, grid: float, dtype: DType) -> Array | None:
-    """Where every multiple of `grid` up to `magnitude` is a number of the type; None: nowhere."""
+    """Tell where multiples of `grid` up to `magnitude` are numbers of the type; None: nowhere."""
     if grid < _flushed(dtype):
         return None
     return np.asarray(magnitude <= min(dtype.greatest, grid * 2.0**dtype.digits))
@@ -206,7 +206,7 @@ def cast_value(value: Array, dtype: DType) -> Array:
 
 
 def keeps_all(source: DType, target: DType) -> bool:
-    """Whether `target` holds every number of `source`, so that a cast changes none."""
+    """Tell whether `target` holds every number of `source`, so that a cast changes none."""
     if source is target or source.kind == "bool":
         return True
     if target.is_float and source.is_float:

@@ -291,7 +291,7 @@ class ComputeOp:
 
     @property
     def dtype(self) -> DType:
-        """Of the tensor, or of the first of several."""
+        """The element type of the tensor, or of the first of several."""
         return self.dtypes[0]
 
     @property
@@ -301,7 +301,7 @@ class ComputeOp:
 
     @property
     def bytes(self) -> int:
-        """Of an element in all tensors."""
+        """Bytes of an element in all tensors."""
         return sum(dtype.bytes for dtype in self.dtypes)
 
     @property

@@ -44,7 +44,7 @@ from tilewright.topi.broadcast import (
     trunc_mod,
     where,
 )
-from tilewright.topi.chosen import argwhere, unique
+from tilewright.topi.data_dependent import argwhere, unique
 from tilewright.topi.elementwise import (
     abs,
     acos,
@@ -86,7 +86,7 @@ from tilewright.topi.elementwise import (
     trunc,
 )
 from tilewright.topi.fourier import dft
-from tilewright.topi.indexing import gather, gather_nd, take
+from tilewright.topi.gather import gather, gather_nd, take
 from tilewright.topi.nn.dense import matmul, tensordot
 from tilewright.topi.ranking import argmax, argmin, sort
 from tilewright.topi.reduction import all, any, max, mean, min, prod, sum

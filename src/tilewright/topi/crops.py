@@ -109,7 +109,7 @@ def crop_and_resize(
 
 
 def affine_grid(data: Tensor, target_shape: Any) -> Tensor:
-    """Where each element of an image of `target_shape` (height, width) lies in one that the
+    """Find where each element of an image of `target_shape` (height, width) lies in one that the
     matrices data [N, 2, 3] move: [N, 2, H, W], coordinates x, y from -1 to 1, at the centres of
     corner elements.
     """

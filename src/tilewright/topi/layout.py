@@ -53,6 +53,11 @@ class Layout:
         return self.blocks.get(axis.lower(), -1) if isinstance(axis, str) else -1
 
 
+def letters_of(text: str) -> str:
+    """Name the axes of a layout in order, a letter each: NCHWc of NCHW8c.  It is not checked."""
+    return "".join(filter(str.isalpha, text))
+
+
 def parse(text: str, place: str) -> Layout:
     """The layout `text` describes; an inner axis needs its size, as in NCHW8c."""
 
@@ -113,7 +118,7 @@ def shape_in(layout: Layout, whole: dict[str, int], place: str) -> list[int]:
 
 
 def source_indices(src: Layout, dst: Layout, indices: Sequence[Expr]) -> list[Expr]:
-    """Where in `src` the element lies that has `indices` in `dst`."""
+    """Find where in `src` the element lies that has `indices` in `dst`."""
     at = dict(zip(dst.axes, indices, strict=True))
     found = {}
     for axis in src.outer:
@@ -152,16 +157,16 @@ class BijectiveLayout:
         return _moved_shape(self.dst, self.src, shape, "backward_shape")
 
     def forward_index(self, indices: Sequence[Expr | int]) -> list[Expr]:
-        """Where in `dst` the element lies that has `indices` in `src`."""
+        """Find where in `dst` the element lies that has `indices` in `src`."""
         return _moved_index(self.src, self.dst, indices, "forward_index")
 
     def backward_index(self, indices: Sequence[Expr | int]) -> list[Expr]:
-        """Where in `src` the element lies that has `indices` in `dst`."""
+        """Find where in `src` the element lies that has `indices` in `dst`."""
         return _moved_index(self.dst, self.src, indices, "backward_index")
 
 
 def bijection(src: str, dst: str) -> BijectiveLayout | None:
-    """What leads from `src` to `dst`; None where one is undefined or their outer axes differ.
+    """Return what leads from `src` to `dst`; None if one is undefined or their outer axes differ.
 
     Raises ExpressionError for what is no layout.
     """

@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.elementwise import cast
-from tilewright.topi.indexing import gather
+from tilewright.topi.gather import gather
 from tilewright.topi.sorting import BLOCK, Later, blocked, first_places, ranked
 from tilewright.topi.stage import Indices, call_text, check_tensors, normal_axis, require, stage
 from tilewright.topi.transform import reshape, squeeze

@@ -119,7 +119,7 @@ class Places:
         return self.scaled(o) // self.unit
 
     def share(self, o: Expr, dtype: DType) -> Expr:
-        """How far behind its floor the place lies, from 0 to 1."""
+        """Return how far behind its floor the place lies, from 0 to 1."""
         return te.cast(dtype, self.scaled(o) % self.unit) / te.const(self.unit, dtype)
 
     def rounded(self, o: Expr, rounding: str) -> Expr:

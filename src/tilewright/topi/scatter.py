@@ -19,7 +19,7 @@ from tilewright import te
 from tilewright.base.dtype import INT32, INT64
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import IterVar, Tensor
-from tilewright.topi.indexing import check_indices, check_inside
+from tilewright.topi.gather import check_indices, check_inside
 from tilewright.topi.scan import running
 from tilewright.topi.sorting import BLOCK, RADIX, count_leading, first_places
 from tilewright.topi.stage import (

@@ -4,7 +4,7 @@ In: rows of values, which of two comes later.  Out: int32 places in order; equal
 Blocks are ranked by counting, then neighbouring runs are merged: each place of the result finds out
 how many of the elements before it come from the first run, by a search of RADIX children at each
 level.  So n elements cost about n * (2 * BLOCK + RADIX * log(n)^2 / 10) comparisons, by some
-log(n)^2 / 6 stages.  Read next: `ranking.py`, `indexing.py`.
+log(n)^2 / 6 stages.  Read next: `ranking.py`, `gather.py`.
 """
 
 from __future__ import annotations

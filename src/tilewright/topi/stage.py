@@ -90,7 +90,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def groups_of(op: ComputeOp, channels: int) -> int:
-    """How many groups a grouped convolution has, which divide its channels.
+    """Count the groups of a grouped convolution, which divide its channels.
 
     Raises ScheduleError, as `workload_of`, where that cannot be.
     """

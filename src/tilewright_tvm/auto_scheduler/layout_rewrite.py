@@ -18,6 +18,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.trace import REFUSALS
 from tilewright.schedule.steps import CacheRead, Pack, Step
 from tilewright.schedule.template import find_anchor
+from tilewright.schedule.thread_loops import over_blocks
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, PlaceholderOp
@@ -130,9 +131,7 @@ def _spread(schedule: Schedule, stage: Stage) -> None:
     if not any(s.binds for s in schedule.stages):
         stage.parallel(stage.op.axis[0])
         return
-    block, thread = stage.split(stage.fuse(*stage.op.axis), factor=128)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
+    over_blocks(stage, stage.op.axis, 128)
 
 
 def _packs(sketch: Sketch) -> bool:

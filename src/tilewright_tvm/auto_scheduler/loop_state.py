@@ -22,7 +22,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.steps.step import Step
 from tilewright.schedule.tree.loop_tree import LoopTree
-from tilewright.search.rules.state import State as RuleState
+from tilewright.search.rules.state import RuleState
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Range, Tensor
 from tilewright_tvm.logs.ansor_steps import ANNOTATIONS, Positions

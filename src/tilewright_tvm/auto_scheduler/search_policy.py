@@ -26,8 +26,7 @@ from tilewright.search.propose.scored_proposer import ScoredProposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule
-from tilewright.search.rules.state import Copies
-from tilewright.search.rules.state import State as RuleState
+from tilewright.search.rules.state import Copies, RuleState
 from tilewright_tvm.auto_scheduler.computation import Computation
 from tilewright_tvm.auto_scheduler.cost_model import (
     PythonBasedModel,

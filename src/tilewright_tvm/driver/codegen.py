@@ -14,7 +14,7 @@ __all__ = ["llvm_version_major"]
 
 
 def llvm_version_major(allow_none: bool = False) -> int:
-    """Of the LLVM that llvmlite brings.  Raises TargetError where it is not installed."""
+    """Return the version of llvmlite's LLVM.  Raises TargetError where it is not installed."""
     return version()[0]
 
 

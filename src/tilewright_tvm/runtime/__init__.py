@@ -23,7 +23,7 @@ def convert(value: Any) -> Any:
 
 @door(DeviceError, "runtime.enabled")
 def enabled(target: str) -> bool:
-    """Whether there is a device here for kernels of a target."""
+    """Tell whether there is a device here for kernels of a target."""
     try:
         return device(target).exist
     except TilewrightError:

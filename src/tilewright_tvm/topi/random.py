@@ -99,7 +99,7 @@ def threefry_split(gen: Tensor) -> list[Tensor]:
 
 
 def threefry_test_wrapping(target: TargetLike, device: Any) -> bool:
-    """Whether 2**64 - 1 and 1 of uint64 are 0 on a device, which the cipher needs."""
+    """Test whether 2**64 - 1 and 1 of uint64 are 0 on a device, which the cipher needs."""
     numbers = te.placeholder((1,), "uint64", name="numbers")
     total = te.compute((1,), lambda i: numbers[i] + te.const(1, "uint64"), name="total")
     schedule = default_schedule(ComputeDAG([numbers, total]), Target(target))

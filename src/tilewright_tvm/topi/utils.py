@@ -51,7 +51,7 @@ def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
 
 @door(ExpressionError, "topi.utils.equal_const_int")
 def equal_const_int(expr: Any, value: int) -> bool:
-    """Whether an expression is the constant `value`."""
+    """Tell whether an expression is the constant `value`."""
     short = simplify(expr)
     return not isinstance(short, Expr) and bool(short == value)
 
@@ -89,12 +89,12 @@ def _axes_of(layout: str) -> list[str]:
 
 
 def nchw_pack_layout(layout_info: str) -> bool:
-    """Whether a layout has blocks of images and of channels, as NCHW1n16c does."""
+    """Tell whether a layout has blocks of images and of channels, as NCHW1n16c does."""
     return layout_info[:4] == "NCHW" and "c" in layout_info[4:] and "n" in layout_info[4:]
 
 
 def nchw_xc_layout(layout_info: str) -> bool:
-    """Whether a layout has blocks of channels alone, as NCHW16c does."""
+    """Tell whether a layout has blocks of channels alone, as NCHW16c does."""
     return layout_info[:4] == "NCHW" and "c" in layout_info[4:] and layout_info[4:-1].isnumeric()
 
 

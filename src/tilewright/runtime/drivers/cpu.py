@@ -26,9 +26,9 @@ from tilewright.runtime.drivers import (
     Launch,
     Memory,
     Spot,
-    cpu_apart,
     cpu_features,
     cpu_host,
+    cpu_race_check,
     cpu_shared,
 )
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
@@ -154,7 +154,7 @@ class CpuPlan:
 
     def run_apart(self, written: Sequence[Memory], seconds: float) -> bool:
         views = [m.view for m in written if isinstance(m, CpuMemory)]
-        return cpu_apart.run_apart(native().instead, self.run, views, seconds)
+        return cpu_race_check.run_apart(native().instead, self.run, views, seconds)
 
     def seconds(self, number: int, flush_bytes: int = 0) -> float:
         if not flush_bytes:

@@ -38,7 +38,7 @@ def limits() -> dict[str, LimitValue]:
 
 
 def triple() -> str:
-    """Of code for this process, as it can be told without LLVM."""
+    """Return the triple of code for this process, as it can be told without LLVM."""
     arch, linux = processors.here(), sys.platform.startswith("linux")
     words = {"arm": "armv7l-linux-gnueabihf"}
     return words.get(arch, f"{arch}-{'linux-gnu' if linux else sys.platform}")
@@ -51,7 +51,7 @@ def processor() -> str:
 
 @cache
 def capabilities() -> int:
-    """Of an ARM, both words by which Linux tells instructions, the second above the first; 0 where
+    """Return both words by which Linux tells instructions of an ARM, the second on top; 0 where
     they are not told."""
     try:
         ask = ctypes.CDLL(None).getauxval
@@ -62,7 +62,7 @@ def capabilities() -> int:
 
 
 def cores() -> int:
-    """How many this process may run on."""
+    """Count the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,7 +1,7 @@
 """The native code that a process needs to run CPU kernels: thread pool, replay loop, call thunks.
 
 In: LLVM, which compiles it, or the first shared object that brings it.  Out: `native()`, once a
-process.  Read next: `cpu_pool.py` (the pool), `cpu_calls.py` (the replay), `cpu_apart.py`.
+process.  Read next: `cpu_pool.py` (the pool), `cpu_calls.py` (the replay), `cpu_race_check.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from typing import Any
 from tilewright.base import environment
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.drivers import cpu_apart, cpu_calls, cpu_host, cpu_pool
+from tilewright.runtime.drivers import (
+    cpu_calls,
+    cpu_host,
+    cpu_pool,
+    cpu_race_check,
+)
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.targets import processors
 
@@ -74,7 +79,7 @@ def engine(text: str) -> Any:
 def native_ir(arity: int, triple: str) -> str:
     """LLVM IR of what kernels and plans need of the process; thunks for up to `arity` arguments."""
     bits = 32 if processors.architecture(triple) == "arm" else 64
-    parts = [cpu_pool.pool_ir(triple), cpu_apart.DISPATCH_IR, cpu_calls.replay_ir(bits)]
+    parts = [cpu_pool.pool_ir(triple), cpu_race_check.DISPATCH_IR, cpu_calls.replay_ir(bits)]
     return "\n".join([*parts, *(cpu_calls.thunk_ir(n) for n in range(1, arity + 1))])
 
 
@@ -135,7 +140,7 @@ _BROUGHT: list[Callable[[str], int]] = []  # the first shared object's, before a
 
 @once
 def native() -> Native:
-    """Of this process, made when it is first needed."""
+    """Return that of this process, made when it is first needed."""
     return Native(_BROUGHT[0] if _BROUGHT else _compiled())
 
 

@@ -48,7 +48,7 @@ _PAUSE = {"x86_64": _X86_PAUSE, "aarch64": _ARM_PAUSE, "riscv64": ("", "")}
 
 
 def supports_threads(triple: str) -> bool:
-    """Whether the pool has a form for this triple; elsewhere parallel loops run on one thread."""
+    """Tell whether the pool has a form for this triple; else parallel loops run on one thread."""
     known = any(system in triple for system in ("linux", "darwin", "apple"))
     return known and processors.architecture(triple) in _PAUSE
 

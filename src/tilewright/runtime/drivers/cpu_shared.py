@@ -41,7 +41,7 @@ def open_shared(path: str, artifacts: Sequence[Artifact]) -> SharedCode:
 
 
 def is_shared(binary: bytes) -> bool:
-    """Whether an artefact's binary is a shared object, not an object file."""
+    """Tell whether an artefact's binary is a shared object, not an object file."""
     return binary[:4] == b"\x7fELF" and binary[_ELF_TYPE : _ELF_TYPE + 2] in _DYNAMIC
 
 
@@ -114,7 +114,7 @@ class SharedCode:
             weakref.finalize(self, _dlclose(), self._file._handle)
 
     def address(self, name: str) -> int:
-        """Of a function or variable; 0 where there is none."""
+        """Find the address of a function or variable; 0 where there is none."""
         try:
             return int(ctypes.cast(getattr(self._file, name), ctypes.c_void_p).value or 0)
         except AttributeError:

@@ -391,7 +391,7 @@ class CudaDriver:
         self._ask("copy", _cu().cuMemcpyDtoDAsync(target, source, nbytes, stream))
 
     def captures(self, stream: int) -> bool:
-        """Whether somebody captures a stream of another library; the default one cannot be."""
+        """Tell whether somebody captures a stream of another library; the default one cannot be."""
         return bool(stream) and self._ask("stream", _cu().cuStreamIsCapturing(stream)) != 0
 
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]:
@@ -459,7 +459,7 @@ class CudaDriver:
         return self._ask("capture", cu.cuStreamEndCapture(stream))
 
     def order(self, first: Any, then: Any) -> None:
-        """What is enqueued on stream `then` from now on waits for what is on `first`."""
+        """Let what is enqueued on stream `then` from now on wait for what is on `first`."""
         event = self._event()
         self._ask("order streams", _cu().cuEventRecord(event, first))
         self._ask("order streams", _cu().cuStreamWaitEvent(then, event, 0))

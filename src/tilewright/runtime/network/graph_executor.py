@@ -256,7 +256,7 @@ class GraphModule:
         return Profile(tuple(found), run, str(self.device), call)
 
     def launch_seconds(self, rounds: int) -> list[list[float]]:
-        """Of each launch, one figure a round: where it lies in a run, after those before it."""
+        """Time each launch, one figure a round: where it lies in a run, after those before it."""
         with self._own:
             self._check_set()
             each = [LaunchSequence(self.device, calls) for calls in self._now.launches]

@@ -159,7 +159,7 @@ class Library:
     save = export_library
 
     def contents(self) -> Contents:
-        """What a file of it holds."""
+        """Return what a file of it holds."""
         return Contents(self.plans, self.report, self.kernels, self.constants, self.shared)
 
     def __repr__(self) -> str:

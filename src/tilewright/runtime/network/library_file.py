@@ -89,7 +89,7 @@ def write(contents: Contents, path: str | os.PathLike[str], cc: str | None = Non
 
 
 def read(path: str | os.PathLike[str]) -> Contents:
-    """What `write` wrote.  Raises ModelError for a missing or damaged file."""
+    """Read what `write` wrote.  Raises ModelError for a missing or damaged file."""
     place = f"load({os.fspath(path)!r})"
     try:
         with _archive(path) as member:

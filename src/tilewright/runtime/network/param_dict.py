@@ -57,13 +57,13 @@ def bytes_of_array(value: Array) -> bytes:
 
 
 def array_of_bytes(data: bytes) -> Array:
-    """What `bytes_of_array` made bytes of.  Raises DeviceError for anything else."""
+    """Make an array of what `bytes_of_array` gave.  Raises DeviceError for anything else."""
     return _Reader(data).array()
 
 
 @door(DeviceError)
 def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Array]:
-    """What `save_param_dict` made bytes of.  Raises DeviceError for anything else."""
+    """Read what `save_param_dict` gave.  Raises DeviceError for anything else."""
     read = _Reader(bytes(param_bytes))
     if read.numbers("<QQ")[0] != _LIST_MAGIC:
         raise read.damaged("it does not begin as a list of arrays does")

@@ -241,7 +241,7 @@ class ConfigSpace(Config):
         return self.indices(positions)
 
     def valid_mask(self, indices: Indices) -> npt.NDArray[np.bool_]:
-        """Which of `indices` [n] pass every `multi_filter`."""
+        """Tell which of `indices` [n] pass every `multi_filter`."""
         mask = np.ones(len(indices), dtype=bool)
         if not self._filters or not len(indices):
             return mask
@@ -304,11 +304,11 @@ class ConfigSpace(Config):
 
     @door(SpaceError)
     def is_index_valid(self, index: int) -> bool:
-        """Whether `index` is in range and passes every filter."""
+        """Tell whether `index` is in range and passes every filter."""
         return 0 <= index < self.range_length and bool(self.valid_mask(np.array([index]))[0])
 
     def subrange_length(self, start: int, end: int) -> int:
-        """How many indices of [start, end) are valid; looks at each where a filter is set."""
+        """Count the valid indices of [start, end); looks at each where a filter is set."""
         self._check_range(start, end, empty=True)
         if not self._filters:
             return end - start

@@ -108,7 +108,7 @@ class Knob(ABC):
         return self.entity(int(var(self.name)))
 
     def position(self, entity: Entity) -> int:
-        """Where an equal entity first stands; -1 where there is none."""
+        """Find where an equal entity first stands; -1 where there is none."""
         return next((i for i, mine in enumerate(self) if mine == entity), -1)
 
     @property
@@ -119,7 +119,7 @@ class Knob(ABC):
         return repr(self) == repr(other) and np.array_equal(self.columns, other.columns)
 
     def splits_like(self, other: Knob) -> bool:
-        """Whether both tile an axis of one length into as many loops."""
+        """Tell whether both tile an axis of one length into as many loops."""
         return False
 
     def _check_size(self, place: str, way_out: str) -> None:

@@ -21,12 +21,12 @@ def first_reduction(node: Node) -> int:
 
 
 def reduces_across_threads(node: Node) -> bool:
-    """Whether threads of a block share the reduction of `node`."""
+    """Tell whether threads of a block share the reduction of `node`."""
     return any(ax.kind == "reduce" for ax in node.stage.binds)
 
 
 def has_accumulator(node: Node) -> bool:
-    """Whether partial results are kept beside the stage's own buffer, because their type is another
+    """Tell whether partial results are kept beside the stage's own buffer, as their type is another
     one.  A reduction over threads keeps one per thread in any case, and is not meant."""
     return node.op.accumulator is not node.op.dtype and not reduces_across_threads(node)
 

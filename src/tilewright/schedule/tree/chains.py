@@ -45,13 +45,13 @@ class Chains:
 
 
 def may_be_long(op: ComputeOp) -> bool:
-    """Whether some schedule of the stage has chains that are added up in blocks."""
+    """Tell whether some schedule of the stage has chains that are added up in blocks."""
     known = all(isinstance(ax.extent, int) for ax in op.reduce_axis)
     return known and terms_of(op) > WHOLE and adds_up(op) and terms_of(op) > longest_whole(op)
 
 
 def chains(node: Node, bounds: Bounds) -> Chains:
-    """Of sums with few digits that may be long; of all others nothing is said."""
+    """Return the chains of sums with few digits that may be long; nothing of all others."""
     op = node.op
     if op.combiner is None or not may_be_long(op):
         return Chains()

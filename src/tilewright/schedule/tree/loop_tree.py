@@ -2,7 +2,7 @@
 
 In: a schedule, its decisions open or closed.  Out: `LoopTree`; `LoopTree.bounds` gives its numbers
 under an assignment, so one tree serves a whole population.
-Read next: `structure.py`, `bounds.py`, `text.py`; `resources.py` (what bounds ask of a device).
+Read next: `structure.py`, `bounds.py`, `printer.py`; `resources.py` (what bounds ask of a device).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.tree.bounds import Base as Base
 from tilewright.schedule.tree.bounds import Bounds as Bounds
 from tilewright.schedule.tree.bounds import Quotient as Quotient
+from tilewright.schedule.tree.printer import nest_text
 from tilewright.schedule.tree.recurrence import check_scan
 from tilewright.schedule.tree.structure import SCOPE_RANK as SCOPE_RANK
 from tilewright.schedule.tree.structure import Node as Node
 from tilewright.schedule.tree.structure import Read as Read
 from tilewright.schedule.tree.structure import Structure
 from tilewright.schedule.tree.structure import tag_rank as tag_rank
-from tilewright.schedule.tree.text import nest_text
 
 
 class LoopTree(Structure):
@@ -38,7 +38,7 @@ class LoopTree(Structure):
         return Bounds(self, assignment if assignment is not None else {})
 
     def __str__(self) -> str:
-        """The loop nests, with all numbers where no decision is open; see `text.py`."""
+        """The loop nests, with all numbers where no decision is open; see `printer.py`."""
         try:
             bounds = self.bounds()
         except SpaceError:  # a decision is open

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
-from tilewright.ir.stmt import Allocate, statements
+from tilewright.ir.stmt import SHARED_ALIGNMENT, Allocate, statements
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -43,7 +43,6 @@ from tilewright.te.tensor import IterVar
 
 BASE_REGISTERS = 24  # of a thread beside its arrays: addresses, loop counters, operands in flight
 REGISTER_BYTES = 4  # of a GPU
-SHARED_ALIGNMENT = 16  # bytes: shared buffers begin at places that the widest access may have
 
 
 def pragma_in_force(node: Node, axis: IterVar, assignment: Mapping[str, Number]) -> Number:
@@ -110,13 +109,13 @@ class KernelResources:
 
     @cached_property
     def threads(self) -> Number:
-        """Of a block."""
+        """Threads of a block."""
         x, y, z = (self.launch.get(f"threadIdx.{d}", 1) for d in "xyz")
         return x * y * z
 
     @cached_property
     def shared_bytes(self) -> Number:
-        """Of a block: shared buffers, and the boards on which threads add up a shared reduction."""
+        """Bytes of a block: buffers, and the boards on which threads add up a shared reduction."""
         total: Number = 0
         for node in self.nodes:
             if isinstance(node.op, ExternOp):
@@ -145,7 +144,7 @@ class KernelResources:
 
     @property
     def registers(self) -> Number:
-        """Of a thread, as far as can be told before a compiler has seen it."""
+        """Registers of a thread, as far as can be told before a compiler has seen it."""
         return self.local_words + BASE_REGISTERS
 
     @cached_property
@@ -179,7 +178,7 @@ class KernelResources:
         return found
 
     def chains(self, node: Node) -> Chains:
-        """How the node adds up long sums."""
+        """Return how the node adds up long sums."""
         if node not in self._chains:
             self._chains[node] = chains(node, self.bounds)
         return self._chains[node]
@@ -233,7 +232,7 @@ class KernelResources:
 
     @cached_property
     def iterations(self) -> int:
-        """What the computation has of the stages in the kernel, each computed once as a whole."""
+        """Iterations of the stages in the kernel, each computed once as a whole."""
         axes = [(*node.op.axis, *node.op.reduce_axis) for node in self.nodes]
         return sum(prod(ax.extent or 1 for ax in own) for own in axes)
 

@@ -43,7 +43,7 @@ class Touch:
 
     @property
     def bytes(self) -> int:
-        """Of an element; where several tensors are written, of an element in each."""
+        """Bytes of an element; where several tensors are written, of one in each."""
         return self.node.op.bytes if self.write else self.tensor.dtype.bytes
 
 

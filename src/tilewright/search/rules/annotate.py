@@ -1,6 +1,6 @@
 """What is left after the rules: where to compute, what to spread, unroll and run in vectors.
 
-In: a `State` that rules have gone through.  Out: the same, ready to lower; what is still open
+In: a `RuleState` that rules have gone through.  Out: the same, ready to lower; what is still open
 became knobs.  Source: "Ansor", OSDI 2020, section 4.2.  Read next: `derive.py`.
 """
 
@@ -16,14 +16,14 @@ from tilewright.search.rules.analysis import (
     is_compute,
 )
 from tilewright.search.rules.rules import spread_points
-from tilewright.search.rules.state import State
+from tilewright.search.rules.state import RuleState
 from tilewright.search.rules.tiling import vectorize_by
 from tilewright.te.tensor import IterVar
 
 CPU_UNROLL, GPU_UNROLL = [0, 16, 64, 512], [0, 16, 64, 512, 1024]
 
 
-def annotate(state: State) -> None:
+def annotate(state: RuleState) -> None:
     """Consumers first, so that the loops a stage may be computed in are final."""
     for stage in reversed(list(state.schedule.stages)):
         if not is_compute(stage) or stage.attach_kind == "inline":
@@ -36,13 +36,13 @@ def annotate(state: State) -> None:
         _unroll(state, stage)
 
 
-def _untiled_gpu(state: State, stage: Stage) -> None:
+def _untiled_gpu(state: RuleState, stage: Stage) -> None:
     loops = _until_attached(state, stage, _outer_loops(stage))
     if loops and stage.attach_kind != "scope":
         spread_points(state, stage, loops, [])
 
 
-def _untiled_cpu(state: State, stage: Stage) -> None:
+def _untiled_cpu(state: RuleState, stage: Stage) -> None:
     """Somewhere in its consumer, or spread over the cores; copies and arithmetic run in vectors."""
     op = compute_op(stage)
     attached = stage.attach_kind == "scope" or _locate(state, stage)
@@ -56,7 +56,7 @@ def _untiled_cpu(state: State, stage: Stage) -> None:
         stage.parallel(stage.fuse(*loops))
 
 
-def _until_attached(state: State, stage: Stage, loops: list[IterVar]) -> list[IterVar]:
+def _until_attached(state: RuleState, stage: Stage, loops: list[IterVar]) -> list[IterVar]:
     """The loops, as far as the first in which a rule had another stage computed."""
     for k, loop in enumerate(loops):
         if state.schedule.attached(stage, loop):
@@ -71,7 +71,7 @@ def _outer_loops(stage: Stage) -> list[IterVar]:
     return leaves[: free.index(False)] if False in free else list(leaves)
 
 
-def _locate(state: State, stage: Stage) -> bool:
+def _locate(state: RuleState, stage: Stage) -> bool:
     """Choose between its own loop nest and the loops of its only consumer; whether the latter."""
     found = consumers(state.schedule, stage)
     if len(found) != 1 or stage.is_output:
@@ -130,7 +130,7 @@ def _declared(stage: Stage, loop: IterVar) -> set[str]:
     return {ax.name for ax in found}
 
 
-def _unroll(state: State, stage: Stage) -> None:
+def _unroll(state: RuleState, stage: Stage) -> None:
     """Reductions: a limit on the steps written out, for everything computed inside them too."""
     _unroll_inner(stage)
     if compute_op(stage).combiner is None or not stage.leaf_iter_vars:

@@ -31,7 +31,14 @@ from tilewright.search.rules.rules import (
     Condition,
     SketchRule,
 )
-from tilewright.search.rules.state import USUAL, Application, Derivation, Hardware, State, Tiling
+from tilewright.search.rules.state import (
+    USUAL,
+    Application,
+    Derivation,
+    Hardware,
+    RuleState,
+    Tiling,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -118,7 +125,7 @@ def derive(
 
     With MAX_SKETCHES of them on their way, each goes on in the first way there is.
     """
-    start = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
+    start = RuleState(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
     todo = deque([(Derivation((), start.schedule.stages[-1].name), start)])
     done: list[Derivation] = []
     while todo and len(done) < MAX_SKETCHES:
@@ -136,13 +143,15 @@ def derive(
                     "the rules do not come to an end",
                     "apply() returns the stage to go on with: state.before(stage), in the end.",
                 )
-            trial = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
+            trial = RuleState(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
             cursor = Derivation(applied).run(trial)
             todo.append((Derivation(applied, cursor), trial))
     return done
 
 
-def _ways(rules: Sequence[SketchRule], state: State, stage: Stage) -> list[tuple[SketchRule, int]]:
+def _ways(
+    rules: Sequence[SketchRule], state: RuleState, stage: Stage
+) -> list[tuple[SketchRule, int]]:
     """The rules that apply to a stage, in each of their variants."""
     ways: list[tuple[SketchRule, int]] = []
     for rule in rules:
@@ -162,7 +171,7 @@ def _sketch(
     for stride in STRIDES:
 
         def build(config: Any, stride: int = stride) -> Schedule:
-            state = State(Schedule(dag), config, target, hardware, stride=stride, tiling=tiling)
+            state = RuleState(Schedule(dag), config, target, hardware, stride=stride, tiling=tiling)
             derivation.run(state)
             annotate(state)
             block_sums(state.schedule)
@@ -181,7 +190,7 @@ def _sketch(
         _limit_blocks(space, hardware, tiling.levels(target).count("S"))
 
     def outline() -> Schedule:
-        state = State(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
+        state = RuleState(Schedule(dag), ConfigSpace(), target, hardware, tiling=tiling)
         derivation.run(state)
         return state.schedule
 

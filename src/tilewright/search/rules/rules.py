@@ -1,7 +1,7 @@
 """The rules that derive sketches from a computation, each with its condition and its effect.
 
 A rule looks at one stage, last stages first.  It passes, or applies in one or more variants, and
-says which stage is next.  In: a `State` and a stage.  Out: the state changed.
+says which stage is next.  In: a `RuleState` and a stage.  Out: the state changed.
 Source: Zheng et al., "Ansor", OSDI 2020, table 1, and the behaviour of its implementation in TVM.
 Read next: `derive.py` (who applies them), `annotate.py` (what they leave open).
 """
@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from tilewright.schedule.schedule import Stage
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks
 from tilewright.search.rules.analysis import (
     attribute,
     common_outer_axes,
@@ -26,7 +27,7 @@ from tilewright.search.rules.analysis import (
     producers,
     strictly_inlineable,
 )
-from tilewright.search.rules.state import Rows, State
+from tilewright.search.rules.state import Rows, RuleState
 from tilewright.search.rules.tiling import follow, spatial_sizes, split_levels, tile
 from tilewright.te.tensor import CONSTANTS_ATTR, IterVar
 
@@ -48,15 +49,15 @@ class SketchRule(ABC):
     name: ClassVar[str] = ""
 
     @abstractmethod
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         """Whether the rule applies to the stage; it must not change the state."""
 
-    def variants(self, state: State, stage: Stage) -> int:
+    def variants(self, state: RuleState, stage: Stage) -> int:
         """In how many ways it applies."""
         return 1
 
     @abstractmethod
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         """Change the schedule; returns the next stage, None at the end."""
 
 
@@ -67,10 +68,10 @@ def _only(condition: bool) -> Condition:
 class SkipStage(SketchRule):
     """condition: any stage.  effect: none; on to the stage before."""
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         return Condition.ONLY
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         return state.before(stage)
 
 
@@ -80,16 +81,16 @@ class AlwaysInline(SketchRule):
 
     name = "inline"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         return _only(inlined(state, stage))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         stage.compute_inline()
         return before
 
 
-def inlined(state: State, stage: Stage) -> bool:
+def inlined(state: RuleState, stage: Stage) -> bool:
     if not is_compute(stage) or stage.is_output or stage.scope in ("shared", "local"):
         return False
     op = compute_op(stage)
@@ -98,7 +99,7 @@ def inlined(state: State, stage: Stage) -> bool:
     return state.target.has_threads or strictly_inlineable(op)
 
 
-def free_consumer(state: State, stage: Stage) -> Stage | None:
+def free_consumer(state: RuleState, stage: Stage) -> Stage | None:
     """The consumer that can share the tiles of `stage`, unless it has loops of its own already:
     those of another stage that it consumes, or because its own values are reused."""
     consumer = matched_consumer(state.schedule, stage)
@@ -110,10 +111,10 @@ class MultiLevelTiling(SketchRule):
 
     name = "tile"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         return _only(is_compute(stage) and needs_tiling(compute_op(stage)))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         tile(state, stage, spatial_sizes(state, stage))
         return before
@@ -127,7 +128,7 @@ class MultiLevelTilingWithFusion(SketchRule):
 
     name = "fuse"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
             return Condition.PASS
         if free_consumer(state, stage) is None:
@@ -135,10 +136,10 @@ class MultiLevelTilingWithFusion(SketchRule):
         alone = state.target.has_threads or stage.name in state.caches
         return Condition.ONLY if alone else Condition.APPLY
 
-    def variants(self, state: State, stage: Stage) -> int:
+    def variants(self, state: RuleState, stage: Stage) -> int:
         return 1 if state.target.has_threads else 2
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         consumer = free_consumer(state, stage)
         assert consumer is not None
@@ -159,14 +160,14 @@ class AddCacheWrite(SketchRule):
 
     name = "cache_write"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_compute(stage) or not needs_tiling(compute_op(stage)):
             return Condition.PASS
         if free_consumer(state, stage) is not None:
             return Condition.PASS
         return Condition.ONLY if state.target.has_threads else Condition.APPLY
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         cache = state.schedule[state.schedule.cache_write(stage.tensor, "local")]
         state.caches.add(cache.name)
         return cache.name
@@ -179,25 +180,25 @@ class AddCacheRead(SketchRule):
 
     name = "cache_read"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         found = consumers(state.schedule, stage)
         if not found or found[0].name not in state.slices or found[0].name in state.crossed:
             return Condition.PASS
         return _only(stage in producers(state.schedule, found[0]))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         s = state.schedule
         for consumer in consumers(s, stage):
             if consumer.name not in state.slices or stage not in producers(s, consumer):
                 continue
             kind = stage.tensor.dtype.staged
             shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor], kind)]
-            fetch(state, shared, state.threads[consumer.name])
+            fetch_slice(state, shared, state.threads[consumer.name])
             shared.compute_at(consumer, state.slices[consumer.name])
         return stage.name
 
 
-def fetch(state: State, shared: Stage, threads: Any) -> None:
+def fetch_slice(state: RuleState, shared: Stage, threads: Any) -> None:
     """All threads of a block copy together, a few neighbouring elements at a time.
 
     Either the slice is one long row; or it is dealt out plane by plane (the last two dimensions),
@@ -209,10 +210,7 @@ def fetch(state: State, shared: Stage, threads: Any) -> None:
     if planes > 0:
         _, some = shared.split(shared.fuse(*axes[:apart]), factor=planes)
         axes = [some, *axes[apart:]]
-    fused, lane = shared.split(shared.fuse(*axes), factor=state.choose(shared, "vector", [1, 2, 4]))
-    shared.vectorize(lane)
-    _, thread = shared.split(fused, factor=threads)
-    shared.bind(thread, "threadIdx.x")
+    fetch(shared, threads, state.choose(shared, "vector", [1, 2, 4]), axes)
 
 
 class AddRfactor(SketchRule):
@@ -222,7 +220,7 @@ class AddRfactor(SketchRule):
 
     name = "rfactor"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_reduction(stage) or stage.name in state.caches:
             return Condition.PASS
         points, steps = lengths(stage)
@@ -233,10 +231,10 @@ class AddRfactor(SketchRule):
             split = steps > cores
         return Condition.APPLY if split and partials(steps) else Condition.PASS
 
-    def variants(self, state: State, stage: Stage) -> int:
+    def variants(self, state: RuleState, stage: Stage) -> int:
         return 2
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before, s = state.before(stage), state.schedule
         op = compute_op(stage)
         factor = state.choose(stage, "partial", partials(lengths(stage)[1]))
@@ -267,7 +265,7 @@ class CrossThreadReduction(SketchRule):
 
     name = "cross_thread"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_reduction(stage) or stage.name in state.caches:
             return Condition.PASS
         points, steps = lengths(stage)
@@ -277,14 +275,13 @@ class CrossThreadReduction(SketchRule):
             share = steps > state.hardware.warp_size
         return Condition.APPLY if share else Condition.PASS
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before, op = state.before(stage), compute_op(stage)
         reduce = stage.fuse(*op.reduce_axis)
         shared = rows_of_consumer(state, stage)
         if shared is not None:
             consumer, rows = shared
-            _, lane = stage.split(reduce, factor=rows.threads)
-            stage.bind(lane, "threadIdx.x")
+            deal(stage, reduce, rows.threads)
             stage.set_scope("shared")
             stage.compute_at(consumer, rows.block)
         else:
@@ -300,7 +297,7 @@ class CrossThreadReduction(SketchRule):
         return before
 
 
-def rows_of_consumer(state: State, stage: Stage) -> tuple[Stage, Rows] | None:
+def rows_of_consumer(state: RuleState, stage: Stage) -> tuple[Stage, Rows] | None:
     """The consumer whose blocks can hold a reduction per row, and these blocks; opened if new."""
     found = consumers(state.schedule, stage)
     if len(found) != 1 or stage.is_output:
@@ -318,8 +315,7 @@ def rows_of_consumer(state: State, stage: Stage) -> tuple[Stage, Rows] | None:
     block = consumer.fuse(*op.axis[:common])
     consumer.bind(block, "blockIdx.x")
     if op.axis[common:]:
-        _, lane = consumer.split(consumer.fuse(*op.axis[common:]), factor=threads)
-        consumer.bind(lane, "threadIdx.x")
+        deal(consumer, consumer.fuse(*op.axis[common:]), threads)
     state.rows[consumer.name] = Rows(block, common, threads)
     state.tiled.add(consumer.name)
     return consumer, state.rows[consumer.name]
@@ -331,13 +327,13 @@ class SpecialComputeLocationGPU(SketchRule):
 
     name = "inside_unrolled"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not inlined(state, stage) or not stage.op.input_tensors:
             return Condition.PASS
         found = consumers(state.schedule, stage)
         return _only(len(found) == 1 and bool(attribute(compute_op(found[0]), CONSTANTS_ATTR)))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         (consumer,) = consumers(state.schedule, stage)
         place = before_unrolled(consumer)
@@ -354,10 +350,10 @@ class SimplifyComputeWithConstTensor(SketchRule):
 
     name = "unroll_constants"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         return _only(is_compute(stage) and bool(attribute(compute_op(stage), CONSTANTS_ATTR)))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before, op = state.before(stage), compute_op(stage)
         names = attribute(op, CONSTANTS_ATTR)
         constant = [ax for ax in (*op.axis, *op.reduce_axis) if ax.name in names]
@@ -379,14 +375,14 @@ class ConstantsInConsumer(SketchRule):
 
     name = "inside_unrolled"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_compute(stage) or stage.is_output:
             return Condition.PASS
         found = consumers(state.schedule, stage)
         named = [bool(attribute(compute_op(s), CONSTANTS_ATTR)) for s in (stage, *found)]
         return _only(len(found) == 1 and all(named))
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before, op = state.before(stage), compute_op(stage)
         (consumer,) = consumers(state.schedule, stage)
         place = before_unrolled(consumer)
@@ -411,7 +407,9 @@ def before_unrolled(stage: Stage) -> IterVar | None:
     return leaves[first - 1] if first else None
 
 
-def spread_points(state: State, stage: Stage, outer: list[IterVar], inner: list[IterVar]) -> None:
+def spread_points(
+    state: RuleState, stage: Stage, outer: list[IterVar], inner: list[IterVar]
+) -> None:
     """Independent points over the device: outer loops to tasks of a CPU; both to threads of a GPU,
     where `inner` follows `outer` in loop order."""
     if not state.target.has_threads:
@@ -421,10 +419,7 @@ def spread_points(state: State, stage: Stage, outer: list[IterVar], inner: list[
     points = [*outer, *(ax for ax in inner if ax.kind == "spatial")]
     if not points:
         return
-    threads = state.choose(stage, "threads", state.thread_counts)
-    block, thread = stage.split(stage.fuse(*points), factor=threads)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
+    over_blocks(stage, points, state.choose(stage, "threads", state.thread_counts))
 
 
 class ReduceInConsumer(SketchRule):
@@ -435,7 +430,7 @@ class ReduceInConsumer(SketchRule):
 
     name = "reduce_in_consumer"
 
-    def meets(self, state: State, stage: Stage) -> Condition:
+    def meets(self, state: RuleState, stage: Stage) -> Condition:
         if not is_reduction(stage):
             return Condition.PASS
         if not state.target.has_threads or needs_tiling(compute_op(stage)):
@@ -444,7 +439,7 @@ class ReduceInConsumer(SketchRule):
         inside = consumer is not None and bool(consumer.op.axis)
         return Condition.APPLY if inside else Condition.PASS
 
-    def apply(self, state: State, stage: Stage, variant: int) -> str | None:
+    def apply(self, state: RuleState, stage: Stage, variant: int) -> str | None:
         before = state.before(stage)
         consumer = free_consumer(state, stage)
         assert consumer is not None

@@ -1,4 +1,4 @@
-"""`State`: a schedule while rules work on it, and `Derivation`: the list of what they did.
+"""`RuleState`: a schedule while rules work on it, and `Derivation`: the list of what they did.
 
 A derivation is run again for every configuration: with a fresh `ConfigSpace` it opens the space,
 with expressions it is traced for a population, with numbers it builds one schedule.
@@ -105,7 +105,7 @@ class Copies:
 
 
 @dataclass
-class State:
+class RuleState:
     """A schedule on its way from the first rule to the last annotation.
 
     cfg:     the configuration, or the space that opens
@@ -136,7 +136,7 @@ class State:
     copies: Copies = field(default_factory=Copies)
     line: tuple[int, ...] = (0,)
 
-    def copy(self) -> State:
+    def copy(self) -> RuleState:
         """Another one with the same steps.
 
         One of the two keeps the configuration: this one, unless the copy is `copies.wanted`.
@@ -241,7 +241,7 @@ class Derivation:
     applied: tuple[Application, ...] = ()
     cursor: str | None = None
 
-    def run(self, state: State) -> str | None:
+    def run(self, state: RuleState) -> str | None:
         """Repeat it on a fresh state; the cursor it leaves."""
         cursor: str | None = None
         for step in self.applied:

@@ -1,7 +1,7 @@
 """Multi-level tiles: the loops of a stage in alternating spatial and reduction levels.
 
-In: a stage of a `State` and a structure such as "SSRSRS".  Out: its loops split, ordered, and the
-outer levels spread over the device.  Source: "Ansor", OSDI 2020, section 4.1.
+In: a stage of a `RuleState` and a structure such as "SSRSRS".  Out: its loops split, ordered, and
+the outer levels spread over the device.  Source: "Ansor", OSDI 2020, section 4.1.
 Read next: `rules.py`.
 
     CPU  SSRSRS    S S: tasks of the cores     R S R S: inside a task
@@ -18,13 +18,13 @@ from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size, where
 from tilewright.schedule.space.policies import factors
 from tilewright.search.rules.analysis import OUTER_ONLY_ATTR, attribute, compute_op
-from tilewright.search.rules.state import Hardware, State
+from tilewright.search.rules.state import Hardware, RuleState
 from tilewright.te.tensor import ComputeOp, IterVar
 
 Sizes = list[list[Any]]  # per axis, the sizes of its levels, outermost first
 
 
-def spatial_sizes(state: State, stage: Stage) -> Sizes:
+def spatial_sizes(state: RuleState, stage: Stage) -> Sizes:
     """Open a tiling per spatial axis."""
     op, hardware = compute_op(stage), state.hardware
     parts = state.tiling.levels(state.target).count("S")
@@ -63,7 +63,7 @@ def split_levels(stage: Stage, axis: IterVar, sizes: Sequence[Any]) -> list[Iter
     return [*loops, axis]
 
 
-def tile(state: State, stage: Stage, sizes: Sizes, done: int = 0) -> None:
+def tile(state: RuleState, stage: Stage, sizes: Sizes, done: int = 0) -> None:
     """Tile a stage of which `done` spatial levels are loops of the stage it is computed in.
 
     rewrite: for i: for k: C[i] += ..   ->   for i.0: for k.0: for i.1: for k.1: for i.2: C[i] += ..
@@ -95,7 +95,7 @@ def tile(state: State, stage: Stage, sizes: Sizes, done: int = 0) -> None:
     state.tiled.add(stage.name)
 
 
-def follow(state: State, stage: Stage, sizes: Sizes, level: int) -> IterVar:
+def follow(state: RuleState, stage: Stage, sizes: Sizes, level: int) -> IterVar:
     """Give `stage` the first `level` levels of a tiling and one loop per axis for the rest;
     returns the loop around what is left.
 
@@ -119,7 +119,7 @@ def block_threads(sizes: Sizes) -> Any:
     return prod(own[2] for own in sizes)
 
 
-def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
+def spread(state: RuleState, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
     """Put the outer levels on the device; returns the innermost loop of theirs.
 
     GPU: levels are blocks, virtual threads and threads.  CPU: the first one or two are tasks.
@@ -137,7 +137,7 @@ def spread(state: State, stage: Stage, levels: list[list[IterVar]]) -> IterVar:
     return levels[1][-1]
 
 
-def vectorize_by(state: State, stage: Stage, axis: IterVar, extent: Size) -> None:
+def vectorize_by(state: RuleState, stage: Stage, axis: IterVar, extent: Size) -> None:
     """Run `axis` in vectors of the widest power of two that divides its extent."""
     most = state.target.limits.vector_bytes // compute_op(stage).dtype.bytes
     most = min(most, state.tiling.lanes or most)

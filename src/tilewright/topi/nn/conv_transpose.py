@@ -55,7 +55,7 @@ class Axis:
         return -(-reach // self.stride)
 
     def holds(self, at: Expr) -> list[Expr]:
-        """What is true where `at` of the spread kernel is a tap."""
+        """Return a condition that is true where `at` of the spread kernel is a tap."""
         found = []
         if self.dilation > 1:
             found.append((at % self.dilation).equal(0))

@@ -15,6 +15,7 @@ from typing import Any
 from tilewright import te
 from tilewright.ir.expr import Expr, cast
 from tilewright.te.tensor import Tensor
+from tilewright.topi.layout import letters_of
 from tilewright.topi.nn.window import IMAGE, Window, image_letters, pad
 from tilewright.topi.stage import (
     Indices,
@@ -212,7 +213,7 @@ def max_pool_indices(
     *,
     beyond: bool = False,
 ) -> Tensor:
-    """Where in the flattened `data` [N, C, ...] the first greatest element of each window lies.
+    """Find where in the flattened `data` [N, C, ...] the first greatest of each window lies.
 
     column_major: the first axis of the image is counted fastest, as ONNX's storage_order=1 asks.
     ceil_mode, beyond: as for `pool2d`; of a window in the padding alone the first element.
@@ -276,7 +277,7 @@ class Pooled:
         return [te.reduce_axis((0, k), f"{name}{n}") for n, k in enumerate(self.window.kernel)]
 
     def source(self, taps: Sequence[Any]) -> Callable[[Indices], Indices]:
-        """Where in the padded data a tap of the window at an index reads."""
+        """Return where in the padded data a tap of the window at an index reads."""
         return lambda i: _moved(
             i, self.axes, self.window.taps([i[axis] for axis in self.axes], taps)
         )
@@ -386,7 +387,7 @@ def _check_type(data: Tensor, pool_type: str, place: str) -> None:
 def _image_axes(data: Tensor, layout: str, place: str, rank: int | None = None) -> list[int]:
     """Where the axes D, H, W lie, as many as `rank` or as the layout has."""
     check_tensors(place, data=data)
-    axes = [a for a in layout if a.isalpha()]
+    axes = letters_of(layout)
     image = [a for a in IMAGE if a in axes] if rank is None else list(image_letters(rank))
     named = ", ".join(image[:-1]) + " and W" if len(image) > 1 else "W"
     whole = (

@@ -119,7 +119,7 @@ class Window:
         return before, after
 
     def taps(self, index: Sequence[Expr], taps: Sequence[Any]) -> list[Expr]:
-        """Where in the padded image tap `taps` of the window at `index` reads."""
+        """Return where in the padded image tap `taps` of the window at `index` reads."""
         return [
             i * s + t * d
             for i, s, t, d in zip(index, self.stride, taps, self.dilation, strict=True)

@@ -323,7 +323,7 @@ def _output(
 
 
 def tile_size_for(height: int) -> int:
-    """What TVM takes: 4 for images of a multiple of 8 rows, else 2."""
+    """Return what TVM takes: 4 for images of a multiple of 8 rows, else 2."""
     return DEFAULT_TILE if height % 8 == 0 else SMALL_TILE
 
 

@@ -18,6 +18,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum
 from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import deal, fetch
 from tilewright.schedule.vectors import inlined_body, lanes_inside, lanes_of
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.stage import workload_of
@@ -268,24 +269,14 @@ class Block:
         apart, column = stage.split(inner, factor=wide)
         stage.reorder(outer, apart, group, column, row)
         stage.bind(apart, "vthread")
-        _, thread = stage.split(stage.fuse(group, column), factor=self.threads)
-        return self._bind(stage, *stage.split(thread, factor=self.lanes))
+        return deal(stage, stage.fuse(group, column), self.threads, self.lanes)
 
     def share(self, stage: Stage, i: IterVar, j: IterVar) -> None:
         """Some threads for each row, which add up what they have where `j` is a reduction."""
         _, y = stage.split(i, factor=self.threads // self.lanes)
         _, x = stage.split(j, factor=self.lanes)
-        self._bind(stage, y, x)
-
-    def fetch(self, stage: Stage) -> None:
-        """Copied by all threads."""
-        _, thread = stage.split(stage.fuse(*stage.op.axis), factor=self.threads)
-        self._bind(stage, *stage.split(thread, factor=self.lanes))
-
-    def _bind(self, stage: Stage, y: IterVar, x: IterVar) -> IterVar:
         stage.bind(y, "threadIdx.y")
         stage.bind(x, "threadIdx.x")
-        return x
 
 
 def _sums(
@@ -308,7 +299,7 @@ def _sums(
             shared = s.cache_read(tensor, "shared", [adder.tensor], tensor.dtype.staged)
             s[shared].compute_at(adder, slices)
             s[shared].storage_align(s[shared].op.axis[-2], 2, 1)  # columns in different banks
-            block.fetch(s[shared])
+            fetch(s[shared], block.threads, lanes=block.lanes)
         own = s.cache_read(shared, "local", [adder.tensor])
         s[own].compute_at(adder, inner)
 
@@ -319,7 +310,7 @@ def _op(stage: Stage) -> ComputeOp:
 
 
 def fallback(sketch: Sketch, _: Anchored) -> int:
-    """What the model likes best of those that fit."""
+    """Choose what the model likes best of those that fit."""
     return fastest(sketch, {})
 
 

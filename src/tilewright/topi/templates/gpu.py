@@ -24,6 +24,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -301,9 +302,7 @@ def add_partials(s: Schedule, accumulated: Tensor, last: Tensor, target: Target)
     widest_type = max((accumulated.dtype, last.dtype), key=lambda t: t.bytes)
     lanes = next(n for n in vector_widths(widest_type, target) if inner.size % n == 0)
     rest, lane = stage.split(inner, factor=lanes)
-    block, thread = stage.split(stage.fuse(*outer, rest), factor=SUM_THREADS)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
+    _, thread = over_blocks(stage, [*outer, rest], SUM_THREADS)
     stage.vectorize(lane)
     adder.compute_at(stage, thread)
     (chunk,) = adder.op.reduce_axis
@@ -387,9 +386,7 @@ class Tiling:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
         bound, left = self._blocks(stage)
         fused = stage.fuse(*(left[d] for d in sorted(left)))
-        _, thread = stage.split(fused, factor=threads)
-        stage.bind(thread, "threadIdx.x")
-        return bound[0], thread
+        return bound[0], deal(stage, fused, threads)
 
 
 def reduce_in_slices(
@@ -434,7 +431,7 @@ def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size) -> None
     """
     factor = cfg["align_data"].val
     shared.storage_align(shared.op.axis[-2], factor, 0 if factors.along_columns else factor - 1)
-    fetch(shared, threads, 1)
+    fetch(shared, threads)
 
 
 def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Size) -> None:
@@ -442,10 +439,12 @@ def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads:
     if factors.vectors == (1,):
         if factors.channel_dim < len(shared.op.axis) - 1:
             shared.storage_align(shared.op.axis[factors.channel_dim], 2, 1)
-        fetch(shared, threads, 1)
+        fetch(shared, threads)
         return
     tile = cfg["tile_f"].size
-    fetch(shared, threads, widest(prod(tile[1:]), factors.vectors))
+    width = widest(prod(tile[1:]), factors.vectors)
+    alone = isinstance(width, int) and width == 1  # known once a configuration is closed
+    fetch(shared, threads, None if alone else width)
     in_vectors(cfg, own, factors)
 
 
@@ -462,13 +461,3 @@ def widest(extent: Size, vectors: Sequence[int]) -> Size:
     for n in reversed(vectors):
         lanes = where(extent % n == 0, n, lanes)
     return lanes
-
-
-def fetch(stage: Stage, threads: Size, vector: Size) -> None:
-    """Copy a slice with all threads of the block, `vector` elements at a time."""
-    fused = stage.fuse(*stage.op.axis)
-    if not isinstance(vector, int) or vector > 1:
-        fused, lane = stage.split(fused, factor=vector)
-        stage.vectorize(lane)
-    _, thread = stage.split(fused, factor=threads)
-    stage.bind(thread, "threadIdx.x")

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import deal
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import (
     KINDS,
@@ -65,8 +66,7 @@ def schedule_vector(cfg: Any, a: Anchored, op: ComputeOp) -> None:
     stage.bind(row, "threadIdx.y")
     stage.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     s[adder].compute_at(stage, row)
-    _, lane = s[adder].split(s[adder].op.reduce_axis[0], factor=cfg["lanes"].val)
-    s[adder].bind(lane, "threadIdx.x")
+    deal(s[adder], s[adder].op.reduce_axis[0], cfg["lanes"].val)
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import fetch
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
@@ -21,7 +22,6 @@ from tilewright.topi.templates.gpu import (
     Operands,
     Roles,
     accumulator,
-    fetch,
     op_of,
     operands,
     pixel_tiles,
@@ -120,7 +120,7 @@ def read_inputs(
     data = factors.data
     if int(cfg["shared_data"].val):
         data = s.cache_read(data, "shared", [local])
-        fetch(s[data], loops.threads, 1)
+        fetch(s[data], loops.threads)
         s[data].compute_at(stage, loops.block)
     for tensor in (data, factors.weight):
         own = s.cache_read(tensor, "local", [local])

@@ -114,7 +114,7 @@ def _strange(tensor: Tensor) -> ScheduleError:
 
 
 def inline_others(a: Anchored, parts: Parts) -> None:
-    """What is cheap and has no loops of its own: padding, copies, the elementwise stages behind."""
+    """Inline what is cheap and has no loops of its own: padding, copies, elementwise stages."""
     s = a.schedule
     for op in (parts.image, *(epilogue(s.dag, parts.image) or ())):
         if op.output_tensor is not parts.output:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import IterVar
 from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright_tvm.topi.templates import workloads
 from tilewright_tvm.topi.templates.naming import GPU, by_name
-from tilewright_tvm.topi.templates.tiles import define_unroll, factors, spread
+from tilewright_tvm.topi.templates.tiles import define_unroll, factors, fetch, spread
 
 STEP = 8  # channels of a slice, conv2d_hwcn
 PADDING = 8  # elements between rows in shared memory, conv2d_nhwc
@@ -118,13 +118,7 @@ def share_slice(shared: Stage, threads: list[Size], lanes: Size | None) -> None:
     """Copied in turn; rows are apart by a few elements more than they have."""
     *_, row, _ = shared.op.axis
     shared.storage_align(row, PADDING, PADDING - 1)
-    rest = shared.fuse(*shared.op.axis)
-    if lanes is not None:
-        rest, lane = shared.split(rest, factor=lanes)
-        shared.vectorize(lane)
-    for count, dim in zip(reversed(threads), "xy", strict=True):
-        rest, thread = shared.split(rest, factor=count)
-        shared.bind(thread, f"threadIdx.{dim}")
+    fetch(shared, threads, in_turn=True, lanes=lanes)
 
 
 def schedule_small_batch(cfg: Any, a: Anchored) -> None:
@@ -169,14 +163,18 @@ def schedule_large_batch(cfg: Any, a: Anchored) -> None:
         share_matrix(s[shared], tiles.counts)
 
 
-def share_matrix(shared: Stage, threads: list[Size]) -> None:
-    """All threads of the block copy: rows down, pieces of a row across."""
-    row, column = shared.op.axis
+def share_matrix(shared: Stage, threads: list[Size]) -> IterVar:
+    """All threads of the block copy: rows down, pieces of a row across.
+
+    Returns the loop over the rows of a thread.
+    """
+    *_, row, column = shared.op.axis
     down, row = shared.split(row, nparts=threads[0])
     across, column = shared.split(column, nparts=threads[1])
     shared.reorder(down, across, row, column)
     shared.bind(down, "threadIdx.y")
     shared.bind(across, "threadIdx.x")
+    return row
 
 
 def schedule_batch_matmul(cfg: Any, a: Anchored) -> None:
@@ -201,18 +199,8 @@ def schedule_batch_matmul(cfg: Any, a: Anchored) -> None:
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(s[local], outer)
         s[own].compute_at(s[local], inner)
-        share_batch(s, shared, tiles.counts, steps)
-
-
-def share_batch(s: Schedule, shared: Tensor, counts: list[Size], steps: Size) -> None:
-    stage = s[shared]
-    _, row, column = stage.op.axis
-    down, row = stage.split(row, nparts=counts[0])
-    across, column = stage.split(column, nparts=counts[1])
-    stage.reorder(down, across, row, column)
-    stage.bind(down, "threadIdx.y")
-    stage.bind(across, "threadIdx.x")
-    stage.pragma(row, "auto_unroll_max_step", steps)
+        row = share_matrix(s[shared], tiles.counts)
+        s[shared].pragma(row, "auto_unroll_max_step", steps)
 
 
 by_name("conv2d_hwcn.cuda", GPU, ["conv2d_hwcn"], workloads.CONV["HWCN"], schedule_hwcn)

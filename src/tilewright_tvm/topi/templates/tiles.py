@@ -107,10 +107,18 @@ def spread(
     return Tiles(bound[-1], working[-1], inner, counts)
 
 
-def fetch(stage: Stage, counts: Sequence[Size], *, in_turn: bool) -> None:
-    """Copy with all threads of the block; in_turn: neighbouring elements by neighbouring threads,
-    else each thread has its share in one piece."""
+def fetch(
+    stage: Stage, counts: Sequence[Size], *, in_turn: bool, lanes: Size | None = None
+) -> None:
+    """Copy with all threads of the block, dealt out an index at a time.
+
+    in_turn: neighbouring elements by neighbouring threads, else each has its share in one piece
+    lanes: of the vectors that are copied; None: single elements
+    """
     rest = stage.fuse(*stage.op.axis)
+    if lanes is not None:
+        rest, lane = stage.split(rest, factor=lanes)
+        stage.vectorize(lane)
     dims = "zyx"[-len(counts) :]
     if in_turn:
         for count, dim in zip(reversed(counts), reversed(dims), strict=True):

@@ -21,7 +21,7 @@ from tilewright.schedule.task import Task
 from tilewright.schedule.template import anchor_key, anchor_templates, find_anchor
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
-from tilewright.search.predicted import Predictions
+from tilewright.search.predictions import Predictions
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 

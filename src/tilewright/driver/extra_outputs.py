@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from tilewright.base.errors import TilewrightError
 from tilewright.ir.expr import Expr
-from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.thread_loops import over_blocks
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
@@ -21,7 +22,7 @@ _THREADS = 64
 Arguments = Sequence[Tensor | Expr] | None
 
 
-def with_wanted(schedule: Schedule, args: Arguments) -> tuple[Schedule, Arguments]:
+def with_extra_outputs(schedule: Schedule, args: Arguments) -> tuple[Schedule, Arguments]:
     """Unchanged where what is asked for reads a stage that is inside of another: lowering then
     refuses the argument.  In a schedule of threads it is run by blocks of `_THREADS`."""
     if args is None:
@@ -36,19 +37,11 @@ def with_wanted(schedule: Schedule, args: Arguments) -> tuple[Schedule, Argument
         found = Schedule.replay(dag, schedule.steps)
         if schedule.binds_threads:
             for tensor in whole.values():
-                _spread(found[tensor])
+                over_blocks(found[tensor], found[tensor].op.axis, _THREADS)
         LoopTree(found)
     except TilewrightError:
         return schedule, args
     return found, [whole.get(t, t) if isinstance(t, Tensor) else t for t in args]
-
-
-def _spread(stage: Stage) -> None:
-    """The elements of a stage over blocks and threads."""
-    fused = stage.fuse(*stage.op.axis)
-    block, thread = stage.split(fused, factor=_THREADS)
-    stage.bind(block, "blockIdx.x")
-    stage.bind(thread, "threadIdx.x")
 
 
 def _is_inside(schedule: Schedule, tensor: Tensor) -> bool:

@@ -2,7 +2,7 @@
 
 In: a reduction along rows, with what reads it and its rows, such as a softmax, a layer norm or an
 RMS norm.  Out: its schedule; how many threads, whether what several stages read is kept in shared
-memory.  Read next: `../../schedule/rows.py`.
+memory.  Read next: `../../schedule/row_reductions.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.default import inline_cheap_stages
-from tilewright.schedule.rows import (
+from tilewright.schedule.row_reductions import (
     LONGEST_ROW,
     Rows,
     Spread,

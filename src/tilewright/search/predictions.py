@@ -4,7 +4,7 @@ templates the one that the trees of knowledge predict to be the fastest.
 In: computations, a target.  Out: of each that a template fits a `Predicted`.  It is what a search
 that begins with these trees proposes first.  The processes that build look for many at once, the
 cache keeps what they found.
-Read next: `known.py`, `propose/model_proposer.py`.
+Read next: `warm_start.py`, `propose/model_proposer.py`.
 """
 
 from __future__ import annotations

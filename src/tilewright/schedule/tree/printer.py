@@ -29,7 +29,7 @@ _UNKNOWN = E.var("?")
 
 
 def place_text(stage: StageState) -> str:
-    """Where a stage is computed."""
+    """Say where a stage is computed."""
     if stage.attach is None:
         return "inlined" if stage.attach_kind == "inline" else "computed on its own"
     host, axis = stage.attach

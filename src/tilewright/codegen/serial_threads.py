@@ -3,7 +3,7 @@
 In: CUDA C or OpenCL C as `c_family.py` writes it.  Out: a `Source` whose kernels compute the same
 where they are right, and hardly where they are not: where a barrier is missing, threads race, or
 shared memory is read before it is written.  For devices with warps of 32 threads that make progress
-each for itself, as NVIDIA's do since sm_70.  Read next: `measure/turns.py`, which runs them.
+each for itself, as NVIDIA's do since sm_70.  Read next: `measure/thread_order.py`, which runs them.
 
 Between two barriers a thread runs when those before it have arrived at the second, in an order and
 in groups that one more argument gives; blocks begin some time after each other, in that order, too.
@@ -137,7 +137,7 @@ def order(*, backwards: bool, group: int, seconds: float, apart: float = 0.0) ->
     return int(backwards), group, max(1, int(seconds * 1e6)), int(apart * 1e9)
 
 
-def in_turns(source: Source) -> Source | str | None:
+def serialized(source: Source) -> Source | str | None:
     """`source` with threads that take turns, and one more input; where they cannot, why not.
 
     None where there is nothing to show: one thread in all, or a kind without such threads

@@ -39,8 +39,8 @@ class Values(dict[Tensor, Approx]):
         return made
 
     def picked(self, tensor: Tensor, pick: Callable[[Array], Array], most: int) -> Approx:
-        """What `pick` takes of a tensor: of one with more elements than `most`, which is what a
-        stage can read of it, only that is converted."""
+        """Convert what `pick` takes of a tensor: only that where it has more elements than `most`,
+        which is what a stage can read of it."""
         if tensor in self or math.prod(tensor.shape) <= most:
             return self[tensor].map(pick)
         return self._kept(tensor, pick(self._given[tensor]))

@@ -2,7 +2,7 @@
 
 In: a schedule whose cheap stages are inlined.  Out: the same, all of it computed where its output
 computes a row, if all reductions are along the rest of a row.  Read next: `default.py`,
-`../topi/templates/rows.py`.
+`../topi/templates/gpu_norms.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.thread_loops import deal
 from tilewright.schedule.vectors import (
     MAX_STRIDE,
     MIN_PARALLEL_WORK,
@@ -90,7 +91,7 @@ class Spread:
 
 
 def rows_of(s: Schedule) -> Rows | None:
-    """What is left to schedule as rows, if that is what it is."""
+    """Return what is left to schedule as rows, if that is what it is."""
     stages = [
         stage
         for stage in s.stages
@@ -204,8 +205,7 @@ def _along(stage: Stage, loop: IterVar, spread: Spread, vectors: bool = False) -
     if vectors:
         loop, lane = stage.split(loop, factor=spread.vector)
         stage.vectorize(lane)
-    _, thread = stage.split(loop, factor=spread.threads)
-    stage.bind(thread, "threadIdx.x")
+    deal(stage, loop, spread.threads)
 
 
 def _on_cores(

@@ -2,8 +2,9 @@
 
 In: an artefact that a trial found right, its device, a case.  Out: `TrialResult`.  Hardware may
 forgive a missing barrier or a race, because warps happen to run in step; the same kernels with
-threads that take turns show it (`codegen/turns.py`).  They are compiled once more for that, so this
-is for the few that are about to be the best of their task, or to be shipped: see `calls.py`.
+threads that take turns show it (`codegen/serial_threads.py`).  They are compiled once more for
+that, so this is for the few that are about to be the best of their task, or to be shipped: see
+`calls.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.case import Case
 from tilewright.base.errors import CompileError
-from tilewright.codegen.turns import WARP, in_turns, order
+from tilewright.codegen.serial_threads import WARP, order, serialized
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime.device import Device
 from tilewright.runtime.trial import TrialResult, check
@@ -52,7 +53,7 @@ def changed(artifact: Artifact, device: Device) -> Source | str | None:
     device has no threads of that kind."""
     if device.limits.get("warp_size") != WARP:  # or not known: threads may have to go in step
         return None
-    source = in_turns(artifact.source)
+    source = serialized(artifact.source)
     if isinstance(source, Source) and artifact.meta.get("compile_seconds", 0.0) > _LONGEST:
         return f"it takes its compiler more than {_LONGEST:g} s"
     return source
