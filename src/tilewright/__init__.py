@@ -16,6 +16,7 @@ from tilewright.base import early as _early  # noqa: F401  # hears Ctrl-C from h
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.offers import offer
 from tilewright.targets.target import Target as Target
 from tilewright_tvm.elsewhere import explain_imports, find
 
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 explain_imports()
+
+# What rooms offer of later ones.
+offer("tilewright.te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"})
+offer("templates", {"topi": "tilewright.topi.templates"})
+# Of TVM's `te`, which no room here imports.
+offer("tilewright.te", {
+    "ExternOp": "tilewright.te.extern:ExternOp",
+    "extern": "tilewright.te.extern:extern",
+    "gradient": "tilewright.te.gradient:gradient",
+    "hybrid": "tilewright.te.hybrid",
+    "scan": "tilewright.te.scan:scan",
+    "schedule": "tilewright.schedule.by_name",
+})  # fmt: skip
 
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
