@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import forward as _forward
+from tilewright.base.offers import offer
 from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ __version__ = "0.1.0"
 
 _forward.install()
 
+# What rooms offer of later ones.
+offer("tilewright.te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"})
+offer("templates", {"topi": "tilewright.topi.templates"})
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
     "build": "tilewright.driver.build",

@@ -114,7 +114,8 @@ def values() -> list[Any]:
 CALLED = ("observe", "change", "fvisit")
 # Made by other functions, never by users.
 SKIPPED = {
-    "te.Combiner", "te.ComputeOp", "te.ExternOp", "te.Expr", "te.PlaceholderOp", "te.Tensor",
+    "te.Combiner", "te.ComputeOp", "te.ExternOp", "te.Expr", "te.PlaceholderOp", "te.ScanOp",
+    "te.Tensor",
     "te.IterVar", "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor",
     "relay.ExprMutator",
     "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",
@@ -285,8 +286,8 @@ def doors() -> list[Door]:
         "tir.decl_buffer": tir.decl_buffer, "tir.call_packed": tir.call_packed,
         "cpu": tilewright.cpu, "cuda": tilewright.cuda, "opencl": tilewright.opencl,
         "Target": tilewright.Target, "target.create": tilewright_tvm.target.create,
-        "te.create_schedule": te.create_schedule,
-        "PassContext": tilewright_tvm.transform.PassContext,
+        "te.create_schedule": te.create_schedule, "te.extern": te.extern, "te.scan": te.scan,
+        "te.gradient": te.gradient, "PassContext": tilewright_tvm.transform.PassContext,
         "IRModule.from_expr": relay.IRModule.from_expr, "GraphModule": graph_executor.GraphModule,
         "graph_executor.create": graph_executor.create,
         "debug_executor.create": debug_executor.create,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from strategies import assert_computes
+from tests.specialise import specialised
 from tilewright import build, cuda, device, lower, te
 from tilewright.base.errors import (
     DeviceError,
@@ -26,7 +27,6 @@ from tilewright.base.errors import (
     TilewrightError,
 )
 from tilewright.driver.build import generate_source
-from tilewright.ir.specialise import specialised
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule

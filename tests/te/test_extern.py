@@ -100,13 +100,13 @@ def built(args, target="llvm", schedule=None):
     s = schedule if schedule is not None else te.create_schedule([t.op for t in dag.outputs])
     ins = [t for t in args if t not in dag.outputs]
     rng = np.random.default_rng(0)
-    given_in = [
+    argumentsin = [
         rng.integers(0, 9, t.shape).astype(str(t.dtype))
         if not t.dtype.is_float
         else rng.random(t.shape).astype(str(t.dtype))
         for t in ins
     ]
-    return compared(s, args, given_in, target)
+    return compared(s, args, argumentsin, target)
 
 
 def compared(s, args, arrays, target="llvm"):
@@ -397,6 +397,35 @@ def test_what_data_may_put_outside_does_nothing():
     built(moved(lambda i, a: a[i], condition=lambda i, a: tir.all(a[i] >= 0, a[i] < 8)))
 
 
+def test_what_lies_behind_a_tensor_is_no_part_of_it():
+    """A workspace that another stage reads behind its end has room there."""
+    a, at = te.placeholder((10,), name="A"), te.placeholder((10,), "int32", name="at")
+    more = te.compute((10,), lambda i: a[i] + 1.0, name="more")
+
+    def pick(ins, outs):
+        ib = tir.ir_builder.create()
+        source, index, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
+        with ib.for_range(0, 10) as k:
+            out[k] = source[index[k]]
+        return ib.get()
+
+    picked = te.extern((10,), [more, at], pick, name="picked", dtype="float32")
+    twice = te.compute((10,), lambda i: more[i] * 2.0, name="twice")
+    out = te.compute((10,), lambda i: twice[i] + 1.0, name="out")
+    s = te.create_schedule([picked.op, out.op])
+    outer, _ = s[out].split(out.op.axis[0], factor=4)
+    s[twice].compute_at(s[out], outer)
+    s[twice].vectorize(s[twice].split(twice.op.axis[0], factor=4)[1])
+    places = np.array([0, 1, 2, 3, 9, 10, 11, 12, 50, -3], "int32")
+    results = [nd.array(np.zeros(10, "float32")) for _ in range(2)]
+    program = tilewright.lower(s, [a, at, picked, out], "llvm")
+    assert any(b.size > 10 for b in program.workspaces)
+    tilewright.build(program, target="llvm")(
+        nd.array(np.arange(10, dtype="float32")), nd.array(places), *results
+    )
+    assert results[0].numpy().tolist() == (np.clip(places, 0, 9) + 1).tolist()
+
+
 def test_a_condition_is_believed_only_until_it_changes():
     """Under `if left < i` the same condition is no news, unless the body has changed it."""
 
@@ -488,7 +517,7 @@ def test_bounds_are_promised_for_integers_only():
         assert np.isinf(bound).all() == infinite
 
 
-def test_given_buffers_stand_for_the_tensors():
+def test_argumentsbuffers_stand_for_the_tensors():
     a = te.placeholder((8,), name="A")
     one, two = tir.decl_buffer((8,), "float32", "one"), tir.decl_buffer((8,), name="two")
 
@@ -502,7 +531,7 @@ def test_given_buffers_stand_for_the_tensors():
     built([a, te.extern((8,), [a], statements, in_buffers=[one], out_buffers=[two])])
 
 
-def test_what_a_body_is_given_has_tvms_name():
+def test_what_a_body_is_argumentshas_tvms_name():
     seen = []
 
     def body(ins, outs):

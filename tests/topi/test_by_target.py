@@ -7,9 +7,9 @@ import pytest
 
 import tilewright_tvm
 from strategies import assert_computes
+from tests.specialise import specialised
 from tilewright import build, device, lower, te
 from tilewright.base.errors import ExpressionError
-from tilewright.ir.specialise import specialised
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright_tvm import nd, topi

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 from tilewright.base import context
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.doors import door
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
@@ -30,7 +31,6 @@ from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.ir_builder import BufferVar
 from tilewright.te.tensor import ComputeOp, Tensor
 
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
@@ -45,6 +45,17 @@ def resolve_target(target: TargetLike | None, otherwise: TargetLike | None = Non
             "build", "no target was given", "Pass target= or use `with Target('llvm'):`."
         )
     return Target(found).native()
+
+
+class Declared(Protocol):
+    """A buffer that somebody declared for an argument."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +84,7 @@ def lower(
     target: TargetLike | None = None,
     name: str = "main",
     simple_mode: bool = False,
-    binds: Mapping[Tensor, BufferVar] | None = None,
+    binds: Mapping[Tensor, Declared] | None = None,
 ) -> Program:
     """The loops of a schedule; `print(lower(s, [A, B, C]))` shows them.
 
@@ -171,7 +182,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
-    binds: Mapping[Tensor, BufferVar] | None = None,
+    binds: Mapping[Tensor, Declared] | None = None,
 ) -> Module: ...
 
 
@@ -182,7 +193,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
-    binds: Mapping[Tensor, BufferVar] | None = None,
+    binds: Mapping[Tensor, Declared] | None = None,
 ) -> Modules: ...
 
 
@@ -193,7 +204,7 @@ def build(
     target: TargetLike | None = None,
     target_host: TargetLike | None = None,
     name: str = "main",
-    binds: Mapping[Tensor, BufferVar] | None = None,
+    binds: Mapping[Tensor, Declared] | None = None,
 ) -> Module | Modules:
     """A callable module on device 0 of the target; its arguments are `args` in order.  Where there
     is no such device, its text can be read, and calls raise what is missing.
@@ -230,7 +241,7 @@ def build(
     return Module(made, device(chosen), load_later=here is None)
 
 
-def _check_binds(binds: Mapping[Tensor, BufferVar] | None) -> None:
+def _check_binds(binds: Mapping[Tensor, Declared] | None) -> None:
     """Raises ScheduleError for a buffer of another shape or type than its tensor."""
     for tensor, buffer in (binds or {}).items():
         alike = len(tensor.shape) == len(buffer.shape) and all(

@@ -1,8 +1,7 @@
 """Statements, buffers, kernels and programs: what lowering makes and code generation prints.
 
 Extents are Python ints, or expressions of the kernel's symbols, which each call gives a value
-(`ir/symbols.py`; `specialised` puts numbers in their places).  Every buffer access has one flat
-index.
+(`ir/symbols.py`).  Every buffer access has one flat index.
 Statements are frozen; rewriting returns the same object when nothing changed.
 
 The statements are a closed set, `STATEMENTS`, which says where each class keeps its parts.  What
@@ -104,7 +103,7 @@ class If(Stmt):
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class While(Stmt):
     """`body` again and again as long as `condition`, a scalar of what is loaded, holds.  Only the
-    statements of te.extern have it; no barrier is inside."""
+    statements that users wrote have it; no barrier is inside."""
 
     condition: Expr
     body: Stmt

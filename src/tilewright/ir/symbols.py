@@ -7,7 +7,7 @@ Read next: `te/symbolic.py` (computations), `base/artifact.py` (extents as plain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.base.errors import ExpressionError
@@ -61,6 +61,11 @@ def number(value: Any, simplify: Simplifier) -> Any:
     return int(short.attr) if short.op == "const" else short
 
 
+def plain(number: Any) -> int | Expr:
+    """A number as an int, or the expression that it is."""
+    return number if isinstance(number, Expr) else int(number)
+
+
 def simplifier(*values: Any) -> Simplifier:
     """One that knows the symbols in `values` for extents."""
     return Simplifier(ranges(symbols_of(values)))
@@ -82,7 +87,7 @@ def may_hold(condition: Any, simplify: Simplifier) -> Any:
     return bool(known.attr) if known.op == "const" else True
 
 
-def one_of(values: dict[Expr, int], extent: Any) -> int:
+def one_of(values: Mapping[Expr, int], extent: Any) -> int:
     """An extent where symbols have these values.  Raises ExpressionError for others."""
     if not isinstance(extent, Expr):
         return int(extent)

@@ -18,6 +18,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.lowering.placement import Placement
 from tilewright.schedule.tree.loop_tree import Base, Node, Quotient
+from tilewright.schedule.tree.recurrence import steps_of
 from tilewright.te.tensor import IterVar
 
 SPATIAL = ("spatial",)
@@ -50,8 +51,8 @@ class Guards:
             if flag and ax.kind in kinds:
                 tests.append(place.values[ax] < place.extent(ax))
         tests += [place.values[ax] < place.extent(ax) for ax in self._carried(node)]
-        if node in place.tree.late and "spatial" in kinds:
-            tests.append(place.coordinate(node, node.op.axis[0]) >= place.tree.late[node])
+        if "spatial" in kinds and (first := steps_of(place.tree).late.get(node)) is not None:
+            tests.append(place.coordinate(node, node.op.axis[0]) >= first)
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             if below:
                 tests.append(place.coordinate(node, ax) >= 0)

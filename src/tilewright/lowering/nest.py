@@ -34,16 +34,16 @@ from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.guards import SPATIAL, Guards
-from tilewright.lowering.opaque import opaque_call, opaque_kernels
+from tilewright.lowering.opaque import opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
 from tilewright.lowering.placement import place
 from tilewright.lowering.products import rounded_products
+from tilewright.lowering.recurrence import from_its_step
 from tilewright.lowering.reductions import reduction, stores
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
-from tilewright.te.extern import ExternOp
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Nests:
     unroll_limit: loop variable -> auto_unroll_max_step in force there
     given:        symbol -> the buffer of its value
     narrow:       whether they store or compute in formats of memory: work for `types.py`
-    spaces:       memory that statements of te.extern share
+    spaces:       memory that kernels of statements share
     calls:        of Python functions, each with how many kernels come before it
     """
 
@@ -73,8 +73,7 @@ def build_nests(
 
     given_out: what the caller gets beside the outputs: such a buffer has no room behind its end
     """
-    nests = [root for root in tree.roots if not isinstance(root.op, ExternOp)]
-    places = [place(tree, bounds, root) for root in nests]
+    places = [place(tree, bounds, root) for root in tree.roots]
     storage = store_tensors(tree, bounds)
     guarded_all = gpu or bool(tree.schedule.dag.symbols)  # room is for numbers of elements only
     kept = (
@@ -89,32 +88,33 @@ def build_nests(
     }
     limits: dict[Expr, int] = {}
     kernels: list[Kernel] = []
-    spaces: list[Buffer] = []
+    spaces = tuple(b for op in tree.opaque.values() for b in op.script.spaces)
     calls: list[tuple[int, PackedCall]] = []
-    guards_of = dict(zip(nests, kept.guards, strict=True))
+    guards_of = {root.stage: own for root, own in zip(tree.roots, kept.guards, strict=True)}
     products = rounded_products(
-        (tensor, node.body) for node in tree.nodes if isinstance(node.op, ComputeOp)
-        for tensor in node.stage.tensors
-    )  # fmt: skip
-    for root in tree.roots:
-        if isinstance(root.op, ExternOp):
-            if root.op.call is not None:
-                call = opaque_call(root.op.call, root.op, root.stage, kept.storage, gpu)
-                calls.append((len(kernels), call))
-                continue
-            made = opaque_kernels(root.op, root.stage, kept.storage, bounds.symbols, gpu)
-            spaces += root.op.script.spaces
-        else:
-            guards = guards_of[root]
+        (tensor, node.body) for node in tree.nodes for tensor in node.stage.tensors
+    )
+    for stage in tree.stored_alone:
+        if stage in tree.opaque:
+            op = tree.opaque[stage]
+            made = opaque_kernels(op, stage, kept.storage, bounds.symbols, gpu)
+        elif stage in guards_of:
+            guards = guards_of[stage]
             emission = Emission(Accesses(guards.place, kept.storage, products), guards, limits)
             made = [_kernel(emission, may_split=not gpu)]
-        kernels += [_finished(kernel, given) for kernel in made]
+        else:  # it has no elements
+            continue
+        for one in made:
+            if isinstance(one, PackedCall):
+                calls.append((len(kernels), one))
+            else:
+                kernels.append(_finished(one, given))
     if len(kernels) > 1:
         kernels = [replace(kernel, name=f"{name}_{k}") for k, kernel in enumerate(kernels)]
     else:
         kernels = [replace(kernel, name=name) for kernel in kernels]
     narrow = any(map(is_narrow, tree.schedule.dag.types))
-    return Nests(kernels, kept.storage.buffers, given, limits, narrow, tuple(spaces), tuple(calls))
+    return Nests(kernels, kept.storage.buffers, given, limits, narrow, spaces, tuple(calls))
 
 
 def _finished(kernel: Kernel, given: Mapping[Expr, Given]) -> Kernel:
@@ -148,7 +148,7 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
     """The loops of `node` and of what is computed inside them."""
 
     def inside(child: Node) -> Stmt:
-        return _from_its_step(emission, child, _stage(emission, child, may_split))
+        return from_its_step(emission, child, _stage(emission, child, may_split))
 
     combiner = node.op.combiner
     if combiner is None:
@@ -161,23 +161,6 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
     if may_split and node.parent is not None and not node.children:
         return _whole_or_partial(emission, node, reduced)
     return reduced(emission.guards)
-
-
-def _from_its_step(emission: Emission, node: Node, body: Stmt) -> Stmt:
-    """`body` where there are earlier steps, of a stage that reads them; and only by the threads
-    that store what follows from it, since others did not store what it reads."""
-    own, guards = emission.place, emission.guards
-    scan, begun = own.tree.steps.get(node), own.tree.begun(node)
-    if scan is None or begun is None or node.parent in own.tree.steps:
-        return body
-    time, first = begun
-    tests = [own.values[time] >= first]
-    if own.launch:
-        known = {*own.thread_var.values(), *(own.leaf[ax] for _, ax in own.tree.path(node))}
-        loops = {own.leaf[ax] for ax in scan.stage.leaf_iter_vars} - known
-        tests += [t for t in guards.tests(scan, SPATIAL) if loops.isdisjoint(E.free_variables(t))]
-        tests.append(guards.lanes(scan))
-    return guarded(own.simplify(E.all_of(*tests)), body)
 
 
 def _copy(emission: Emission, node: Node) -> Stmt:

@@ -1,6 +1,6 @@
-"""Kernels of `te.extern`: its statements on the buffers of the program, kept inside them.
+"""Kernels of statements that somebody wrote, on the buffers of the program, kept inside them.
 
-In: an `ExternOp`, `Storage`.  Out: one kernel for each of its launches, in order.
+In: a stage of an `OpaqueOp`, `Storage`.  Out: one kernel for each of its launches, in order.
 An index that the ranges of loops and the conditions around it do not show to be inside is limited
 where it is read; a store at one happens only where it is inside.  What is surely outside is
 refused.
@@ -9,7 +9,7 @@ Read next: `nest.py`, which makes kernels of all other stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
@@ -33,76 +33,72 @@ from tilewright.ir.symbols import last
 from tilewright.lowering.loops import lasting
 from tilewright.lowering.storage import Storage
 from tilewright.schedule.state import StageState
-from tilewright.te.extern import ExternOp, rewritten, touched
-
-
-def opaque_call(
-    call: PackedCall, op: ExternOp, stage: StageState, storage: Storage, gpu: bool
-) -> PackedCall:
-    """The call of a stage that a Python function computes."""
-    if gpu:
-        raise LoweringError(
-            f"extern {stage.name}", f"{call.name} is a Python function, of arrays of a CPU",
-            "Build for llvm, or call it between modules.",
-        )  # fmt: skip
-    own = _buffers(op, stage, storage)
-    return PackedCall(
-        call.name, tuple(own.get(a, a) if isinstance(a, Buffer) else a for a in call.args)
-    )
-
-
-def _buffers(op: ExternOp, stage: StageState, storage: Storage) -> dict[Buffer, Buffer]:
-    own = {b: storage.buffers[tensor] for tensor, b in op.reads}
-    return own | {b: storage.buffers[t] for b, t in zip(op.writes, stage.tensors, strict=True)}
+from tilewright.te.opaque import Launch, OpaqueOp, rewritten, touched
 
 
 def opaque_kernels(
-    op: ExternOp, stage: StageState, storage: Storage, symbols: Simplifier, gpu: bool
-) -> list[Kernel]:
-    """The kernels of a stage that statements compute.
+    op: OpaqueOp, stage: StageState, storage: Storage, symbols: Simplifier, gpu: bool
+) -> list[Kernel | PackedCall]:
+    """The kernels of a stage that statements compute, or the call of the function that does.
 
     symbols: knows the ranges of extents.  Raises LoweringError for loops that the kind of device
     does not have, and for an index that is surely outside.
     """
     place = f"extern {stage.name}"
-    own = _buffers(op, stage, storage)
-    kernels = []
+    own = {b: storage.buffers[tensor] for tensor, b in op.reads}
+    own |= {b: storage.buffers[t] for b, t in zip(op.writes, stage.tensors, strict=True)}
+    if op.call is not None:
+        return [_call(op.call, own, place, gpu)]
+    kernels: list[Kernel | PackedCall] = []
     for launch in op.script.launches:
-        _check_device(launch.body, bool(launch.threads), gpu, place)
-        body = rewritten(launch.body, lambda b: own.get(b, b))
+        _check_device(op, launch, gpu, place)
         extents = {t.var: t.extent for t in launch.threads}
-        extents |= {s.var: s.extent for s in statements(body) if isinstance(s, For)}
+        extents |= {s.var: s.extent for s in statements(launch.body) if isinstance(s, For)}
         ranges = dict(symbols.ranges) | {v: (0, last(n)) for v, n in extents.items()}
         fixed = {v for v, n in extents.items() if not isinstance(n, Expr)}
-        kept = _Inside(place, fixed).visit(body, Simplifier(ranges), sure=True)
+        inside = _Inside(place, op.words.inside, fixed)
+        kept = inside.visit(launch.body, Simplifier(ranges), sure=True)
+        kept = rewritten(kept, lambda b: own.get(b, b))  # of which some have room behind their end
         kernels.append(Kernel(stage.name, touched(kept), kept, launch.threads))
     return kernels
 
 
-def _check_device(body: Stmt, threads: bool, gpu: bool, place: str) -> None:
-    if threads and not gpu:
+def _call(call: PackedCall, own: Mapping[Buffer, Buffer], place: str, gpu: bool) -> PackedCall:
+    """The call on the buffers of the program."""
+    if gpu:
+        raise LoweringError(
+            place, f"{call.name} is a Python function, of arrays of a CPU",
+            "Build for llvm, or call it between modules.",
+        )  # fmt: skip
+    args = (own.get(a, a) if isinstance(a, Buffer) else a for a in call.args)
+    return PackedCall(call.name, tuple(args))
+
+
+def _check_device(op: OpaqueOp, launch: Launch, gpu: bool, place: str) -> None:
+    if launch.threads and not gpu:
         raise LoweringError(
             place, "its statements are run by blocks and threads, which a CPU does not have",
-            "Use for_range, with kind parallel or vectorize, or build for cuda or opencl.",
+            op.words.serial,
         )  # fmt: skip
-    for s in statements(body):
+    for s in statements(launch.body):
         if isinstance(s, For) and s.kind == "parallel" and gpu:
             raise LoweringError(
                 f"{place}: {s.var}", "kernels of this target have no parallel loops",
-                "Use scope_attr of blockIdx and threadIdx, or build for llvm.",
+                op.words.parallel,
             )  # fmt: skip
 
 
 class _Inside:
     """Statements that stay inside their buffers.
 
+    advice: what to do about an index that is surely outside
     fixed: variables that take all values from 0 to a known one
     sure:  (of methods) whether what is visited runs for all values of variables, so that an index
            that can be outside will be
     """
 
-    def __init__(self, place: str, fixed: set[Expr]) -> None:
-        self.place, self.fixed = place, fixed
+    def __init__(self, place: str, advice: str, fixed: set[Expr]) -> None:
+        self.place, self.advice, self.fixed = place, advice, fixed
 
     def visit(self, s: Stmt, simplify: Simplifier, *, sure: bool) -> Stmt:
         return _RULES[type(s)](self, s, simplify, sure)
@@ -166,7 +162,7 @@ class _Inside:
             raise LoweringError(
                 f"{self.place}: {buffer.name}[{index}]",
                 f"it is at {most if high else least:.0f} of {buffer.size} elements",
-                "Run the loop less often, or use ib.if_scope.",
+                self.advice,
             )  # fmt: skip
         return low, high
 
@@ -186,7 +182,7 @@ _OPPOSITE = {"lt": ("le", True), "le": ("lt", True), "gt": ("le", False), "ge": 
 
 
 _RULES: Rules[Callable[..., Stmt]] = Rules(
-    "te.extern",
+    "opaque kernels",
     {Store: _Inside.store, If: _Inside.branch, While: _Inside.repeat},
     otherwise=_Inside.parts,
 )

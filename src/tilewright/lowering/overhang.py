@@ -23,7 +23,7 @@ from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
 from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.te.tensor import IterVar, Tensor
+from tilewright.te.tensor import IterVar, PlaceholderOp, Tensor
 
 # Elements that an overhanging tile may read behind a workspace, and how many more follow: a vector
 # of every second or third element is read as a whole.
@@ -101,22 +101,19 @@ def _reads_behind(
     for e in E.walk(node.body):
         if e.op != "read":
             continue
-        producer = place.producer(e)
+        producer, stage = place.producer(e), place.tree.schedule[e.attr]
         low, high = _interval(place, storage, node, e, holds)
         over = high - storage.buffers[e.attr].size
         if low < 0 or over >= _MAX_BEHIND:
             return None
-        if producer is None:
-            if over >= 0:
-                return None
-            continue
-        private = producer.parent is not None
-        if producer.stage.aligned:
+        if stage.aligned:
             return None
-        if private and guards.of(producer, SPATIAL).op != "const":
+        private = producer is not None and producer.parent is not None
+        if producer is not None and private and guards.of(producer, SPATIAL).op != "const":
             return None
         if over >= 0:
-            if private or producer.stage.is_output or producer in place.tree.prepacked:
+            given = stage.is_output or isinstance(stage.op, PlaceholderOp)
+            if private or given or producer in place.tree.prepacked:
                 return None
             found[e.attr] = max(int(high), found.get(e.attr, 0))
     return found

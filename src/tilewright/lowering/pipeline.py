@@ -111,7 +111,7 @@ def lower_schedule(
             kernel = new
         kernels.append(kernel)
     params = _parameters(schedule, nests, args)
-    stored = [nests.buffers[t] for n in tree.stored_alone for t in n.stage.tensors]
+    stored = [nests.buffers[t] for stage in tree.stored_alone for t in stage.tensors]
     workspaces = tuple(b for b in (*stored, *nests.spaces) if b not in params)
     roles = tuple(params.values())
     program = Program(name, tuple(params), roles, tuple(kernels), workspaces, nests.calls)

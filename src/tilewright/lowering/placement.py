@@ -17,8 +17,7 @@ from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.symbols import last
-from tilewright.schedule.tree.bounds import plain
+from tilewright.ir.symbols import last, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import IterVar
 

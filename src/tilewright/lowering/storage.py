@@ -16,10 +16,8 @@ from typing import Any
 
 from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
-from tilewright.ir.symbols import number
-from tilewright.schedule.tree.bounds import plain
+from tilewright.ir.symbols import number, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
-from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import Tensor
 
 
@@ -35,8 +33,9 @@ class Storage:
         return tuple(self.buffers[tensor] for tensor in node.stage.tensors)
 
     def strides_of(self, tensor: Tensor, producer: Node | None) -> tuple[Any, ...]:
-        """Of `tensor`, which the stage `producer` stores; None for an input."""
-        if producer is None or isinstance(producer.op, ExternOp):
+        """Of `tensor`, which the nest `producer` stores; None for an input, and for what statements
+        made."""
+        if producer is None:
             return row_major(tensor.shape)
         return self.strides[producer]
 
@@ -59,9 +58,12 @@ class Storage:
 def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
     """A buffer for every input and every stage that is not inlined."""
     buffers: dict[Tensor, Buffer] = {}
-    for op in tree.schedule.dag.placeholders:
-        size = number(math.prod(op.shape), bounds.symbols)
-        buffers[op.output_tensor] = Buffer(op.name, op.dtype, size, "global", op.shape)
+    whole = [(op.output_tensor, op.name) for op in tree.schedule.dag.placeholders]
+    for stage in tree.opaque:
+        whole += zip(stage.tensors, stage.buffer_names, strict=True)
+    for tensor, own in whole:
+        size = number(math.prod(tensor.shape), bounds.symbols)
+        buffers[tensor] = Buffer(own, tensor.dtype, size, "global", tensor.shape)
     for node in tree.nodes:
         shape = tuple(plain(e) for e in bounds.region(node))
         size, packing = plain(bounds.elements(node)), None
@@ -74,9 +76,6 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         for tensor, own, dtype in zip(
             stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
         ):
-            if isinstance(node.op, ExternOp):  # each tensor has a shape of its own
-                shape = tensor.shape
-                size = number(math.prod(shape), bounds.symbols)
             buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant

@@ -14,14 +14,13 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ScheduleError, absent
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import plain
 from tilewright.schedule.groups import Group
 from tilewright.schedule.schedule import Schedule, Stage, create_schedule
 from tilewright.schedule.state import FuseRelation as Fuse
 from tilewright.schedule.state import SplitRelation as Split
-from tilewright.schedule.tree.bounds import plain
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.axis import Range
-from tilewright.te.extern import ExternOp
 from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.tensor import ComputeOp, IterVar
 
@@ -68,7 +67,7 @@ class _Variables(dict[IterVar, Expr]):
 def _inlined(sch: Schedule, fits: Callable[[ComputeOp], bool]) -> None:
     for stage in sch.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or isinstance(op, ExternOp) or op.recurrence:
+        if not isinstance(op, ComputeOp) or op.why_fixed:
             continue
         if not stage.is_output and stage.attach_kind == "root" and fits(op):
             stage.compute_inline()

@@ -29,7 +29,7 @@ from tilewright.schedule.vectors import (
 )
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.extern import ExternOp
+from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import CONSTANTS_ATTR, ComputeOp, IterVar
 
 UNROLLED_STEPS = 64
@@ -40,20 +40,20 @@ def default_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """The schedule used where no record exists.  Never fails for a well-formed DAG."""
     if dag.symbols:
         return open_schedule(dag, target)
-    some = not dag.steps and not _has_extern(dag) and all(0 not in op.shape for op in dag.ops)
+    some = not _has_fixed(dag) and all(0 not in op.shape for op in dag.ops)
     proposed = fallback_schedule(dag, target) if some else None
     return proposed if proposed is not None else generic_schedule(dag, target)
 
 
-def _has_extern(dag: ComputeDAG) -> bool:
-    return any(isinstance(op, ExternOp) for op in dag.ops)
+def _has_fixed(dag: ComputeDAG) -> bool:
+    return any(op.why_fixed for op in dag.compute_ops)
 
 
 def generic_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     """`default_schedule` without templates."""
     s = Schedule(dag)
     inline_cheap_stages(s, () if target.has_threads else [*padded_inputs(s), *dear_rows(s)])
-    schedule_roots(s, target, () if dag.steps or _has_extern(dag) else schedule_rows(s, target))
+    schedule_roots(s, target, () if _has_fixed(dag) else schedule_rows(s, target))
     block_sums(s)
     return s
 
@@ -65,7 +65,9 @@ def open_schedule(dag: ComputeDAG, target: Target) -> Schedule:
     inline_cheap_stages(s)
     for stage in s.stages:
         op = stage.op
-        if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis or op.states:
+        if not isinstance(op, ComputeOp) or stage.attach_kind != "root" or not op.axis:
+            continue
+        if op.why_fixed:
             continue
         _open_stage(stage, target)
     block_sums(s)
@@ -82,10 +84,8 @@ def _open_stage(stage: Stage, target: Target) -> None:
 
 def schedule_stage(s: Schedule, stage: Stage, target: Target) -> None:
     """One stage that is computed on its own; the others stay as they are."""
-    if isinstance(stage.op, ExternOp):
-        return  # it is as it is written
-    if isinstance(stage.op, ComputeOp) and stage.op.states:
-        return  # steps run in order, whatever else could run at once
+    if isinstance(stage.op, ComputeOp) and stage.op.why_fixed:
+        return  # it is as it is written; steps run in order, whatever else could run at once
     if s.dag.symbols and stage.op.axis:
         _open_stage(stage, target)
     elif target.has_threads:
@@ -99,7 +99,7 @@ def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) ->
     for stage in reversed(list(s.stages)):
         if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root" or stage in done:
             continue
-        if stage.op.states or isinstance(stage.op, ExternOp):
+        if stage.op.why_fixed:
             continue
         if target.has_threads:
             _gpu(s, stage, target)
@@ -133,9 +133,8 @@ def inline_cheap_stages(s: Schedule, keep: Collection[Stage] = ()) -> None:
             or op.combiner is not None
             or stage.is_output
             or stage in keep
-            or op.states
-            or isinstance(op, ExternOp)
-            or any(isinstance(reader.op, ExternOp) for reader in s.readers(stage))
+            or op.why_fixed
+            or any(isinstance(reader.op, OpaqueOp) for reader in s.readers(stage))
         ):
             continue
         if op.tag == "pack" or CONSTANTS_ATTR in op.attrs or stage.attach_kind != "root":

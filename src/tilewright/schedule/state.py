@@ -18,6 +18,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.schedule.space.decision import Size
 from tilewright.te.dag import ComputeDAG, fresh_name
+from tilewright.te.recurrence import ScanOp
 from tilewright.te.tensor import (
     AxisCopy,
     ComputeOp,
@@ -180,7 +181,10 @@ S = TypeVar("S", bound=StageState, covariant=True)
 
 class ScheduleState(ABC, Generic[S]):
     """The stages of a DAG in order, producers first.  Their names differ, and so do their tensors;
-    every tensor that a stage reads has a stage before it."""
+    every tensor that a stage reads has a stage before it.
+
+    stands_for: what steps of a scan read in the place of a tensor of it -> that tensor
+    """
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.dag = dag
@@ -188,10 +192,11 @@ class ScheduleState(ABC, Generic[S]):
         self._by_name: dict[str, S] = {}
         self._by_tensor: dict[Tensor, S] = {}
         self._by_op: dict[Operation, S] = {}
+        self.stands_for: dict[Tensor, Tensor] = {}
         outputs = set(dag.outputs)
         uses = Counter(ax for op in dag.ops for ax in (*op.axis, *op.reduce_axis))
         shared = {ax: ax.name for ax, count in uses.items() if count > 1}
-        states = {t.op for op in dag.compute_ops for t in op.states}
+        states = {t.op for scan in dag.steps for t in scan.states}
         for op, name in dag.unique_names().items():
             if op in states:
                 continue
@@ -203,12 +208,12 @@ class ScheduleState(ABC, Generic[S]):
         for op, inside in dag.steps.items():
             self._place_steps(op, inside)
 
-    def _place_steps(self, op: ComputeOp, inside: Sequence[ComputeOp]) -> None:
+    def _place_steps(self, op: ScanOp, inside: Sequence[ComputeOp]) -> None:
         """What the steps of a scan compute is computed in them, unless a schedule says where."""
-        assert op.recurrence is not None
         scan = self._by_op[op]
+        self.stands_for |= zip(op.states, scan.tensors, strict=True)
         self._by_tensor |= dict.fromkeys(op.states, scan)
-        for update in op.recurrence.updates:
+        for update in op.updates:
             self._by_tensor.setdefault(update, scan)
             self._by_op.setdefault(update.op, scan)
         for inner in inside:

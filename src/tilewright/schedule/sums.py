@@ -31,7 +31,7 @@ def block_sums(s: Schedule) -> None:
     """
     for stage in s.stages:
         op = stage.op
-        if isinstance(op, ComputeOp) and not op.states and op.combiner and may_be_long(op):
+        if isinstance(op, ComputeOp) and not op.why_fixed and op.combiner and may_be_long(op):
             _block(stage, op)
 
 

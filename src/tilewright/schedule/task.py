@@ -29,7 +29,6 @@ from tilewright.schedule.template import (
 from tilewright.schedule.workload import plain
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import Tensor
 
 
@@ -65,17 +64,10 @@ class Task:
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for scan in self.dag.steps:
-            raise SpaceError(
-                f"task {self.name}", f"{scan.name} is a scan, which is not tuned",
-                "Schedule it with te.create_schedule, or tune what a step computes.",
-            )  # fmt: skip
+        for untuned in self.dag.compute_ops:
+            if untuned.why_untuned is not None:
+                raise SpaceError(f"task {self.name}", *untuned.why_untuned)
         for op in self.dag.ops:
-            if isinstance(op, ExternOp):
-                raise SpaceError(
-                    f"task {self.name}", f"{op.name} is a te.extern, which is not tuned",
-                    "Schedule it with te.create_schedule, or tune what is computed around it.",
-                )  # fmt: skip
             if 0 in op.shape:
                 raise SpaceError(
                     f"task {self.name}", f"{op.name} has a dimension of extent 0: nothing to tune",

@@ -13,13 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
-from importlib import import_module
 from math import prod
 from typing import Any
 
 from tilewright.base import context
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ScheduleError, SpaceError
+from tilewright.base.offers import load, offered
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -100,17 +100,17 @@ _FUNCTIONS: dict[str, FunctionTemplate] = {}
 _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 _ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is none, what to use
 
-# Importing it registers the anchor templates of this package.  Named, because its room is a later
-# one; loaded by whoever looks a template up or registers one, so that it always comes first.
-_BUILT_IN = ("tilewright.topi.templates", "tilewright_tvm.topi.templates")
+# What is offered by this name are modules that register anchor templates when they are imported:
+# by whoever looks a template up or registers one, so that they always come first.
+_BUILT_IN = "templates"
 MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
 
 def _anchors() -> dict[str, RegisteredAnchor]:
     """All anchor templates by origin: the built-in ones, then those of users as registered."""
-    for module in _BUILT_IN:
-        import_module(module)
+    for place in offered(_BUILT_IN).values():
+        load(place)
     return _ANCHORS
 
 
@@ -158,8 +158,7 @@ def anchor_template(
     """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
-        own = function.__module__.startswith(_BUILT_IN)  # they are registered while it is imported
-        known = _ANCHORS if own else _anchors()
+        known = _ANCHORS if _is_built_in(function) else _anchors()
         registered = RegisteredAnchor(
             name, tuple(kinds), tuple(tags), function, fallback, compute, offered, structures
         )
@@ -179,6 +178,11 @@ def function_template(name: str) -> FunctionTemplate:
         known = ", ".join([*near, *sorted(_FUNCTIONS)]) or "none"
         raise SpaceError(f"template {name!r}", "no template of that name", f"Registered: {known}.")
     return found
+
+
+def _is_built_in(function: AnchorTemplate) -> bool:
+    """Whether it is registered while what is offered is imported."""
+    return function.__module__.startswith(tuple(offered(_BUILT_IN).values()))
 
 
 def names_elsewhere(told: Mapping[str, tuple[str, str]]) -> None:
@@ -325,7 +329,7 @@ def registered_computations(target: Target) -> list[RegisteredAnchor]:
 
 def all_ours(templates: Iterable[RegisteredAnchor]) -> bool:
     """Tell whether none is of a user, whose code we do not know."""
-    return all(t.schedule.__module__.startswith(_BUILT_IN) for t in templates)
+    return all(_is_built_in(t.schedule) for t in templates)
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

@@ -4,12 +4,14 @@ In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
 Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 """
 
-from importlib import import_module
+import sys
+from types import ModuleType
 from typing import Any
 
 from tilewright.base import forward
 from tilewright.base.doors import door, open_doors
 from tilewright.base.errors import ExpressionError
+from tilewright.base.offers import load, offered
 from tilewright.ir.expr import (
     Expr,
     all_of,
@@ -23,7 +25,6 @@ from tilewright.ir.expr import (
 )
 from tilewright.ir.symbols import declared as _declared
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.extern import ExternOp, extern
 from tilewright.te.functions import (
     abs,
     acos,
@@ -76,9 +77,8 @@ from tilewright.te.functions import (
     truncdiv,
     truncmod,
 )
-from tilewright.te.gradient import gradient
+from tilewright.te.recurrence import ScanOp
 from tilewright.te.reductions import comm_reducer, max, min, prod, sum
-from tilewright.te.scan import ScanOp, scan
 from tilewright.te.tensor import (
     Combiner,
     ComputeOp,
@@ -97,8 +97,7 @@ any = any_of
 var = door(ExpressionError, "te.var")(_declared)
 size_var = door(ExpressionError, "te.size_var")(_declared)
 open_doors(
-    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer", "scan",
-     "extern"),
+    globals(), ("placeholder", "compute", "thread_axis", "reduce_axis", "comm_reducer"),
     ExpressionError,
 )  # fmt: skip
 
@@ -107,7 +106,6 @@ __all__ = [
     "ComputeDAG",
     "ComputeOp",
     "Expr",
-    "ExternOp",
     "IterVar",
     "PlaceholderOp",
     "ScanOp",
@@ -136,12 +134,10 @@ __all__ = [
     "exp",
     "exp2",
     "exp10",
-    "extern",
     "floor",
     "floordiv",
     "floormod",
     "fmod",
-    "gradient",
     "hypot",
     "if_then_else",
     "indexdiv",
@@ -169,7 +165,6 @@ __all__ = [
     "reduce_axis",
     "round",
     "rsqrt",
-    "scan",
     "select",
     "sigmoid",
     "sin",
@@ -187,16 +182,10 @@ __all__ = [
     "var",
 ]  # fmt: skip
 
-_LATER = {  # their homes are in a later room, or few need them
-    "create_schedule": "tilewright.schedule.schedule:create_schedule",
-    "hybrid": "tilewright.te.hybrid",
-    "schedule": "tilewright.schedule.by_name",
-}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        home, _, attribute = _LATER[name].partition(":")
-        module = import_module(home)
-        return getattr(module, attribute) if attribute else module
+    later = offered(__name__).get(name)
+    if later is not None:
+        return load(later)
     return forward.find(__name__, name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr, Value
 from tilewright.ir.stmt import TAGS
-from tilewright.ir.symbols import is_extent
+from tilewright.ir.symbols import is_extent, one_of
 
 
 class Whole(int):
@@ -93,6 +93,13 @@ class IterVar:
 
     def as_expr(self) -> Expr:
         return self.var + self.begin
+
+    def at(self, numbers: Mapping[Expr, int]) -> IterVar:
+        """The same with numbers in the place of symbols."""
+        extent, begin = one_of(numbers, self.extent), one_of(numbers, self.begin)
+        if extent < 1:
+            raise ExpressionError("ComputeDAG.at", f"the axis {self.name} has {extent} values")
+        return IterVar(self.name, extent, self.kind, begin=begin)
 
     def __repr__(self) -> str:
         size = "?" if self.extent is None else self.extent

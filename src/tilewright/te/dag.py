@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tilewright.base.concurrency import cached_property
@@ -21,8 +21,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.ir.symbols import declared, is_extent
 from tilewright.ir.tuples import parts, together
-from tilewright.te import symbolic
-from tilewright.te.extern import ExternOp
+from tilewright.te import recurrence, symbolic
 from tilewright.te.reductions import builtin_combiner
 from tilewright.te.tensor import (
     UNNAMED,
@@ -31,7 +30,6 @@ from tilewright.te.tensor import (
     IterVar,
     Operation,
     PlaceholderOp,
-    Recurrence,
     Tensor,
 )
 
@@ -57,7 +55,7 @@ class ComputeDAG:
                 "Pass the inputs and the outputs.",
             )
         self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
-        states = {t.op for op in self.compute_ops for t in op.states}
+        states = {t.op for scan in recurrence.scans(self) for t in scan.states}
         self.placeholders = tuple(
             op for op in self.ops if isinstance(op, PlaceholderOp) and op not in states
         )
@@ -81,38 +79,14 @@ class ComputeDAG:
         return tuple(op for op in self.ops if isinstance(op, ComputeOp))
 
     @cached_property
-    def steps(self) -> dict[ComputeOp, tuple[ComputeOp, ...]]:
+    def steps(self) -> dict[recurrence.ScanOp, tuple[ComputeOp, ...]]:
         """Scan -> what its steps compute on the way: all that depends on its states, in order."""
-        found: dict[ComputeOp, tuple[ComputeOp, ...]] = {}
-        for scan in (op for op in self.compute_ops if op.states):
-            known = set(scan.states)
-            for op in self.compute_ops:
-                if op is not scan and not known.isdisjoint(op.input_tensors):
-                    known |= set(op.outputs)
-                if op is scan:
-                    break
-            found[scan] = tuple(op for op in self.compute_ops if op.outputs[0] in known)
-        return found
+        return recurrence.steps(self)
 
     @cached_property
     def late(self) -> dict[ComputeOp, int]:
         """What only steps of scans read, at their own time -> the first step that does."""
-        found: dict[ComputeOp, int] = {}
-        if not self.steps:
-            return found
-        scan_of = {op: scan for scan, inside in self.steps.items() for op in (*inside, scan)}
-        for op in reversed(self.compute_ops):
-            if op in scan_of or not set(op.outputs).isdisjoint(self.outputs):
-                continue
-            firsts = {
-                _first_read(node, reader, scan_of, found)
-                for reader in self.consumers(op)
-                for node in E.walk(reader.body)
-                if node.op == "read" and node.attr.op is op
-            }
-            if len(firsts) == 1 and 0 not in firsts:
-                found[op] = firsts.pop()
-        return found
+        return recurrence.late(self)
 
     @cached_property
     def computed(self) -> frozenset[Tensor]:
@@ -163,7 +137,7 @@ class ComputeDAG:
         return names
 
     def __str__(self) -> str:
-        return "\n".join(_op_text(op) for op in self.ops) + "\n"
+        return "\n".join(op.text for op in self.ops) + "\n"
 
     __repr__ = __str__
 
@@ -226,22 +200,6 @@ class ComputeDAG:
         return ComputeDAG.from_json, (self.to_json(open_extents=True),)
 
 
-def _first_read(
-    read: Expr,
-    reader: ComputeOp,
-    scan_of: Mapping[ComputeOp, ComputeOp],
-    late: Mapping[ComputeOp, int],
-) -> int:
-    """The first time at which `reader` reads what it does at its own time; 0 of all else."""
-    if not reader.axis or not read.args or read.args[0] is not reader.axis[0].var:
-        return 0
-    scan = scan_of.get(reader)
-    if scan is None or scan.recurrence is None:
-        return late.get(reader, 0)
-    begins = [value.args[1] for value in parts(scan.body)] if reader is scan else []
-    return 0 if any(n.attr is read.attr for n in E.walk(*begins)) else scan.recurrence.first
-
-
 def _name_apart(unnamed: Sequence[PlaceholderOp]) -> None:
     """Inputs that nobody named are placeholder, placeholder_1, ..."""
     for k, op in enumerate(unnamed):
@@ -286,26 +244,13 @@ def _topological(roots: Sequence[Operation]) -> list[Operation]:
     return list(order)
 
 
-def _op_text(op: Operation) -> str:
-    if isinstance(op, PlaceholderOp):
-        return f"{op.name} = PLACEHOLDER [{', '.join(map(str, op.shape))}]"
-    axes = ", ".join(ax.name for ax in op.axis)
-    if isinstance(op, ExternOp):
-        head = f"{op.name} = EXTERN({', '.join(t.name for t in op.input_tensors)})"
-        return f"{head}\n{op.script if op.call is None else op.call}"
-    if op.combiner is None:
-        return f"{op.name}({axes}) = {op.body}"
-    narrowed = "" if op.dtype is op.accumulator else f", as {op.dtype}"
-    return f"{op.name}({axes}) {op.combiner.sign} {op.reduced}{narrowed}"
-
-
 def _key_text(op: Operation) -> str:
     """Inputs have no shape in a key, and of a call as the whole expression only the name counts."""
     if isinstance(op, PlaceholderOp):
         return f"{op.name} = PLACEHOLDER "
     if op.combiner is not None or op.body.op not in ("call", "if_then_else"):
-        return _op_text(op)
-    head, _, called = _op_text(op).partition(" = ")
+        return op.text
+    head, _, called = op.text.partition(" = ")
     return f"{head} = Op({called.partition('(')[0]})"
 
 
@@ -371,22 +316,14 @@ class _Writer:
         if isinstance(op, PlaceholderOp):
             shape = [self._size(n) for n in op.shape]
             return ["placeholder", name, shape, str(op.dtype), int(op.constant)]
-        if isinstance(op, ExternOp):
-            raise ExpressionError(
-                f"ComputeDAG: {op.name}", "statements of te.extern have no hash and no JSON",
-                "Build it with te.create_schedule; records and tasks are of what te.compute says.",
-            )  # fmt: skip
         self.vars = {}
         axes = [self._axis(ax) for ax in (*op.axis, *op.reduce_axis)]
         body = op.reduced if op.combiner else op.body
         combiner = self._combiner(op.combiner) if op.combiner else None
         attrs = {k: v for k, v in op.attrs.items() if self.names and _plain(v)}
         tag = op.tag if self.names else ""
-        kind = "scan" if op.recurrence is not None else "compute"
-        row = [kind, name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
-        if op.recurrence is not None:
-            return [*row, [self._tensor(t) for t in op.states], op.recurrence.first]
-        return row if op.dtype is op.accumulator else [*row, str(op.dtype)]
+        row = [op.kind, name, axes, len(op.axis), combiner, self._expr(body), tag, attrs]
+        return [*row, *op.rest_of_json(self._tensor)]
 
     def _axis(self, ax: IterVar) -> list[Any]:
         self.vars[ax.var] = len(self.vars)
@@ -518,9 +455,10 @@ def _read(data: dict[str, Any]) -> ComputeDAG:
             value = expr(body, variables)
             node = E.make("reduce", (value,), (reducer, tuple(iters[spatial:])), value.dtype)
             node = E.cast(narrowed[0], node) if narrowed else node
-        own, recurrence = tuple(iters[:spatial]), None
-        if kind == "scan":
-            recurrence = Recurrence(tuple(map(tensor, narrowed[0])), _is(narrowed[1], int))
-        made = (_is(name, str), own, node, _is(tag, str), _is(attrs, dict), recurrence)
-        ops.append(ComputeOp(*made))
+        made = (_is(name, str), tuple(iters[:spatial]), node, _is(tag, str), _is(attrs, dict))
+        if kind == recurrence.ScanOp.kind:
+            states, first = [tensor(t) for t in narrowed[0]], _is(narrowed[1], int)
+            ops.append(recurrence.ScanOp(*made, states=states, first=first))
+        else:
+            ops.append(ComputeOp(*made))
     return ComputeDAG([tensor(at) for at in data["args"]])

@@ -24,9 +24,10 @@ from tilewright.te import symbolic
 from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.extern import ExternOp, values_of
 from tilewright.te.numeric import DOMAINS, apply, constant
+from tilewright.te.opaque import OpaqueOp
 from tilewright.te.positions import Position, positions
+from tilewright.te.recurrence import ScanOp
 from tilewright.te.reference_inputs import Values, repeated
 from tilewright.te.rounding import (
     Approx,
@@ -263,11 +264,11 @@ def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
         for op in dag.compute_ops:
             if op in inside:
                 continue
-            if op.recurrence is not None:
+            if isinstance(op, ScanOp):
                 values.update(_steps(op, dag.steps[op], values, track))
                 continue
-            if isinstance(op, ExternOp):
-                values.update(_extern(op, values, track))
+            if isinstance(op, OpaqueOp):
+                values.update(op.evaluate(values, track))
                 continue
             product = contraction(op) if op not in dag.late else None
             if op in dag.late:
@@ -297,25 +298,6 @@ def _finished(op: ComputeOp, results: list[Approx], track: bool) -> dict[Tensor,
     return held
 
 
-def _extern(op: ExternOp, values: Mapping[Tensor, Approx], track: bool) -> dict[Tensor, Approx]:
-    """What statements make of the values as they are stored.  Of integers nothing is rounded; what
-    rounding does to all else no bound says."""
-    read = [values[tensor] for tensor, _ in op.reads]
-    arrays = [
-        cast_value(r.value, t.dtype).astype(t.dtype.storage)
-        for r, (t, _) in zip(read, op.reads, strict=True)
-    ]
-    kinds = {node.dtype for node in walk(*op.expressions)}
-    sure = not any(kind.is_float for kind in kinds) and all(r.error is None for r in read)
-    return {
-        tensor: Approx(
-            found.astype(kept_as(tensor.dtype)),
-            None if sure or not track else np.full(tensor.shape, np.inf),
-        )
-        for tensor, found in zip(op.outputs, values_of(op, arrays), strict=True)
-    }
-
-
 def _late(op: ComputeOp, first: int, values: Values, track: bool) -> list[Approx]:
     """A stage of which nobody reads what lies before the index `first`; that is 0."""
     if first >= op.shape[0]:
@@ -329,17 +311,16 @@ def _late(op: ComputeOp, first: int, values: Values, track: bool) -> list[Approx
 
 
 def _steps(
-    scan: ComputeOp, inside: Sequence[ComputeOp], values: Values, track: bool
+    scan: ScanOp, inside: Sequence[ComputeOp], values: Values, track: bool
 ) -> dict[Tensor, Approx]:
     """A scan and what its steps compute, one step after the other."""
-    assert scan.recurrence is not None
     ops = (*inside, scan)
     known = values.copy()
     for tensor in (t for op in ops for t in op.outputs):
         errors = np.zeros(tensor.shape) if track else None
         known[tensor] = Approx(np.zeros(tensor.shape, kept_as(tensor.dtype)), errors, math.inf)
     for step in range(scan.shape[0]):
-        for op in ops if step >= scan.recurrence.first else (scan,):
+        for op in ops if step >= scan.first else (scan,):
             known.update(zip(scan.states, (known[t] for t in scan.outputs), strict=True))
             results = _Stage(op, known, track).run(range(step, step + 1))
             for tensor, result in _finished(op, results, track).items():

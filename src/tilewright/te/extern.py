@@ -1,165 +1,62 @@
-"""Stages whose tensors are made by statements, not by an expression of each element.
+"""`te.extern`: stages whose tensors are made by statements, not by an expression of each element.
 
 In: shapes, input tensors, and a function that gives their statements (`ir_builder.py`).  Out: the
-tensors of an `ExternOp`.  It has no axes: a schedule leaves its loops as they are written, and
-computes it on its own; stages before and after it are scheduled as any.
-Read next: `lowering/opaque.py`, which makes kernels of it.
+tensors of an `ExternOp`, checked.  Read next: `opaque.py`, what such a stage is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from tilewright.base import context
-from tilewright.base.doors import check_arguments
+from tilewright.base.doors import check_arguments, door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr, walk
-from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import (
-    STATEMENTS,
     Allocate,
     Buffer,
     For,
     If,
     Kernel,
     PackedCall,
-    Program,
     Stmt,
     Store,
     While,
     children,
     expressions,
-    load,
-    map_children,
     statements,
     written_buffers,
 )
-from tilewright.ir.symbols import is_extent, is_symbol, one_of
-from tilewright.ir.tuples import together
-from tilewright.te.axis import IterVar, shape_of
-from tilewright.te.ir_builder import Body, BufferVar, Launch
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.ir.symbols import is_extent, is_symbol
+from tilewright.te.axis import shape_of
+from tilewright.te.ir_builder import BufferVar
+from tilewright.te.opaque import Body, Launch, OpaqueOp, Words, own_expressions
+from tilewright.te.tensor import Tensor
 
-__all__ = ["ExternOp", "call_packed", "extern", "rewritten", "touched", "values_of"]
+__all__ = ["ExternOp", "call_packed", "extern"]
 
 _FORM = "Write it with tir.ir_builder.create() and return ib.get()."
 
 
-class _Own(Tensor):
-    """A tensor of a stage whose tensors have shapes of their own."""
+class ExternOp(OpaqueOp):
+    """A stage that statements compute, which `te.extern` was given."""
 
     __slots__ = ()
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        assert isinstance(self.op, ExternOp)
-        return self.op.writes[self.value_index].shape
-
-
-class ExternOp(ComputeOp):
-    """A stage that statements compute.
-
-    reads:  its inputs, each with the buffer that stands for it in `script`
-    writes: the buffers of its outputs
-    call:   the Python function that computes it in place of statements, or None
-    """
-
-    __slots__ = ("call", "reads", "script", "writes")
-
-    def __init__(
-        self,
-        name: str,
-        reads: Sequence[tuple[Tensor, Buffer]],
-        writes: Sequence[Buffer],
-        script: Body,
-        tag: str = "",
-        attrs: dict[str, Any] | None = None,
-        call: PackedCall | None = None,
-    ) -> None:
-        self.reads, self.writes, self.script = tuple(reads), tuple(writes), script
-        self.call = call
-        nothing = together([E.const(0, b.dtype) for b in self.writes])
-        super().__init__(name, (), nothing, tag, attrs)
-        self.input_tensors = tuple(dict.fromkeys(tensor for tensor, _ in self.reads))
-        self.outputs = tuple(_Own(self, k) for k in range(len(self.writes)))
-
-    @property
-    def dtypes(self) -> tuple[DType, ...]:
-        return tuple(b.dtype for b in self.writes)
-
-    @property
-    def launches_threads(self) -> bool:  # type: ignore[override]
-        return any(launch.threads for launch in self.script.launches)
-
-    @property
-    def expressions(self) -> tuple[Expr, ...]:
-        extents = self.call.args if self.call is not None else ()
-        return (*self.script.expressions, *(a for a in extents if isinstance(a, Expr)))
-
-    def over(self, axis: tuple[IterVar, ...], body: Expr) -> ComputeOp:
-        return self
-
-    def at(self, numbers: Mapping[Expr, int], tensors: Mapping[Tensor, Tensor]) -> ExternOp:
-        """The same with numbers in the place of symbols, of other inputs."""
-        known = dict(numbers)
-        same: dict[Expr, E.Value] = {v: E.const(n, v.dtype) for v, n in known.items()}
-        made: dict[Buffer, Buffer] = {}
-
-        def sized(b: Buffer) -> Buffer:
-            if b not in made:
-                shape = tuple(one_of(known, n) for n in b.shape)
-                made[b] = replace(b, size=one_of(known, b.size), shape=shape)
-            return made[b]
-
-        launches = tuple(
-            Launch(
-                tuple(replace(t, extent=one_of(known, t.extent)) for t in launch.threads),
-                rewritten(launch.body, sized, lambda e: E.substitute(e, same)),
-            )
-            for launch in self.script.launches
-        )
-        script = Body(launches, tuple(map(sized, self.script.spaces)))
-        reads = [(tensors[t], sized(b)) for t, b in self.reads]
-        writes, call = [*map(sized, self.writes)], self.call
-        if call is not None:
-            args = (sized(a) if isinstance(a, Buffer) else a for a in call.args)
-            args = (one_of(known, a) if isinstance(a, Expr) else a for a in args)
-            call = PackedCall(call.name, tuple(args))
-        return ExternOp(self.name, reads, writes, script, self.tag, self.attrs, call)
-
-    def __repr__(self) -> str:
-        return f"extern({self.name}, {', '.join(map(repr, self.writes))})"
+    words = Words(
+        name="te.extern",
+        loops="Write the loops so in its function: ib.for_range(kind=), ib.scope_attr.",
+        parallel="Use scope_attr of blockIdx and threadIdx, or build for llvm.",
+        serial="Use for_range, with kind parallel or vectorize, or build for cuda or opencl.",
+        inside="Run the loop less often, or use ib.if_scope.",
+    )
 
 
-def rewritten(
-    stmt: Stmt, buffer: Callable[[Buffer], Buffer], value: Callable[[Expr], Expr] = lambda e: e
-) -> Stmt:
-    """`stmt` on other buffers.  value: what becomes of its expressions beside that."""
-
-    def on_expr(e: Expr) -> Expr:
-        return E.transform(
-            value(e), lambda n: load(buffer(n.attr), n.args[0]) if n.op == "load" else None
-        )
-
-    def on_stmt(s: Stmt) -> Stmt:
-        new = map_children(s, on_stmt, on_expr)
-        if isinstance(new, (Store, Allocate)):
-            return replace(new, buffer=buffer(new.buffer))
-        if isinstance(new, For) and isinstance(new.extent, Expr) and new.extent.op == "const":
-            return replace(new, extent=int(new.extent.attr))
-        return new
-
-    return on_stmt(stmt)
-
-
+@door(ExpressionError, "te.extern")
 def extern(
     shape: Any,
     inputs: Sequence[Tensor],
@@ -276,7 +173,7 @@ def _check(script: Body, ins: Sequence[Buffer], outs: Sequence[Buffer], place: s
         known = {*ins, *outs, *script.spaces, *own}
         written = written_buffers(launch.body)
         stored |= written
-        nodes = list(walk(*(e for s in statements(launch.body) for e in _own_expressions(s))))
+        nodes = list(walk(*(e for s in statements(launch.body) for e in own_expressions(s))))
         used = {n.attr for n in nodes if n.op == "load"} | written
         _check_shared(launch.body, place)
         for strange in used - known:
@@ -350,13 +247,8 @@ def _check_call(
             )
 
 
-def _own_expressions(s: Stmt) -> Iterator[Expr]:
-    fields = (getattr(s, name) for name in STATEMENTS[type(s)].expressions)
-    return (part for part in fields if isinstance(part, Expr))
-
-
 def _check_variables(s: Stmt, known: set[Expr], place: str) -> None:
-    for v in E.free_variables(*_own_expressions(s)):
+    for v in E.free_variables(*own_expressions(s)):
         if v not in known and not is_symbol(v):
             raise ExpressionError(
                 place, f"{v} is used outside its loop", "Use it inside the `with` that made it."
@@ -382,40 +274,3 @@ def _check_shared(body: Stmt, place: str) -> None:
                 "under a condition it is stored to and read, and threads cannot wait there",
                 "Put a condition around each store of its own.",
             )  # fmt: skip
-
-
-# -- values ----------------------------------------------------------------------------------------
-
-
-def values_of(op: ExternOp, inputs: Sequence[Any]) -> list[Any]:
-    """What the statements make of arrays, in the types of the stage: they define it.
-
-    inputs: an array for each of `op.reads`, of its type.  Raises InterpreterError for an index
-    outside, a race, and an element that nothing stored.
-    """
-    if op.call is not None:
-        raise ExpressionError(
-            f"evaluate({op.name})", f"the Python function {op.call.name} says what it is",
-            "Build it for llvm, and compare what the module gives with what you expect.",
-        )  # fmt: skip
-    kernels = tuple(
-        Kernel(f"{op.name}_{k}", touched(launch.body), launch.body, launch.threads)
-        for k, launch in enumerate(op.script.launches)
-    )
-    buffers = tuple(dict.fromkeys(b for _, b in op.reads))
-    roles = ("input",) * len(buffers) + ("output",) * len(op.writes)
-    program = Program(op.name, (*buffers, *op.writes), roles, kernels, op.script.spaces)
-    given = dict(zip((b for _, b in op.reads), inputs, strict=True))
-    outs = [np.zeros(b.shape, b.dtype.storage) for b in op.writes]
-    run_fast(program, [*(given[b] for b in buffers), *outs])
-    return outs
-
-
-def touched(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers in global memory that a statement touches, in order."""
-    found: dict[Buffer, None] = {}
-    for s in statements(stmt):
-        found |= {n.attr: None for n in walk(*_own_expressions(s)) if n.op == "load"}
-        if isinstance(s, Store):
-            found[s.buffer] = None
-    return tuple(b for b in found if b.scope == "global")

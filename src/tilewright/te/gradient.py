@@ -19,8 +19,9 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.tuples import parts, together
 from tilewright.te import reductions
 from tilewright.te.axis import IterVar, reduce_axis
-from tilewright.te.extern import ExternOp
+from tilewright.te.opaque import OpaqueOp
 from tilewright.te.partials import partials, times
+from tilewright.te.recurrence import ScanOp
 from tilewright.te.solving import Solution, solve
 from tilewright.te.tensor import Combiner, ComputeOp, Tensor, compute
 
@@ -134,8 +135,8 @@ def _check(tensor: Tensor) -> None:
     op = tensor.op
     assert isinstance(op, ComputeOp)
     what = {
-        "a te.extern": isinstance(op, ExternOp),
-        "a te.scan": op.recurrence is not None,
+        "a te.extern": isinstance(op, OpaqueOp),
+        "a te.scan": isinstance(op, ScanOp),
         "a stage of several tensors": op.num_outputs > 1,
     }
     for name, is_one in what.items():

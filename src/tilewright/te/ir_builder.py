@@ -30,15 +30,15 @@ from tilewright.ir.stmt import (
     Stmt,
     Thread,
     While,
-    expressions,
     load,
     seq,
 )
 from tilewright.ir.symbols import is_extent
 from tilewright.te.axis import IterVar, shape_of
 from tilewright.te.lanes import split_type, stored
+from tilewright.te.opaque import Body, Launch
 
-__all__ = ["Body", "BufferVar", "IRBuilder", "Launch", "create", "decl_buffer"]
+__all__ = ["BufferVar", "IRBuilder", "create", "decl_buffer"]
 
 # TVM's names of how a loop runs -> those of `ir/stmt.py`
 _KINDS = {
@@ -52,33 +52,6 @@ _SCOPES = {"": "", "global": "", "local": "local", "shared": "shared"}
 _ELSEWHERE = {
     "pointer": "Use buffer_ptr(ins[0]) for a tensor, allocate for memory of the stage's own.",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Launch:
-    """One kernel: a statement, and the blocks and threads that run it (none: it runs once)."""
-
-    threads: tuple[Thread, ...]
-    body: Stmt
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """What a builder made.  launches: run one after the other; spaces: memory that all of them see,
-    beside the tensors."""
-
-    launches: tuple[Launch, ...]
-    spaces: tuple[Buffer, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join(str(launch.body) for launch in self.launches)
-
-    @property
-    def expressions(self) -> Iterator[Expr]:
-        """The root expressions of all statements, extents of threads among them."""
-        for launch in self.launches:
-            yield from expressions(launch.body)
-            yield from (t.extent for t in launch.threads if isinstance(t.extent, Expr))
 
 
 class BufferVar:

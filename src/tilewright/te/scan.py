@@ -1,8 +1,8 @@
-"""Recurrences: tensors whose elements at a step are computed from those at earlier steps.
+"""`te.scan`: tensors whose elements at a step are computed from those at earlier steps.
 
 In: what the first steps are, what a step makes of earlier ones, and placeholders that stand for
 them.  Out: the tensors of one stage, whose first axis is time.  Its loop is serial; what a step
-computes on the way is computed inside it.  Read next: `tensor.py` (`Recurrence`), `dag.py`.
+computes on the way is computed inside it.  Read next: `recurrence.py`, what such a stage is.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.tuples import parts, together
-from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Recurrence, Tensor
+from tilewright.te.recurrence import ScanOp
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
 _FORM = "Write a step as te.compute(shape, lambda t, ...: ... state[t - 1, ...] ...)."
 
 
-class _Scans(type):
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, ComputeOp) and instance.recurrence is not None
-
-
-class ScanOp(metaclass=_Scans):
-    """`isinstance(C.op, te.ScanOp)`: whether a computation is a scan; `te.scan` makes them."""
-
-
+@door(ExpressionError, "te.scan")
 def scan(
     init: Any,
     update: Any,
@@ -72,8 +66,8 @@ def scan(
             step = E.substitute(parts(op.body)[new.value_index], same)
             own.append(new)
         values.append(E.if_then_else(at[0] < first, begin[at], step))
-    made = Recurrence(tuple(states), first, tuple(own))
-    found = ComputeOp(name, axes, together(values), tag, attrs, made).outputs
+    made = ScanOp(name, axes, together(values), tag, attrs, states=states, first=first, updates=own)
+    found = made.outputs
     several = isinstance(state_placeholder, (tuple, list))
     return found if several else found[0]  # type: ignore[return-value]
 
@@ -155,7 +149,7 @@ def _check_step(
 ) -> None:
     """Raises ExpressionError unless the first axis of `op` is the time at which it reads what is
     computed in the same step, and after which come the states that it reads."""
-    if op.recurrence is not None:
+    if isinstance(op, ScanOp):
         raise ExpressionError(place, f"{op.name} is a scan in a step of a scan", "Unroll it.")
     for node in _reads(op):
         if node.attr not in states and node.attr not in inside:

@@ -12,11 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewright.base.errors import ExpressionError
-from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.symbols import one_of, symbols_of
-from tilewright.te.extern import ExternOp
-from tilewright.te.tensor import ComputeOp, IterVar, Operation, PlaceholderOp, Recurrence, Tensor
+from tilewright.ir.symbols import symbols_of
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
 
 
 def extent_symbols(ops: Iterable[Operation]) -> tuple[Expr, ...]:
@@ -64,42 +62,7 @@ def concrete(ops: Iterable[Operation], values: Mapping[str, int]) -> dict[Operat
     made: dict[Operation, Operation] = {}
     tensors: dict[Tensor, Tensor] = {}
     for op in ops:
-        new = _concrete(op, numbers, tensors)
+        new = op.at(numbers, tensors)
         made[op] = new
         tensors |= zip(op.outputs, new.outputs, strict=True)
     return made
-
-
-def _concrete(
-    op: Operation, numbers: dict[Expr, int], tensors: Mapping[Tensor, Tensor]
-) -> Operation:
-    if isinstance(op, PlaceholderOp):
-        shape = tuple(one_of(numbers, n) for n in op.shape)
-        return PlaceholderOp(op.name, shape, op.dtype, op.constant)
-    if isinstance(op, ExternOp):
-        return op.at(numbers, tensors)
-    axes = {ax: _axis(ax, numbers) for ax in (*op.axis, *op.reduce_axis)}
-    mapping: dict[Expr, E.Value] = {ax.var: new.var for ax, new in axes.items()}
-    mapping |= {v: E.const(n, v.dtype) for v, n in numbers.items()}
-
-    def rule(node: Expr) -> Expr | None:
-        if node.op == "read" and node.attr in tensors:
-            return tensors[node.attr][node.args]
-        if node.op == "reduce":
-            combiner, own = node.attr
-            return E.make("reduce", node.args, (combiner, tuple(axes[a] for a in own)), node.dtype)
-        return None
-
-    body = E.transform(E.substitute(op.body, mapping), rule)
-    recurrence = None
-    if op.recurrence is not None:
-        recurrence = Recurrence(tuple(tensors[t] for t in op.states), op.recurrence.first)
-    own = tuple(axes[a] for a in op.axis)
-    return ComputeOp(op.name, own, body, op.tag, op.attrs, recurrence)
-
-
-def _axis(axis: IterVar, numbers: dict[Expr, int]) -> IterVar:
-    extent, begin = one_of(numbers, axis.extent), one_of(numbers, axis.begin)
-    if extent < 1:
-        raise ExpressionError("ComputeDAG.at", f"the axis {axis.name} has {extent} values")
-    return IterVar(axis.name, extent, axis.kind, begin=begin)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.base import context
 from tilewright.base.dtype import BOOL, DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, walk
-from tilewright.ir.symbols import is_symbol
+from tilewright.ir.symbols import is_symbol, one_of
 from tilewright.ir.tuples import parts, together
 from tilewright.te.axis import AxisCopy as AxisCopy
 from tilewright.te.axis import IterVar as IterVar
@@ -196,23 +196,18 @@ class PlaceholderOp:
     def output(self, index: int = 0) -> Tensor:
         return self.outputs[index]
 
+    def at(self, numbers: Mapping[Expr, int], tensors: Mapping[Tensor, Tensor]) -> PlaceholderOp:
+        """The same with numbers in the place of symbols."""
+        shape = tuple(one_of(numbers, n) for n in self.shape)
+        return PlaceholderOp(self.name, shape, self.dtype, self.constant)
+
+    @property
+    def text(self) -> str:
+        """What it is, as `print(dag)` shows it."""
+        return f"{self.name} = PLACEHOLDER [{', '.join(map(str, self.shape))}]"
+
     def __repr__(self) -> str:
         return f"placeholder({self.name}, {list(self.shape)}, {self.dtype})"
-
-
-@dataclass(frozen=True, eq=False)
-class Recurrence:
-    """What makes a stage a scan: its elements follow from those of earlier steps, along its first
-    axis.
-
-    states:  placeholders that stand for the tensors of the stage where a step reads them
-    first:   how many steps are given
-    updates: tensors whose computation is that of the stage
-    """
-
-    states: tuple[Tensor, ...]
-    first: int
-    updates: tuple[Tensor, ...] = ()
 
 
 class ComputeOp:
@@ -222,7 +217,7 @@ class ComputeOp:
     have another type (the accumulator) than the elements of the stage.  Of several values the root
     is their tuple, or a reduction of one.
 
-    recurrence: of a stage that reads its own elements, by placeholders; None of all others
+    Subclasses are stages of another kind: `opaque.OpaqueOp`, `recurrence.ScanOp`.
     """
 
     __slots__ = (
@@ -232,10 +227,10 @@ class ComputeOp:
         "input_tensors",
         "name",
         "outputs",
-        "recurrence",
         "tag",
     )
 
+    kind: ClassVar[str] = "compute"  # in JSON
     constant = False
     launches_threads = False  # whether statements of its own are run by blocks and threads
 
@@ -246,12 +241,9 @@ class ComputeOp:
         body: Expr,
         tag: str = "",
         attrs: dict[str, Any] | None = None,
-        recurrence: Recurrence | None = None,
     ) -> None:
         self.name, self.axis, self.body, self.tag, self.attrs = name, axis, body, tag, attrs or {}
-        self.recurrence = recurrence
-        reads = [n.attr for n in walk(body) if n.op == "read"]
-        self.input_tensors = tuple(dict.fromkeys([*reads, *self.states]))
+        self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
         self.outputs = tuple(Tensor(self, k) for k in range(len(self.dtypes)))
 
     @property
@@ -260,12 +252,54 @@ class ComputeOp:
 
     def over(self, axis: tuple[IterVar, ...], body: Expr) -> ComputeOp:
         """The same of another body, over other axes."""
-        return ComputeOp(self.name, axis, body, self.tag, self.attrs, self.recurrence)
+        return ComputeOp(self.name, axis, body, self.tag, self.attrs)
+
+    def at(self, numbers: Mapping[Expr, int], tensors: Mapping[Tensor, Tensor]) -> ComputeOp:
+        """The same with numbers in the place of symbols, of other inputs."""
+        axes = {ax: ax.at(numbers) for ax in (*self.axis, *self.reduce_axis)}
+        mapping: dict[Expr, E.Value] = {ax.var: new.var for ax, new in axes.items()}
+        mapping |= {v: E.const(n, v.dtype) for v, n in numbers.items()}
+
+        def rule(node: Expr) -> Expr | None:
+            if node.op == "read" and node.attr in tensors:
+                return tensors[node.attr][node.args]
+            if node.op == "reduce":
+                combiner, over = node.attr
+                return E.make(
+                    "reduce", node.args, (combiner, tuple(axes[a] for a in over)), node.dtype
+                )
+            return None
+
+        body = E.transform(E.substitute(self.body, mapping), rule)
+        return ComputeOp(self.name, tuple(axes[a] for a in self.axis), body, self.tag, self.attrs)
 
     @property
-    def states(self) -> tuple[Tensor, ...]:
-        """Of a scan, what stands for its tensors; none of other stages."""
-        return self.recurrence.states if self.recurrence is not None else ()
+    def why_fixed(self) -> tuple[str, str] | None:
+        """Why its place and the order of its iterations are its own, and what to do instead; None
+        where a schedule says both."""
+        return None
+
+    @property
+    def why_untuned(self) -> tuple[str, str] | None:
+        """Why no task may contain it, and what to do instead; None where one may."""
+        return None
+
+    @property
+    def text(self) -> str:
+        """What it computes, as `print(dag)` shows it."""
+        axes = ", ".join(ax.name for ax in self.axis)
+        if self.combiner is None:
+            return f"{self.name}({axes}) = {self.body}"
+        narrowed = "" if self.dtype is self.accumulator else f", as {self.dtype}"
+        return f"{self.name}({axes}) {self.combiner.sign} {self.reduced}{narrowed}"
+
+    def rest_of_json(self, number: Callable[[Tensor], Any]) -> list[Any]:
+        """What its row has beside what all rows have.
+
+        number: what stands for a tensor there
+        Raises ExpressionError for a stage that has no JSON.
+        """
+        return [] if self.dtype is self.accumulator else [str(self.dtype)]
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -280,9 +314,7 @@ class ComputeOp:
     @property
     def scan_axis(self) -> IterVar:
         """The time of a scan.  Raises ExpressionError for any other computation."""
-        if self.recurrence is None:
-            raise ExpressionError(f"{self.name}.scan_axis", "it is no te.scan", "Use op.axis.")
-        return self.axis[0]
+        raise ExpressionError(f"{self.name}.scan_axis", "it is no te.scan", "Use op.axis.")
 
     @property
     def output_tensor(self) -> Tensor:

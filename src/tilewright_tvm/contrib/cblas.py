@@ -6,9 +6,9 @@ Read next: `te/extern.py`, `runtime/calls.py`.
 
 from __future__ import annotations
 
-from tilewright import te
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
+from tilewright.te.extern import extern
 from tilewright.te.tensor import Tensor
 from tilewright_tvm import tir
 
@@ -37,7 +37,7 @@ def _called(name: str, lhs: Tensor, rhs: Tensor, transa: bool, transb: bool, ran
             f"contrib.cblas.{name}", f"{list(lhs.shape)} and {list(rhs.shape)} have no product",
             f"Give tensors of {rank} dimensions, [.., n, k] and [.., k, m].",
         )  # fmt: skip
-    return te.extern(
+    return extern(
         (*batch, n, m), [lhs, rhs],
         lambda ins, outs: tir.call_packed(
             f"tvm.contrib.cblas.{name}", ins[0], ins[1], outs[0], transa, transb

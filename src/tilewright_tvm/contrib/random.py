@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import te
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
+from tilewright.te.extern import extern
 from tilewright.te.tensor import Tensor
 from tilewright_tvm import tir
 
@@ -39,7 +39,7 @@ def normal(loc: float, scale: float, size: Sequence[int]) -> Tensor:
 
 
 def _drawn(name: str, size: Sequence[int], dtype: Any, first: Any, second: Any) -> Tensor:
-    return te.extern(
+    return extern(
         tuple(size), [],
         lambda ins, outs: tir.call_packed(
             f"tvm.contrib.random.{name}", first, second, outs[0]

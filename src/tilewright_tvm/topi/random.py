@@ -24,7 +24,9 @@ from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te import ir_builder
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.ir_builder import Body, BufferVar, IRBuilder
+from tilewright.te.extern import extern
+from tilewright.te.ir_builder import BufferVar, IRBuilder
+from tilewright.te.opaque import Body
 from tilewright.te.tensor import Tensor
 from tilewright.topi.broadcast import add, multiply, subtract
 from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
@@ -72,7 +74,7 @@ def threefry_generate(gen: Tensor, out_shape: Sequence[int]) -> list[Tensor]:
         return ib.get()
 
     shapes = [(WORDS,), tuple(out_shape)]
-    made: Any = te.extern(shapes, [gen], body, name="threefry_generate", dtype=["uint64", "uint64"])
+    made: Any = extern(shapes, [gen], body, name="threefry_generate", dtype=["uint64", "uint64"])
     return list(made)
 
 
@@ -92,7 +94,7 @@ def threefry_split(gen: Tensor) -> list[Tensor]:
             _descended(ib, key, right, right=True, counted=True)
         return ib.get()
 
-    made: Any = te.extern(
+    made: Any = extern(
         [(WORDS,)] * 2, [gen], body, name="threefry_split", dtype=["uint64", "uint64"]
     )
     return list(made)

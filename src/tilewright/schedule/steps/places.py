@@ -17,11 +17,11 @@ from tilewright.schedule.steps.step import (
     Step,
     check_scope,
     leaf,
-    refuse_extern,
+    refuse_fixed,
     refuse_host,
     refuse_inlined,
-    refuse_read_by_extern,
-    refuse_scan,
+    refuse_opaque,
+    refuse_read_by_opaque,
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp
@@ -65,9 +65,8 @@ class ComputeAt(Step):
                 "an output must be complete when the kernel ends",
                 "Use cache_write and attach the cache.",
             )
-        refuse_scan(self, stage)
-        refuse_extern(self, stage)
-        refuse_read_by_extern(self, s, stage)
+        refuse_fixed(self, stage)
+        refuse_read_by_opaque(self, s, stage)
         refuse_inlined(self, parent)
         axis = leaf(self, parent, self.axis)
         walker: StageState | None = parent
@@ -118,9 +117,8 @@ class ComputeInline(Step):
                 place, "an output has to be stored", "Inline its producers instead."
             )
         assert isinstance(stage.op, ComputeOp)
-        refuse_scan(self, stage)
-        refuse_extern(self, stage)
-        refuse_read_by_extern(self, s, stage)
+        refuse_fixed(self, stage)
+        refuse_read_by_opaque(self, s, stage)
         if stage.op.combiner is not None:
             raise ScheduleError(
                 place, "a reduction cannot be repeated at every reader", "Use compute_at."
@@ -238,8 +236,8 @@ class StorageAlign(Step):
         stage = stage_of(self, s)
         place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
         assert isinstance(stage.op, ComputeOp)
-        refuse_extern(self, stage)
-        refuse_read_by_extern(self, s, stage)
+        refuse_opaque(self, stage)
+        refuse_read_by_opaque(self, s, stage)
         names = [ax.name for ax in stage.op.axis]
         if self.axis not in names:
             raise ScheduleError(

@@ -25,10 +25,10 @@ from tilewright.schedule.steps.step import (
     check_scope,
     describe,
     leaf,
-    refuse_extern,
+    refuse_fixed,
     refuse_host,
-    refuse_read_by_extern,
-    refuse_scan,
+    refuse_opaque,
+    refuse_read_by_opaque,
     stage_of,
 )
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
@@ -73,7 +73,7 @@ class CacheRead(Step):
         tensor = source.tensors[self.value]
         readers = [stage_of(self, s, name) for name in dict.fromkeys(self.readers)]
         for reader in readers:
-            refuse_extern(self, reader)
+            refuse_opaque(self, reader)
             if tensor not in reader.op.input_tensors:
                 raise ScheduleError(
                     place, f"{reader.name} does not read {source.name}", "Name its readers only."
@@ -135,8 +135,7 @@ class CacheWrite(Step):
             raise ScheduleError(
                 place, "the stage already has scheduled loops", "Call cache_write first."
             )
-        refuse_scan(self, stage)
-        refuse_extern(self, stage)
+        refuse_fixed(self, stage)
         refuse_host(self, s, stage)
         old = stage.op
         assert isinstance(old, ComputeOp)
@@ -323,7 +322,7 @@ class Pack(Step):
             raise ScheduleError(
                 place, "only inputs can be packed", "Use cache_read for computed tensors."
             )
-        refuse_read_by_extern(self, s, source)
+        refuse_read_by_opaque(self, s, source)
         shape = source.op.shape
         if symbols_of(shape):
             raise ScheduleError(place, "its extents are variables", "Use cache_read.")

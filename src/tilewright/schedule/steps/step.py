@@ -14,7 +14,8 @@ from tilewright.ir.stmt import SCOPES
 from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.names import PythonNames
-from tilewright.te.extern import ExternOp
+from tilewright.te.opaque import OpaqueOp
+from tilewright.te.recurrence import ScanOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp
 
 AnyState = ScheduleState[StageState]
@@ -83,7 +84,7 @@ def leaf(step: Step, stage: StageState, name: str) -> IterVar:
         if ax.name == name:
             _refuse_time(step, stage, ax)
             return ax
-    refuse_extern(step, stage)
+    refuse_opaque(step, stage)
     known = any(ax.name == name for ax in stage.all_iter_vars)
     why = "was split or fused and is no loop any more" if known else f"is no axis of {stage.name}"
     raise ScheduleError(f"{step.verb}({stage.name}.{name})", f"{name} {why}", f"{describe(stage)}.")
@@ -109,23 +110,27 @@ def refuse_inlined(step: Step, stage: StageState) -> None:
         )  # fmt: skip
 
 
-def refuse_extern(step: Step, stage: StageState) -> None:
+def refuse_fixed(step: Step, stage: StageState) -> None:
+    """Refuse a step on a stage whose place and order of iterations are its own."""
+    why = stage.op.why_fixed if isinstance(stage.op, ComputeOp) else None
+    if why is not None:
+        raise ScheduleError(f"{step.verb}({stage.name})", *why)
+
+
+def refuse_opaque(step: Step, stage: StageState) -> None:
     """Refuse a step on a stage that statements compute."""
-    if isinstance(stage.op, ExternOp):
-        raise ScheduleError(
-            f"{step.verb}({stage.name})",
-            "te.extern is computed on its own, by the loops that its statements have",
-            "Write the loops so in its function: ib.for_range(kind=), ib.scope_attr.",
-        )  # fmt: skip
+    if isinstance(stage.op, OpaqueOp):
+        refuse_fixed(step, stage)
 
 
-def refuse_read_by_extern(step: Step, s: AnyState, stage: StageState) -> None:
+def refuse_read_by_opaque(step: Step, s: AnyState, stage: StageState) -> None:
     """Refuse a step after which statements would not find the tensors of `stage`."""
     for reader in s.readers(stage):
-        if isinstance(reader.op, ExternOp):
+        if isinstance(reader.op, OpaqueOp):
+            who = f"{reader.op.words.name} {reader.name}"
             raise ScheduleError(
                 f"{step.verb}({stage.name})",
-                f"the statements of te.extern {reader.name} read the whole tensor, row by row",
+                f"the statements of {who} read the whole tensor, row by row",
                 "Leave it where it is; schedule its loops.",
             )  # fmt: skip
 
@@ -134,21 +139,14 @@ _OF_TIME = ("compute_at", "reorder")  # what may name the time of a scan
 
 
 def _refuse_time(step: Step, stage: StageState, axis: IterVar) -> None:
-    scans = isinstance(stage.op, ComputeOp) and stage.op.recurrence is not None
-    if scans and axis == stage.op.axis[0] and step.verb not in _OF_TIME:
+    if not isinstance(stage.op, ScanOp) or step.verb in _OF_TIME:
+        return
+    if axis == stage.op.scan_axis:
         raise ScheduleError(
             f"{step.verb}({stage.name}.{axis.name})",
             "the steps of a scan are computed one after the other",
             "Leave this loop outermost and as it is; split and bind the others.",
         )
-
-
-def refuse_scan(step: Step, stage: StageState) -> None:
-    if isinstance(stage.op, ComputeOp) and stage.op.recurrence is not None:
-        raise ScheduleError(
-            f"{step.verb}({stage.name})", "the steps of a scan are kept and computed on their own",
-            "Schedule its other loops, and what is computed in its steps.",
-        )  # fmt: skip
 
 
 def refuse_host(step: Step, s: AnyState, stage: StageState) -> None:

@@ -1,12 +1,9 @@
 """Bound inference: extents, regions and guards of every stage, on ints and on arrays alike.
 
-Extents that calls give are expressions (`ir/symbols.py`), and so is what follows from them.  What
-cannot be decided of them is decided for safety: a guard where one may be needed, a region as its
-readers ask for it where that is a number, and the whole dimension where it is none.
-
 In: a `Structure` and an assignment of its decisions.  Out: `Bounds`, polymorphic numbers.  Branches
 depend on structure only; `where`, `minimum` and the gcd rule do what would be a branch on a number.
-Read next: `resources.py` (what they ask of a device), `lowering/nest.py` (ints to loops).
+Read next: `resources.py` (what they ask of a device), `lowering/nest.py` (ints to loops);
+`open_bounds.py` (extents that calls give).
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import numpy as np
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.symbols import may_hold, number, ranges
+from tilewright.ir.symbols import plain
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -35,7 +32,6 @@ from tilewright.schedule.space.decision import (
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.access import Access, DivMod
 from tilewright.schedule.tree.structure import Node, Structure
-from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import IterVar
 
 
@@ -88,11 +84,6 @@ class Base:
         return Base({a: c * keep for a, c in self.terms.items()}, self.constant * keep)
 
 
-def plain(number: Any) -> int | Expr:
-    """A number of one candidate: an int, or an expression of what calls give."""
-    return number if isinstance(number, Expr) else int(number)
-
-
 Span = tuple[Base, Number]  # [base, base + extent)
 _ZERO = Base()
 
@@ -100,6 +91,7 @@ _ZERO = Base()
 class Bounds:
     """Extents, bases and guards of every stage.  All values are ints or vectors of one length.
 
+    symbols: what is known of extents that calls give; here there are none
     extent:  iterations of each axis (root axes: the region computed)
     reach:   1 + the greatest value of each axis over all iterations, guarded or not: more than the
              extent where a split is uneven, because guards sit on stores and what is computed
@@ -110,6 +102,8 @@ class Bounds:
     outside: per node and dimension (below, above): whether the region may leave the tensor's shape
     """
 
+    symbols = Simplifier({})
+
     def __init__(self, tree: Structure, assignment: Mapping[str, Number]) -> None:
         self.tree, self.assignment = tree, assignment
         self.extent: dict[IterVar, Number] = {}
@@ -118,7 +112,6 @@ class Bounds:
         self.base: dict[Node, list[Base]] = {}
         self.guards: dict[Node, dict[IterVar, Any]] = {}
         self.outside: dict[Node, list[tuple[Any, Any]]] = {}
-        self.symbols = Simplifier(ranges(tree.schedule.dag.extent_symbols))
         self._quotients: dict[tuple[Any, ...], Quotient] = {}
         self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
         self._vthreads: dict[Node, dict[IterVar, Any]] = {}
@@ -160,9 +153,8 @@ class Bounds:
             n = self.extent[r.parent]
             if r.factor is not None:
                 f = evaluate(r.factor, self.assignment)
-                asked = isinstance(n, Expr) or self.tree.leaves_under[r.inner] & lanes
-                if node.parent is not None and not asked:
-                    f = minimum(f, n)  # the tile is of the tensor, less of it may be needed here
+                if node.parent is not None and not self.tree.leaves_under[r.inner] & lanes:
+                    f = self._needed(f, n)
                 outer = self._short(ceil_div(n, f))
             else:
                 outer = evaluate(r.nparts, self.assignment)  # type: ignore[arg-type]
@@ -185,11 +177,33 @@ class Bounds:
                 self.reach[r.inner] = inner
         self.guards[node] = {ax: flag for ax, flag in need.items() if flag is not False}
 
+    # -- what is another question where extents are no numbers -------------------------------------
     def _may(self, condition: Any) -> Any:
-        return may_hold(condition, self.symbols)
+        """A condition, for which something must be done where it may hold."""
+        return condition
+
+    def _at_most(self, a: Any, b: Any) -> Any:
+        """Whether a <= b, for sure."""
+        return a <= b
 
     def _short(self, value: Any) -> Any:
-        return number(value, self.symbols)
+        """A number, in its shortest form."""
+        return value
+
+    def _needed(self, factor: Any, extent: Any) -> Any:
+        """How much of a tile is computed: it is of the tensor, less of it may be needed here."""
+        return minimum(factor, extent)
+
+    def _counts(self, coefficient: Any) -> Any:
+        """Whether an atom with this coefficient matters."""
+        return coefficient != 0
+
+    def _clipped(self, hull: Span, size: Any) -> Span:
+        """What readers need of a dimension, but no more than there is of it."""
+        whole = self._at_most(size, hull[1])
+        if isinstance(whole, (bool, np.bool_)):
+            return (_ZERO, size) if whole else hull
+        return hull[0].masked(where(whole, 0, 1)), minimum(hull[1], size)
 
     # -- regions -----------------------------------------------------------------------------------
     def _region(self, node: Node, dim: int, size: int) -> Span:
@@ -202,17 +216,7 @@ class Bounds:
                 return whole
             span = self._span_access(access, read.reader, node)
             hull = span if hull is None else self._hull(hull, span)
-        if hull is None:
-            return whole
-        base, extent = hull[0], self._short(hull[1])
-        if isinstance(extent, Expr):
-            return whole
-        over = extent >= size
-        if isinstance(over, Expr):
-            over = not self._may(extent < size)
-        if isinstance(over, (bool, np.bool_)):
-            return whole if over else hull
-        return base.masked(where(over, 0, 1)), minimum(extent, size)
+        return whole if hull is None else self._clipped(hull, size)
 
     def _hull(self, a: Span, b: Span) -> Span:
         lo, hi = self.interval(b[0].add(a[0], -1))
@@ -286,9 +290,7 @@ class Bounds:
             if not b.terms:
                 return Base({}, b.constant // k), extent
             return Base({atom: 1}), extent
-        aligned = e <= g
-        if isinstance(aligned, Expr):
-            aligned = not self._may(e > g)
+        aligned = self._at_most(e, g)
         if isinstance(aligned, (bool, np.bool_)):
             if not aligned:
                 return _ZERO, k
@@ -411,7 +413,7 @@ class Bounds:
             else:
                 inner = leaf in self.tree.leaves_under[atom]
             if inner is not False:
-                flag = flag | ((isinstance(c, Expr) or c != 0) & inner)
+                flag = flag | (self._counts(c) & inner)
         return flag
 
     def replicas(self, node: Node) -> Number:
@@ -426,10 +428,6 @@ class Bounds:
     def launch(self, root: Node) -> dict[str, Number]:
         """Extent of each block and thread tag of the kernel: the maximum over its stages."""
         result: dict[str, Number] = {}
-        if isinstance(root.op, ExternOp):
-            threads = (t for launch in root.op.script.launches for t in launch.threads)
-            for t in threads:
-                result[t.tag] = self._short(maximum(result.get(t.tag, 1), t.extent))
         for node in self.tree.subtree(root):
             for ax, tag in node.stage.binds.items():
                 if tag != "vthread":

@@ -15,7 +15,8 @@ import numpy as np
 from tilewright.base.errors import LegalityError
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.schedule.tree.resources import KernelResources, Resources
+from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
+from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
@@ -84,6 +85,9 @@ def judge(resources: Resources) -> Verdict:
             _judge_gpu(kernel, found)
         else:
             _judge_cpu(kernel, found)
+    if resources.target.has_threads:
+        for given in resources.opaque:
+            _judge_launch(given, resources.target, found)
     return Verdict(found.refused, found.discouraged, found.quantities)
 
 
@@ -126,8 +130,11 @@ def _widest(node: Node) -> int:
     return int(max(dtype.bytes for dtype in node.op.dtypes))
 
 
-def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
-    limits = kernel.target.limits
+def _judge_launch(
+    kernel: KernelResources | OpaqueResources, target: Target, found: _Findings
+) -> Number:
+    """Blocks, threads and shared memory; gives the threads of a block."""
+    limits = target.limits
     for k, dim in enumerate("xyz"):
         block = kernel.launch.get(f"threadIdx.{dim}", 1)
         grid = kernel.launch.get(f"blockIdx.{dim}", 1)
@@ -137,6 +144,12 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     found.refuse("threads", threads > limits.max_threads_per_block)
     shared = found.note("shared_bytes", kernel.shared_bytes)
     found.refuse("shared_memory", shared > limits.shared_bytes_per_block)
+    return threads
+
+
+def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
+    limits = kernel.target.limits
+    threads = _judge_launch(kernel, kernel.target, found)
     found.note("local_words", kernel.local_words)
     share = limits.registers_per_block // maximum(threads, 1)
     registers = found.note("registers", kernel.registers)

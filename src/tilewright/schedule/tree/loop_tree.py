@@ -15,8 +15,9 @@ from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.tree.bounds import Base as Base
 from tilewright.schedule.tree.bounds import Bounds as Bounds
 from tilewright.schedule.tree.bounds import Quotient as Quotient
+from tilewright.schedule.tree.open_bounds import OpenBounds
 from tilewright.schedule.tree.printer import nest_text
-from tilewright.schedule.tree.recurrence import check_scan
+from tilewright.schedule.tree.recurrence import check_scan, steps_of
 from tilewright.schedule.tree.structure import SCOPE_RANK as SCOPE_RANK
 from tilewright.schedule.tree.structure import Node as Node
 from tilewright.schedule.tree.structure import Read as Read
@@ -29,13 +30,13 @@ class LoopTree(Structure):
 
     def __init__(self, schedule: ScheduleState[StageState]) -> None:
         super().__init__(schedule)
-        for node in self.nodes:
-            if node.op.recurrence is not None:
-                check_scan(self, node)
+        for scan in steps_of(self).scans:
+            check_scan(self, scan)
 
     def bounds(self, assignment: Mapping[str, Number] | None = None) -> Bounds:
         """All numbers under `assignment` (decision name -> int or int64 vector)."""
-        return Bounds(self, assignment if assignment is not None else {})
+        kind = OpenBounds if self.schedule.dag.symbols else Bounds
+        return kind(self, assignment if assignment is not None else {})
 
     def __str__(self) -> str:
         """The loop nests, with all numbers where no decision is open; see `printer.py`."""

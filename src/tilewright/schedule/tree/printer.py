@@ -20,8 +20,9 @@ from tilewright.schedule.state import FuseRelation, ScheduleState, StageState
 from tilewright.schedule.tree.access import simplified_indices
 from tilewright.schedule.tree.bounds import Bounds
 from tilewright.schedule.tree.chains import chains
+from tilewright.schedule.tree.recurrence import steps_of
 from tilewright.schedule.tree.structure import Structure, inlined_bodies
-from tilewright.te.extern import ExternOp
+from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, reduction_of
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled"}
@@ -81,6 +82,12 @@ class _Writer:
         elif stage.attach_kind == "inline":
             readers = ", ".join(reader.name for reader in self.schedule.readers(stage))
             self._line(0, f"{stage.name}: inlined into {readers}")
+        elif isinstance(stage.op, OpaqueOp):
+            types = ", ".join(_type(t.dtype, t.shape) for t in stage.tensors)
+            scope = stage.scope if self.tree is None else "global"
+            self._line(0, f"{stage.name}: {types} {scope}, statements")
+            for line in str(stage.op.call or stage.op.script).splitlines():
+                self._line(1, line)
         elif stage.attach_kind == "root":
             self._nest(stage, 0)
 
@@ -111,9 +118,6 @@ class _Writer:
         scope = node.scope if node is not None else stage.scope
         assert isinstance(stage.op, ComputeOp)
         op = stage.op
-        if isinstance(op, ExternOp):
-            types = ", ".join(_type(t.dtype, t.shape) for t in op.outputs)
-            return f"{stage.name}: {types} {scope}, statements"
         shape = [self._size(ax) for ax in op.axis]
         types = ", ".join(_type(dtype, shape) for dtype in op.dtypes)
         parts = [f"{stage.name}: {types} {scope}".rstrip()]
@@ -144,10 +148,6 @@ class _Writer:
 
     # -- statements --------------------------------------------------------------------------------
     def _statement(self, stage: StageState, indent: int) -> None:
-        if isinstance(stage.op, ExternOp):
-            for line in str(stage.op.call or stage.op.script).splitlines():
-                self._line(indent, line)
-            return
         body = self.bodies[stage]
         values = self._values(stage)
         simple = Simplifier(
@@ -212,7 +212,8 @@ class _Writer:
         if self.bounds is None or self.tree is None:
             return []
         bounds, node = self.bounds, self.tree.of_stage[stage]
-        begun = self.tree.begun(node)
+        steps = steps_of(self.tree)
+        begun = steps.begun(node)
         guarded = [ax for ax, flag in bounds.guards[node].items() if flag]
         owner = node.parent
         while owner is not None:
@@ -222,9 +223,9 @@ class _Writer:
             owner = owner.parent
         tests = [values[ax] < _sized(bounds.extent[ax]) for ax in guarded]  # type: ignore[arg-type]
         tests += [values[begun[0]] >= begun[1]] if begun is not None else []
-        if node in self.tree.late:
+        if node in steps.late:
             at = self._coordinate(stage, node.op.axis[0], values, place)
-            tests.append(at >= self.tree.late[node])
+            tests.append(at >= steps.late[node])
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
             at = self._coordinate(stage, ax, values, place)
             tests += [at >= 0] if below else []

@@ -16,6 +16,7 @@ from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import SHARED_ALIGNMENT, Allocate, statements
+from tilewright.ir.symbols import number
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -37,8 +38,7 @@ from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
-from tilewright.te.extern import ExternOp
-from tilewright.te.ir_builder import Launch
+from tilewright.te.opaque import Launch, OpaqueOp
 from tilewright.te.tensor import IterVar
 
 BASE_REGISTERS = 24  # of a thread beside its arrays: addresses, loop counters, operands in flight
@@ -89,6 +89,20 @@ class Resources:
     def __init__(self, bounds: Bounds, target: Target) -> None:
         self.bounds, self.target = bounds, target
         self.kernels = [KernelResources(bounds, target, root) for root in bounds.tree.roots]
+        self.opaque = [OpaqueResources(bounds, op) for op in bounds.tree.opaque.values()]
+
+
+class OpaqueResources:
+    """Of the kernels of one stage of statements, the most that one asks for."""
+
+    def __init__(self, bounds: Bounds, op: OpaqueOp) -> None:
+        launches = op.script.launches
+        self.launch: dict[str, Number] = {}
+        for t in (t for launch in launches for t in launch.threads):
+            most = maximum(self.launch.get(t.tag, 1), t.extent)
+            self.launch[t.tag] = number(most, bounds.symbols)
+        self.threads = _threads(self.launch)
+        self.shared_bytes = max(map(_shared_in, launches), default=0)
 
 
 class KernelResources:
@@ -110,16 +124,13 @@ class KernelResources:
     @cached_property
     def threads(self) -> Number:
         """Threads of a block."""
-        x, y, z = (self.launch.get(f"threadIdx.{d}", 1) for d in "xyz")
-        return x * y * z
+        return _threads(self.launch)
 
     @cached_property
     def shared_bytes(self) -> Number:
         """Bytes of a block: buffers, and the boards on which threads add up a shared reduction."""
         total: Number = 0
         for node in self.nodes:
-            if isinstance(node.op, ExternOp):
-                total = total + max(map(_shared_in, node.op.script.launches), default=0)
             if node.scope == "shared":
                 total = total + self._shared(node, self.bounds.elements(node))
             if reduces_across_threads(node):
@@ -379,6 +390,11 @@ class KernelResources:
             count = count + where(halved < width, 1, 0)
             halved = halved * 2
         return count
+
+
+def _threads(launch: Mapping[str, Number]) -> Number:
+    x, y, z = (launch.get(f"threadIdx.{d}", 1) for d in "xyz")
+    return x * y * z
 
 
 def _aligned(size: Number) -> Number:

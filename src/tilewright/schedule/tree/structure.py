@@ -17,7 +17,7 @@ from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
-from tilewright.te.extern import ExternOp
+from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
 SCOPE_RANK = {"global": 0, "shared": 1, "local": 2}  # above `tag_rank`: one per such lane
@@ -70,15 +70,19 @@ class Node:
 class Structure:
     """What holds for a schedule whatever its decisions.
 
-    nodes: the stages that are stored, producers first.  Raises ScheduleError for a schedule that is
-    not finished: a stage that is computed where a reader does not find it, or in a scope that ends
-    too early.
+    nodes:  the stages that are stored, producers first
+    opaque: stages of statements, with what is computed there; they have no loops here, and are to
+            their readers as inputs are
+
+    Raises ScheduleError for a schedule that is not finished: a stage that is computed where a
+    reader does not find it, or in a scope that ends too early.
     """
 
     def __init__(self, schedule: ScheduleState[StageState]) -> None:
         self.schedule = schedule
         bodies = inlined_bodies(schedule)
-        self.nodes: list[Node] = [Node(st, bodies[st]) for st in schedule.stages if st in bodies]
+        self.opaque = {st: st.op for st in schedule.stages if isinstance(st.op, OpaqueOp)}
+        self.nodes = [Node(st, body) for st, body in bodies.items() if st not in self.opaque]
         self.of_stage = {node.stage: node for node in self.nodes}
         self.stage_of_axis = {ax: n for n in self.nodes for ax in n.stage.all_iter_vars}
         self.relation_under: dict[IterVar, SplitRelation | FuseRelation] = {}
@@ -90,6 +94,8 @@ class Structure:
         self.tag_of: dict[IterVar, str] = {
             ax: t for n in self.nodes for ax, t in n.stage.binds.items()
         }
+        for stage in self.opaque:
+            _check_stays(stage)
         for node in self.nodes:
             node.scope = self._scope(node)
             self._check_binds(node)
@@ -104,12 +110,16 @@ class Structure:
     def roots(self) -> list[Node]:
         """Nodes computed on their own at run time, in order: each is one kernel, but for those
         without elements."""
-        return [n for n in self.stored_alone if 0 not in n.op.shape]
+        return [n for n in self.nodes if self._is_alone(n) and 0 not in n.op.shape]
 
     @property
-    def stored_alone(self) -> list[Node]:
-        """Nodes with a buffer of their own while the program runs, in order."""
-        return [n for n in self.nodes if n.parent is None and n not in self.prepacked]
+    def stored_alone(self) -> list[StageState]:
+        """Stages with a buffer of their own while the program runs, in order."""
+        alone = {n.stage for n in self.nodes if self._is_alone(n)}.union(self.opaque)
+        return [stage for stage in self.schedule.stages if stage in alone]
+
+    def _is_alone(self, node: Node) -> bool:
+        return node.parent is None and node not in self.prepacked
 
     @cached_property
     def prepacked(self) -> dict[Node, Tensor]:
@@ -119,58 +129,6 @@ class Structure:
             if node.op.tag == "pack" and node.op.input_tensors[0].op.constant:
                 found[node] = node.op.input_tensors[0]
         return found
-
-    @cached_property
-    def steps(self) -> dict[Node, Node]:
-        """Stages that depend on the state of a scan, and are computed in its steps -> the scan."""
-        found: dict[Node, Node] = {}
-        for scan in (n for n in self.nodes if n.op.states):
-            known = set(scan.op.states)
-            for stage in self.schedule.stages:
-                if stage is scan.stage:
-                    break
-                if not known.isdisjoint(stage.op.input_tensors):
-                    known |= set(stage.tensors)
-                    if stage in self.of_stage:
-                        found[self.of_stage[stage]] = scan
-        return found
-
-    @cached_property
-    def late(self) -> dict[Node, int]:
-        """Stages that only steps of a scan read, at their own time -> the first that is read: those
-        before it need not be there, nor what they would read."""
-        found: dict[Node, int] = {}
-        if not any(node.op.states for node in self.nodes):
-            return found
-        for node in reversed(self.nodes):
-            if node in self.steps or node.stage.is_output or node.op.states:
-                continue
-            firsts = {self._first_read(node, read, found) for read in node.reads}
-            if len(firsts) == 1 and 0 not in firsts:
-                found[node] = firsts.pop()
-        return found
-
-    def _first_read(self, node: Node, read: Read, late: dict[Node, int]) -> int:
-        reader, at = read.reader, read.indices[0] if read.indices else None
-        if at is None or not reader.op.axis or at.constant != 0:
-            return 0
-        if at.terms != ((1, reader.op.axis[0]),):
-            return 0
-        scan = reader if reader.op.states else self.steps.get(reader)
-        if scan is None or scan.op.recurrence is None:
-            return late.get(reader, 0)
-        begins = [v.args[1] for v in parts(reader.body) if v.op == "if_then_else"]
-        known = {n.attr for n in E.walk(*begins) if n.op == "read"} if reader is scan else set()
-        unclear = reader is scan and len(begins) != len(parts(reader.body))
-        used = unclear or not known.isdisjoint(node.stage.tensors)
-        return 0 if used else scan.op.recurrence.first
-
-    def begun(self, node: Node) -> tuple[IterVar, int] | None:
-        """The time of the scan in whose steps a stage is computed, and the first that needs it."""
-        scan = self.steps.get(node)
-        if scan is None or scan.op.recurrence is None:
-            return None
-        return scan.op.axis[0], scan.op.recurrence.first
 
     def subtree(self, root: Node) -> list[Node]:
         """`root` and everything computed inside it, producers first."""
@@ -245,12 +203,6 @@ class Structure:
 
     def _collect_reads(self) -> None:
         for reader in self.nodes:
-            if isinstance(reader.op, ExternOp):
-                for tensor in reader.op.input_tensors:
-                    producer = self.of_stage.get(self.schedule[tensor])
-                    if producer is not None:  # all of it
-                        producer.reads.append(Read(reader, (None,) * tensor.ndim))
-                continue
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
             known = ranges(self.schedule.dag.extent_symbols)
             simple = Simplifier(known | {v: (0, last(ax.size)) for v, ax in axes.items()})
@@ -264,13 +216,7 @@ class Structure:
     def _scope(self, node: Node) -> str:
         """The stage's own scope, or the one its attach point implies."""
         if node.parent is None:
-            if node.stage.scope in ("shared", "local"):
-                raise ScheduleError(
-                    f"stage {node.name}",
-                    f"a {node.stage.scope} buffer ends with its kernel, "
-                    "but the stage is computed on its own",
-                    "Attach it with compute_at, or use scope global.",
-                )  # fmt: skip
+            _check_stays(node.stage)
             return "global"
         if node.stage.scope in ("shared", "local"):
             return node.stage.scope
@@ -373,21 +319,21 @@ class Structure:
         return order
 
 
-def state_tensors(schedule: ScheduleState[StageState]) -> dict[Tensor, Tensor]:
-    """What stands for a tensor of a scan in its steps -> that tensor."""
-    return {
-        state: tensor
-        for stage in schedule.stages
-        if isinstance(stage.op, ComputeOp) and stage.op.states
-        for state, tensor in zip(stage.op.states, stage.tensors, strict=True)
-    }
+def _check_stays(stage: StageState) -> None:
+    """Raises ScheduleError where the buffer of a stage on its own would end before it is read."""
+    if stage.scope in ("shared", "local"):
+        raise ScheduleError(
+            f"stage {stage.name}",
+            f"a {stage.scope} buffer ends with its kernel, but the stage is computed on its own",
+            "Attach it with compute_at, or use scope global.",
+        )
 
 
 def inlined_bodies(schedule: ScheduleState[StageState]) -> dict[StageState, Expr]:
     """Bodies of stored stages, with reads of inlined stages replaced by their expressions."""
     inlined: dict[Tensor, tuple[ComputeOp, Expr]] = {}  # tensor -> its own value
     bodies: dict[StageState, Expr] = {}
-    stands_for = state_tensors(schedule)
+    stands_for = schedule.stands_for
 
     def rule(node: Expr) -> Expr | None:
         if node.op == "read" and node.attr in stands_for:

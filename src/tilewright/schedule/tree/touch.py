@@ -15,7 +15,6 @@ from tilewright.schedule.space.decision import Number
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.loop_tree import Base, Bounds, Node, Quotient
 from tilewright.schedule.tree.structure import Structure
-from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import IterVar, Tensor
 
 
@@ -23,7 +22,7 @@ from tilewright.te.tensor import IterVar, Tensor
 class Touch:
     """`node` reads `tensor` (or writes its own result) at `index`, over its root axes.
 
-    producer: the stage that stores the tensor; None for an input
+    producer: the stage that stores the tensor; None for an input, and for what statements made
     axes:     root axes of the node that the index depends on; by_dim: in each dimension
     chosen:   for each dimension, a read that its index depends on: data say where it points
     """
@@ -106,7 +105,7 @@ def whole_work(node: Node) -> int:
 
 def strides(bounds: Bounds, touch: Touch) -> list[Number]:
     """Strides of the buffer that is touched, in elements."""
-    if touch.producer is not None and not isinstance(touch.producer.op, ExternOp):
+    if touch.producer is not None:
         return bounds.strides(touch.producer)
     result: list[Number] = []
     step = 1
@@ -118,7 +117,7 @@ def strides(bounds: Bounds, touch: Touch) -> list[Number]:
 
 def shape(bounds: Bounds, touch: Touch) -> list[Number]:
     """Extents of the buffer that is touched."""
-    if touch.producer is None or isinstance(touch.producer.op, ExternOp):
+    if touch.producer is None:
         return list(touch.tensor.shape)
     return bounds.region(touch.producer)
 

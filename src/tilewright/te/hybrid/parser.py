@@ -35,7 +35,8 @@ from tilewright.te.hybrid.words import (
     loop,
     whole_number,
 )
-from tilewright.te.ir_builder import Body, BufferVar, IRBuilder, Launch
+from tilewright.te.ir_builder import BufferVar, IRBuilder
+from tilewright.te.opaque import Body, Launch
 from tilewright.te.tensor import Tensor
 
 _BLOCK = 64  # threads that store zeros
