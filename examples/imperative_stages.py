@@ -9,7 +9,7 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright_tvm import nd, testing, tir
 from tilewright_tvm.contrib import cblas
 

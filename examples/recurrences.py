@@ -10,7 +10,7 @@ import numpy as np
 
 import tilewright
 import tilewright_tvm
-from tilewright import te
+from tilewright_tvm import te
 from tilewright_tvm import nd, testing, topi
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])

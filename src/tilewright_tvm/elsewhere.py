@@ -56,12 +56,12 @@ _ALSO = {
     "driver.build_module": "tilewright.driver.build",
     "driver.tvmc": "tvmc",
     "expr": "tir",
-    "hybrid": "tilewright.te.hybrid",
+    "hybrid": "te.hybrid",
     "intrin": "te",
     "ir.instrument": "instrument",
     "ir.module": "tilewright.graph.expr",
     "ir.transform": "transform",
-    "ir_builder": "tilewright.te.ir_builder",
+    "ir_builder": "te.ir_builder",
     "ndarray": "nd",
     "relay.analysis.analysis": "relay.analysis",
     "relay.analysis.call_graph": "relay.analysis",
@@ -92,10 +92,8 @@ _ALSO = {
     "tag": "te",
     "target.codegen": "driver.codegen",
     "target.target": "target",
-    "te.hybrid": "tilewright.te.hybrid",
     "te.autodiff": "te",
     "te.operation": "te",
-    "te.schedule": "tilewright.schedule.by_name",
     "te.tag": "te",
     "tensor": "tilewright.te.tensor",
     "tir.buffer": "tir",
@@ -103,10 +101,10 @@ _ALSO = {
     "tir.expr": "tir",
     "tir.function": "tir",
     "tir.generic": "tir",
-    "tir.ir_builder": "tilewright.te.ir_builder",
+    "tir.ir_builder": "te.ir_builder",
     "tir.op": "tir",
     "tir.stmt": "tir",
-    "tir.stmt_functor": "tilewright.te.stmt_functor",
+    "tir.stmt_functor": "te.stmt_functor",
     "topi.arm_cpu.conv2d": "topi.arm_cpu",
     "topi.bifrost.conv2d": "topi.bifrost",
     "topi.cuda.conv2d": "topi.cuda",
@@ -137,9 +135,9 @@ ALSO = {
 }
 # Modules of TVM of which nothing is left but names, which are in the table.
 PLACES = {
-    "tilewright_tvm.build_module",
-    "tilewright_tvm.module",
-    "tilewright_tvm.relay.module",
+    "build_module",
+    "module",
+    "relay.module",
 }
 
 

@@ -166,7 +166,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "proxy": "Servers ask the tracker for work: rpc.connect_tracker(host, port).request(key).",
     },
     "tilewright_tvm.schedule": _same(
-        "tilewright.schedule.by_name",
+        "tilewright_tvm.te.schedule",
         "AutoInlineBroadcast AutoInlineElemWise AutoInlineInjective Buffer Fuse InferBound IterVar "
         "Schedule Split Stage create_schedule",
     ),

@@ -44,7 +44,6 @@ from tilewright.te import (
     indexdiv,
     indexmod,
     infinity,
-    ir_builder,
     isfinite,
     isinf,
     isnan,
@@ -67,7 +66,6 @@ from tilewright.te import (
     sinh,
     size_var,
     sqrt,
-    stmt_functor,
     sum,
     tan,
     tanh,
@@ -76,14 +74,15 @@ from tilewright.te import (
     truncmod,
     var,
 )
-from tilewright.te.extern import call_packed as _call_packed
-from tilewright.te.ir_builder import BufferVar as Buffer
-from tilewright.te.ir_builder import decl_buffer
-from tilewright.te.lanes import cast as _cast_lanes
-from tilewright.te.lanes import const
 from tilewright.te.tensor import IterVar
 from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.te import ir_builder, stmt_functor
+from tilewright_tvm.te.extern import call_packed as _call_packed
+from tilewright_tvm.te.ir_builder import BufferVar as Buffer
+from tilewright_tvm.te.ir_builder import decl_buffer
+from tilewright_tvm.te.lanes import cast as _cast_lanes
+from tilewright_tvm.te.lanes import const
 
 pow = power
 

@@ -258,7 +258,9 @@ def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
     try:
         module = import_module(full)
     except ModuleNotFoundError as error:
-        assert "docs/tvm/compatibility.md" in str(error) and error.name.startswith("tilewright_tvm.")
+        assert "docs/tvm/compatibility.md" in str(error) and error.name.startswith(
+            "tilewright_tvm."
+        )
     except ImportError as error:
         assert " does not exist here. " in str(error)
     else:

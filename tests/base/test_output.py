@@ -18,7 +18,6 @@ from tilewright.base import output
 from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.driver.archive import write_runtime
 from tilewright.driver.build import build
-from tilewright.driver.hybrid import HybridModule
 from tilewright.knowledge.install import write_index
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import Result, TaskId, make_record
@@ -26,6 +25,7 @@ from tilewright.runtime.network.archives import write_arrays
 from tilewright.runtime.network.param_dict import save_param_dict_to_file
 from tilewright.schedule.schedule import create_schedule
 from tilewright_tvm import relay
+from tilewright_tvm.te.hybrid.module import HybridModule
 
 PACKAGE = Path(output.__file__).parents[1]
 KIND = output.FileKind("a note", output.beginning(b"note"))

@@ -30,7 +30,8 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import runtime, te, topi
+from tilewright import runtime, topi
+from tilewright_tvm import te
 from tilewright_tvm import auto_scheduler, autotvm, nd, relay, tir, tvmc
 from tilewright_tvm.contrib import cblas, graph_executor
 from tilewright_tvm.contrib import random as contrib_random

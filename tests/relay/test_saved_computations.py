@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, ModelError
 from tilewright_tvm import ir, nd
 

@@ -12,7 +12,7 @@ from tilewright_tvm.ir.fast_interpreter import run_fast
 import tilewright as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import LegalityError
 from tilewright.driver.build import generate_source
 from tilewright.lowering.pipeline import lower_schedule

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ScheduleError
 from tilewright_tvm import nd
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule.test_schedules import interpret, lowered, run_on
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import default_schedule

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import DeviceError, ExpressionError, LoweringError, SpaceError
 from tilewright.base.functions import get_global_func, register_func
 from tilewright.ir.fast_interpreter import run_fast

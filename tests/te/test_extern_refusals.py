@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError
 from tilewright_tvm import tir
 

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te, topi
+from tilewright import topi
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.te.dag import op_flops
 from tilewright.te.evaluate import evaluate
-from tilewright.te.gradient import gradient
-from tilewright.te.solving import solve
 from tilewright_tvm import nd
+from tilewright_tvm.te.gradient import gradient
+from tilewright_tvm.te.solving import solve
 
 STEP = 1e-5
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError
-from tilewright.te.hybrid import script
 from tilewright_tvm import nd
+from tilewright_tvm.te.hybrid import script
 
 RNG = np.random.default_rng(3)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import build, te
+from tilewright import build
+
+from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Store, Thread, load, seq

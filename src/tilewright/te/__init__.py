@@ -4,8 +4,6 @@ In: shapes and Python functions.  Out: tensors, and the `ComputeDAG` they form.
 Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 """
 
-import sys
-from types import ModuleType
 from typing import Any
 
 from tilewright.base import forward
@@ -181,7 +179,6 @@ __all__ = [
     "truncmod",
     "var",
 ]  # fmt: skip
-
 
 
 def __getattr__(name: str) -> Any:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError
-from tilewright.te.extern import extern
 from tilewright.te.tensor import Tensor
 from tilewright_tvm import tir
+from tilewright_tvm.te.extern import extern
 
 
 @door(ExpressionError, "contrib.cblas.matmul")

@@ -11,9 +11,9 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.te.extern import extern
 from tilewright.te.tensor import Tensor
 from tilewright_tvm import tir
+from tilewright_tvm.te.extern import extern
 
 __all__ = ["normal", "randint", "uniform"]
 

@@ -1,12 +1,21 @@
-"""TVM's `te`: the names of ours, and those that only TVM has."""
+"""TVM's `te`: the names of ours, and those that only TVM has.
+
+Read next: `extern.py`, `scan.py`, `gradient.py`, `hybrid/__init__.py`, `ir_builder.py`.
+"""
 
 from typing import Any
 
 from tilewright import te
+from tilewright.schedule.schedule import create_schedule
 from tilewright.te import *  # noqa: F403
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.te import hybrid, schedule
+from tilewright_tvm.te.extern import ExternOp, extern
+from tilewright_tvm.te.gradient import gradient
+from tilewright_tvm.te.scan import scan
 
-__all__ = list(te.__all__)
+__all__ = ["ExternOp", "create_schedule", "extern", "gradient", "hybrid", "scan", "schedule"]
+__all__ += te.__all__
 
 _ELSEWHERE = {
     "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
@@ -18,6 +27,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in te._LATER:
-        return getattr(te, name)
     return find(__name__, name, _ELSEWHERE)

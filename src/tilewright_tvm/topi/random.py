@@ -22,15 +22,15 @@ from tilewright.driver.build import build
 from tilewright.ir.expr import Expr
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target, TargetLike
-from tilewright.te import ir_builder
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.extern import extern
-from tilewright.te.ir_builder import BufferVar, IRBuilder
 from tilewright.te.opaque import Body
 from tilewright.te.tensor import Tensor
 from tilewright.topi.broadcast import add, multiply, subtract
 from tilewright.topi.stage import Indices, call_text, check_tensors, require, stage
 from tilewright_tvm import nd
+from tilewright_tvm.te import ir_builder
+from tilewright_tvm.te.extern import extern
+from tilewright_tvm.te.ir_builder import BufferVar, IRBuilder
 
 WORDS = 10  # of a key
 ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))

@@ -17,11 +17,11 @@ from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Thread
 from tilewright.ir.symbols import is_extent, is_symbol
 from tilewright.te import functions
 from tilewright.te.axis import shape_of
-from tilewright.te.hybrid import runtime
-from tilewright.te.ir_builder import BufferVar
+from tilewright_tvm.te.hybrid import runtime
+from tilewright_tvm.te.ir_builder import BufferVar
 
 if TYPE_CHECKING:
-    from tilewright.te.hybrid.parser import Run
+    from tilewright_tvm.te.hybrid.parser import Run
 
 # How loops run, by what scripts call them.
 LOOPS = {

@@ -21,8 +21,8 @@ from tilewright.schedule.state import FuseRelation as Fuse
 from tilewright.schedule.state import SplitRelation as Split
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.axis import Range
-from tilewright.te.ir_builder import BufferVar as Buffer
 from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright_tvm.te.ir_builder import BufferVar as Buffer
 
 __all__ = [
     "AutoInlineBroadcast",

@@ -35,8 +35,8 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.symbols import is_extent
 from tilewright.te.axis import IterVar, shape_of
-from tilewright.te.lanes import split_type, stored
 from tilewright.te.opaque import Body, Launch
+from tilewright_tvm.te.lanes import split_type, stored
 
 __all__ = ["BufferVar", "IRBuilder", "create", "decl_buffer"]
 

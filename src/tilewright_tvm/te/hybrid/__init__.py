@@ -18,10 +18,10 @@ from typing import Any
 from tilewright.base.doors import door
 from tilewright.base.errors import ExpressionError, absent
 from tilewright.ir.expr import Expr
-from tilewright.te.hybrid import runtime
-from tilewright.te.hybrid.parser import staged
-from tilewright.te.hybrid.source import Source, parsed
 from tilewright.te.tensor import Tensor
+from tilewright_tvm.te.hybrid import runtime
+from tilewright_tvm.te.hybrid.parser import staged
+from tilewright_tvm.te.hybrid.source import Source, parsed
 
 __all__ = ["from_text", "script"]
 
@@ -86,8 +86,8 @@ def _in_python(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _LATER = {  # their home is in a later room
-    "HybridModule": "tilewright.driver.hybrid",
-    "build": "tilewright.driver.hybrid",
+    "HybridModule": "tilewright_tvm.te.hybrid.module",
+    "build": "tilewright_tvm.te.hybrid.module",
 }
 
 

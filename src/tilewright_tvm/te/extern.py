@@ -34,9 +34,9 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.symbols import is_extent, is_symbol
 from tilewright.te.axis import shape_of
-from tilewright.te.ir_builder import BufferVar
 from tilewright.te.opaque import Body, Launch, OpaqueOp, Words, own_expressions
 from tilewright.te.tensor import Tensor
+from tilewright_tvm.te.ir_builder import BufferVar
 
 __all__ = ["ExternOp", "call_packed", "extern"]
 

@@ -41,9 +41,9 @@ from tilewright.ir.symbols import last
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.targets.target import Target
-from tilewright.te.hybrid import from_text
-from tilewright.te.hybrid.words import CALLS
 from tilewright.te.tensor import Tensor
+from tilewright_tvm.te.hybrid import from_text
+from tilewright_tvm.te.hybrid.words import CALLS
 
 __all__ = ["HybridModule", "build"]
 

@@ -21,9 +21,11 @@ from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, For, If, Store, Thread
-from tilewright.te.extern import extern
-from tilewright.te.hybrid.source import Source
-from tilewright.te.hybrid.words import (
+from tilewright.te.opaque import Body, Launch
+from tilewright.te.tensor import Tensor
+from tilewright_tvm.te.extern import extern
+from tilewright_tvm.te.hybrid.source import Source
+from tilewright_tvm.te.hybrid.words import (
     CALLS,
     LOOPS,
     Around,
@@ -35,9 +37,7 @@ from tilewright.te.hybrid.words import (
     loop,
     whole_number,
 )
-from tilewright.te.ir_builder import BufferVar, IRBuilder
-from tilewright.te.opaque import Body, Launch
-from tilewright.te.tensor import Tensor
+from tilewright_tvm.te.ir_builder import BufferVar, IRBuilder
 
 _BLOCK = 64  # threads that store zeros
 

@@ -20,10 +20,10 @@ from tilewright.ir.tuples import parts, together
 from tilewright.te import reductions
 from tilewright.te.axis import IterVar, reduce_axis
 from tilewright.te.opaque import OpaqueOp
-from tilewright.te.partials import partials, times
 from tilewright.te.recurrence import ScanOp
-from tilewright.te.solving import Solution, solve
 from tilewright.te.tensor import Combiner, ComputeOp, Tensor, compute
+from tilewright_tvm.te.partials import partials, times
+from tilewright_tvm.te.solving import Solution, solve
 
 __all__ = ["gradient"]
 
