@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright import te as te
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
-    from tilewright.graph.expr import IRModule as IRModule
+    from tilewright.graph.definitions import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
@@ -39,7 +39,7 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "container": "tilewright_tvm.runtime",
     "convert": "tilewright_tvm.runtime",
-    "IRModule": "tilewright.graph.expr",
+    "IRModule": "tilewright.graph.definitions",
     "TVMError": "tilewright_tvm.error",
     "get_global_func": "tilewright.base.functions",
     "register_func": "tilewright.base.functions",

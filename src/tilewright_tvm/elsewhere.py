@@ -59,7 +59,7 @@ _ALSO = {
     "hybrid": "te.hybrid",
     "intrin": "te",
     "ir.instrument": "instrument",
-    "ir.module": "tilewright.graph.expr",
+    "ir.module": "tilewright.graph.definitions",
     "ir.transform": "transform",
     "ir_builder": "te.ir_builder",
     "ndarray": "nd",
@@ -134,11 +134,7 @@ ALSO = {
     for name, now in _ALSO.items()
 }
 # Modules of TVM of which nothing is left but names, which are in the table.
-PLACES = {
-    "build_module",
-    "module",
-    "relay.module",
-}
+PLACES = {f"{ROOT}.{name}" for name in ("build_module", "module", "relay.module")}
 
 
 def find(owner: str, name: str, elsewhere: Mapping[str, str]) -> Any:

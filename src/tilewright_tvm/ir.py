@@ -25,7 +25,7 @@ _RELAYS = {
     "container": "tilewright_tvm.runtime.container:",
     "instrument": "tilewright_tvm.instrument:",
     "transform": "tilewright_tvm.transform:",
-    "module": "tilewright.graph.expr:",
+    "module": "tilewright.graph.definitions:",
 }
 _ELSEWHERE = {
     "make_node":

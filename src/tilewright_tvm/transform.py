@@ -218,7 +218,9 @@ class PrintIR(Pass):
         self.header, self.show_meta_data = header, show_meta_data
 
     def change(self, mod: IRModule) -> IRModule:
-        print(f"PrintIR({self.header})\n{mod.astext(self.show_meta_data)}")
+        from tilewright_tvm.relay.text.whole import astext
+
+        print(f"PrintIR({self.header})\n{astext(mod, self.show_meta_data)}")
         return mod
 
 

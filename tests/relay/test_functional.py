@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tilewright.base.errors import ModelError
 from tilewright.functional import machine
-from tilewright.network.vm import Executable
 from tilewright.runtime.device import device
 from tilewright.runtime.network.vm import VirtualMachine
 from tilewright_tvm import relay
@@ -347,7 +346,7 @@ def test_what_nobody_asks_for_in_between_is_one_piece():
     weights = [rng.standard_normal((40, 40)).astype("float32") for _ in range(3)]
     net = p.foldl(step, x, listed([relay.const(a) for a in weights], cons, nil))
     mod["main"] = relay.Function([x], net)
-    executable = Executable(mod, "llvm")
+    executable = relay.vm.compile(mod, "llvm")
     value = rng.standard_normal((40, 40)).astype("float32")
     found = VirtualMachine(executable, device("cpu")).invoke("main", value)
     wanted = value
@@ -366,7 +365,7 @@ def test_trips_of_a_loop_share_their_pieces():
     mod[f] = relay.Function([g, x], relay.If(goes_on, f(g, g(x)), x))
     y = relay.var("y", shape=(50, 50))
     mod["main"] = relay.Function([x], f(relay.Function([y], y * relay.const(2.0)), x))
-    executable = Executable(mod, "llvm")
+    executable = relay.vm.compile(mod, "llvm")
     found = VirtualMachine(executable, device("cpu")).invoke("main", np.ones((50, 50), "float32"))
     assert found.numpy()[0, 0] == 512
     assert len(executable._parts) <= 3

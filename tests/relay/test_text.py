@@ -3,6 +3,7 @@ with its place."""
 
 from __future__ import annotations
 
+import inspect
 import random
 import re
 import time
@@ -20,7 +21,10 @@ from relay.drawing import networks
 from tilewright.base.errors import ModelError
 from tilewright.graph.equality import first_difference
 from tilewright.graph.functions import nn
+from tilewright.graph.left_out import LEFT_OUT, left_out
+from tilewright.graph.op import TABLE
 from tilewright_tvm import relay
+from tilewright_tvm.relay.text.operators import function_of
 
 
 def read_back(mod: relay.IRModule) -> relay.IRModule:
@@ -403,3 +407,11 @@ def test_an_error_says_its_place_once(text):
     with pytest.raises(ModelError) as caught:
         relay.fromtext(text)
     assert str(caught.value).count("from_string, line ") == 1
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_what_text_leaves_out_is_what_row_and_function_have_alike(name: str) -> None:
+    row, function = TABLE[name], function_of(name)
+    told = inspect.signature(function).parameters if function is not None else {}
+    alike = {k: v for k, v in row.attrs.items() if k not in told or told[k].default == v}
+    assert left_out(row) == {**alike, **LEFT_OUT.get(name, {})}

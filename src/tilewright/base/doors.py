@@ -103,17 +103,6 @@ class Mismatch(Exception):
     """A value is not of the kind that is asked for."""
 
 
-class Awaiting(Exception):
-    """A function needs to know what is known later only."""
-
-    def instead(
-        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Any:
-        """What stands for the result of `function(*args, **kwargs)`; raises itself where nothing
-        can."""
-        raise self
-
-
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
@@ -124,20 +113,12 @@ class _Names(dict[str, Any]):
         return Any
 
 
-# Called with a function, its arguments and what calls it on them; gives the result.
-Around = Callable[[Callable[..., Any], Sequence[Any], Mapping[str, Any], Callable[[], Any]], Any]
-
-
-def door(
-    error: type[TilewrightError], name: str = "", around: Around | None = None
-) -> Callable[[F], F]:
+def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
     """Decorates a function, or the `__init__` of a class, that users call.
 
     error: what is raised for an argument of another kind than its annotation says; numpy's numbers
-    become Python's, and so does what knows its `as_numbers()`.  Where the numbers of an argument
-    are known later only, the result is what `Awaiting.instead` gives.
+    become Python's, and so does what knows its `as_numbers()`.
     name: what users call it, by default its own name.
-    around: what is called instead, and calls it.
     A wrong number of arguments stays Python's TypeError.
     """
 
@@ -168,16 +149,6 @@ def door(
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            try:
-                if around is None:
-                    return _checked(*args, **kwargs)
-                return around(checked, args, kwargs, lambda: _checked(*args, **kwargs))
-            except Awaiting as wait:
-                if function.__name__ == "__init__":
-                    raise
-                return wait.instead(checked, args, kwargs)
-
-        def _checked(*args: Any, **kwargs: Any) -> Any:
             listed, named, rest, closed = kinds()
             if closed and not kwargs.keys() <= named.keys():
                 before = [what for what, _ in listed[: len(args)]]
@@ -203,7 +174,6 @@ def open_doors(
     namespace: MutableMapping[str, Any],
     names: Iterable[str],
     error: type[TilewrightError],
-    around: Around | None = None,
     room: str = "",
 ) -> None:
     """Make doors of the functions `names` of a package, and of its classes' `__init__`.
@@ -214,7 +184,7 @@ def open_doors(
     for name in names:
         known = namespace[name]
         if inspect.isfunction(known):
-            namespace[name] = door(error, f"{room}.{name}", around)(known)
+            namespace[name] = door(error, f"{room}.{name}")(known)
         elif inspect.isclass(known) and inspect.isfunction(known.__init__):
             known.__init__ = door(error, name)(known.__init__)  # type: ignore[method-assign]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Call, Expr, Function, GlobalVar, IRModule, post_order
-from tilewright.graph.functional import Apply, NamedFunction
+from tilewright.graph.expr import Expr, Function, GlobalVar, IRModule, post_order
+from tilewright.graph.functional import Apply, Call, GeneralFunction, NamedFunction
 from tilewright.graph.later import CallByName
 
 WAY_OUT = 'Run it with relay.create_executor("vm", mod) or relay.vm.compile.'
@@ -21,7 +21,7 @@ def is_program(function: Function) -> bool:
     stack, done = [function], set[Function]()
     while stack:
         found = stack.pop()
-        if found.is_functional:
+        if isinstance(found, GeneralFunction):
             return True
         done.add(found)
         calls = (called(n) for n in post_order(found.body))
@@ -38,10 +38,10 @@ def tensors_only(mod: IRModule, place: str) -> IRModule:
             place, "main has functions as values, data types, references or open types in it",
             WAY_OUT,
         )  # fmt: skip
-    functional = [name for name, f in mod.functions.items() if f.is_functional]
+    functional = [name for name, f in mod.functions.items() if isinstance(f, GeneralFunction)]
     if not functional:
         return mod
-    return IRModule({n: f for n, f in mod.functions.items() if n not in functional})
+    return mod.with_functions({n: f for n, f in mod.functions.items() if n not in functional})
 
 
 def used_functions(mod: IRModule, names: Iterable[str]) -> set[str]:

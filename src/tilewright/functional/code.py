@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from tilewright.functional.calls import everything
+from tilewright.graph.deferred import Deferred, made_again
 from tilewright.graph.expr import Expr, Function, Var, children, post_order
 from tilewright.graph.functional import (
     Clause,
@@ -22,7 +23,7 @@ from tilewright.graph.functional import (
     PatternTuple,
     PatternVar,
 )
-from tilewright.graph.later import Again, Later, made_again
+from tilewright.graph.later import CalledAgain
 from tilewright.graph.traversal import rewrite, substitute
 
 
@@ -42,7 +43,7 @@ class Code:
         self.reads = Counter(c for n in nodes for c in set(read_by(n)))
         inside = [i for f in _functions(nodes) for i in everything(f.body)]
         self.kept = {self.body, *inside}
-        if any(isinstance(n, Later) and not isinstance(n.make, Again) for n in nodes):
+        if any(isinstance(n, Deferred) and not isinstance(n, CalledAgain) for n in nodes):
             self.kept.update(n for n in nodes if isinstance(n, Var))  # whose makers may read them
         self.open_params = [p for p in function.params if p.open_extents]
         mine = {*function.params, *(v for n in nodes for v in n.binds)}

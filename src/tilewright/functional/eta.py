@@ -6,8 +6,14 @@ In: a module.  Out: an equal one.  Read next: `lift.py`, the other way round.
 from __future__ import annotations
 
 from tilewright.functional.infer import constructor_type, inferred_type
-from tilewright.graph.expr import Call, Expr, Function, IRModule, Var, children
-from tilewright.graph.functional import Apply, Constructor, NamedFunction
+from tilewright.graph.expr import Expr, Function, IRModule, Var, children
+from tilewright.graph.functional import (
+    Apply,
+    Constructor,
+    NamedFunction,
+    make_call,
+    make_function,
+)
 from tilewright.graph.traversal import each_function, rewrite, with_children
 
 
@@ -41,4 +47,4 @@ def _expanded(value: Expr) -> Expr:
         return value
     params = [Var(f"x{k}", t) for k, t in enumerate(kind.arg_types)]
     called = value if isinstance(value, Constructor) else value.name  # type: ignore[attr-defined]
-    return Function(params, Call(called, params), kind.ret_type, kind.type_params)
+    return make_function(params, make_call(called, params), kind.ret_type, kind.type_params)

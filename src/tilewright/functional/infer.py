@@ -14,9 +14,9 @@ from typing import Any
 from tilewright.base.errors import ModelError
 from tilewright.functional.unify import Unknown, checked, found, instance, resolved, unknowns
 from tilewright.functional.unmatched import pattern_text, unmatched
-from tilewright.graph.data_types import AnyType, FuncType, RefType, TypeCall, holds_data
+from tilewright.graph.data_types import RefType, TypeCall
+from tilewright.graph.deferred import Branch, Deferred, NotYet
 from tilewright.graph.expr import (
-    Call,
     Constant,
     Expr,
     Function,
@@ -29,6 +29,7 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.functional import (
     Apply,
+    Call,
     Constructor,
     Functional,
     LetNode,
@@ -41,9 +42,18 @@ from tilewright.graph.functional import (
     RefCreate,
     RefRead,
     RefWrite,
+    told_ret_type,
+    type_params,
 )
-from tilewright.graph.later import Branch, CallByName, Later, NotYet
-from tilewright.graph.types import TensorType, TupleType, scalar_type
+from tilewright.graph.later import CallByName
+from tilewright.graph.types import (
+    AnyType,
+    FuncType,
+    TensorType,
+    TupleType,
+    holds_other,
+    scalar_type,
+)
 
 EMPTY = TupleType(())
 
@@ -108,9 +118,9 @@ class Inference:
         if function in self._functions:
             return self._functions[function]
         params = [self._variable(p) for p in function.params]
-        told = function.told_ret_type
+        told = told_ret_type(function)
         result: AnyType = Unknown() if told is None else told
-        made = FuncType(params, result, function.type_params)
+        made = FuncType(params, result, type_params(function))
         self._functions[function] = self.types[function] = made
         checked(result, self.of(function.body), _named("the result", function))
         return made
@@ -163,10 +173,10 @@ class Inference:
         self.touched_names = True
         if function is None:
             return Unknown()
-        annotated = function.told_ret_type is not None and all(p.is_typed for p in function.params)
+        annotated = told_ret_type(function) is not None and all(p.is_typed for p in function.params)
         if annotated and function not in self._functions:
             params = [p.checked_type for p in function.params]
-            return FuncType(params, function.told_ret_type, function.type_params)
+            return FuncType(params, told_ret_type(function), type_params(function))
         return self.function(function)
 
     def _call(self, callee: AnyType, args: Sequence[Expr], place: str) -> AnyType:
@@ -268,8 +278,8 @@ class Inference:
 def _again(node: Expr, parts: Sequence[Expr]) -> Expr | None:
     """An operator of values that have types; None where it needs numbers."""
     if isinstance(node, Call):
-        return node.with_args(parts)
-    if isinstance(node, Later) and all(isinstance(parts[k], Constant) for k in node.needs):
+        return node.with_parts(parts)
+    if isinstance(node, Deferred) and all(isinstance(parts[k], Constant) for k in node.needs):
         return node.make(parts)
     return None
 
@@ -279,7 +289,7 @@ def _stand_in(node: Expr, kind: AnyType) -> Expr:
         return node
     if isinstance(kind, TupleType):
         return Tuple([_stand_in(Var("part"), k) for k in kind.fields])
-    if holds_data(kind):
+    if holds_other(kind):
         raise ModelError(
             _word(node), f"a value of type {kind} where a tensor is needed",
             "Take a tensor out of it, with relay.Match or relay.RefRead.",

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from itertools import count
 
-from tilewright.graph.expr import Call, Expr, Function, GlobalVar, IRModule, Var, post_order
-from tilewright.graph.functional import Apply, LetNode, NamedFunction
+from tilewright.graph.expr import Expr, Function, GlobalVar, IRModule, Var, post_order
+from tilewright.graph.functional import (
+    Apply,
+    Call,
+    LetNode,
+    NamedFunction,
+    make_call,
+    make_function,
+)
 from tilewright.graph.traversal import rewrite, substitute
 
 
@@ -20,7 +27,7 @@ def lambda_lift(mod: IRModule) -> IRModule:
     """
     lifted = _Lifted(mod)
     functions = {name: lifted.without(f) for name, f in mod.functions.items()}
-    return IRModule({**functions, **lifted.made}, mod.type_definitions)
+    return mod.with_functions({**functions, **lifted.made})
 
 
 class _Lifted:
@@ -63,7 +70,7 @@ class _Lifted:
                 inner = self.without(function.with_body(function_body))
             else:
                 inner = self.without(function)
-            made = Function(free, inner) if free else inner
+            made = make_function(free, inner) if free else inner
             name.function = made
             self.made[name] = made
             self._done[function] = stands
@@ -79,5 +86,5 @@ class _Lifted:
             return node
         stands = self.value(node.op)
         if isinstance(stands, NamedFunction):
-            return Call(stands.name, node.args)
-        return Call(stands, node.args)
+            return make_call(stands.name, node.args)
+        return make_call(stands, node.args)

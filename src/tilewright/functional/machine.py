@@ -3,7 +3,7 @@
 In: functions and values.  Out: values whose tensors are known or a graph still (`pool.py`).  Each
 call has a frame with the values of its nodes, computed when somebody reads them; a call in the
 place of the result takes its caller's frame, so loops do not pile up.  What makes of the values of
-its arguments what it is (`later.py`) is made here, too.
+its arguments what it is (`../graph/later.py`) is made here, too.
 Read next: `code.py`, `program.py`.
 """
 
@@ -16,8 +16,9 @@ from tilewright.base.errors import ModelError
 from tilewright.functional.code import Code, Codes, read_by
 from tilewright.functional.pool import Pool, Tensor
 from tilewright.functional.values import Closure, ConstructorValue, RefValue
+from tilewright.graph import expr as nodes
+from tilewright.graph.deferred import Branch, Computed, Deferred, made_again
 from tilewright.graph.expr import (
-    Call,
     Constant,
     Expr,
     Function,
@@ -31,7 +32,9 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.functional import (
     Apply,
+    Call,
     Constructor,
+    GeneralFunction,
     LetNode,
     Match,
     NamedFunction,
@@ -42,10 +45,12 @@ from tilewright.graph.functional import (
     RefCreate,
     RefRead,
     RefWrite,
+    make_call,
 )
-from tilewright.graph.later import Again, Branch, CallByName, Computed, Later, made_again
+from tilewright.graph.later import CallByName, CalledAgain
 from tilewright.graph.passes.extents import Numbers, numbers_of
 from tilewright.graph.traversal import substitute
+from tilewright.graph.untyped import OpenCall
 
 MOST_CALLS, MOST_FRAMES = 1_000_000, 100_000  # of one run, and at one time
 MOST_PENDING = 256  # operators that wait to be computed where a function is called again
@@ -169,15 +174,15 @@ class Machine:
             self._enter(frame, node, function, [frame.value(a) for a in node.args])
         elif node in frame.made:
             self._follow(frame, node, frame.made[node])
-        elif (again := node if isinstance(node, Later) else made_again(node)) is not None:
+        elif (again := node if isinstance(node, Deferred) else made_again(node)) is not None:
             self._make(frame, node, again)
         elif isinstance(node, Call):
             args = [self._expr(frame.value(a)) for a in node.args]
-            if frame.numbers and type(node) is Call:
+            if frame.numbers and not isinstance(node, OpenCall):
                 node_attrs = {name: frame.attribute(x) for name, x in node.attrs.items()}
-                self._become(frame, node, Call(node.op, args, node_attrs))
+                self._become(frame, node, make_call(node.op, args, node_attrs))
             else:
-                self._become(frame, node, node.with_args(args))
+                self._become(frame, node, node.with_parts(args))
         elif (compute := _SIMPLE.get(type(node))) is not None:
             frame.finish(node, compute(self, frame, node), needs)
         else:
@@ -237,7 +242,7 @@ class Machine:
         pairs = zip(parts, pattern.patterns, strict=True)
         return all(self._looks_like(v, p, found) for v, p in pairs)
 
-    def _make(self, frame: Frame, node: Expr, again: Later) -> None:
+    def _make(self, frame: Frame, node: Expr, again: Deferred) -> None:
         """What stands for an operator that had to wait for types, for numbers or for extents."""
         values = [frame.value(p) for p in again.parts]
         if isinstance(again, Computed):
@@ -250,7 +255,7 @@ class Machine:
         needs = set(again.needs)
         parts = [self._numbers(v) if k in needs else self._expr(v) for k, v in enumerate(values)]
         found = again.with_numbers(parts, frame.number).make(parts)
-        if not isinstance(again.make, Again):  # which may read what is not among its parts
+        if not isinstance(again, CalledAgain):  # which may read what is not among its parts
             here = {v: frame.value(v) for v in free_vars(found) if frame.has(v)}
             there: dict[Expr, Expr] = {
                 v: self._expr(x) for v, x in here.items() if isinstance(x, (Tensor, tuple))
@@ -397,7 +402,8 @@ _SIMPLE: dict[type[Expr], Callable[[Machine, Frame, Any], Any]] = {
     Constant: _constant,
     Tuple: lambda machine, frame, node: tuple(map(frame.value, node.fields)),
     TupleGetItem: _item,
-    Function: lambda machine, frame, node: Closure(node, frame if node.free else None),
+    nodes.Function: lambda machine, frame, node: Closure(node, None),
+    GeneralFunction: lambda machine, frame, node: Closure(node, frame if node.free else None),
     Constructor: lambda machine, frame, node: node,
     NamedFunction: lambda machine, frame, node: _named(node.name),
     RefCreate: lambda machine, frame, node: RefValue(frame.value(node.value)),

@@ -28,6 +28,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.functional import make_function
 from tilewright.graph.stages import SHORT, SMALL, Compute
 from tilewright.graph.traversal import substitute, unpacked
 
@@ -110,7 +111,7 @@ class Pool:
         }
         there: dict[Expr, Expr] = {e: p for e, p in params.items() if e is not p}
         body: Expr = Tuple(outputs)
-        function = Function(list(params.values()), substitute(body, there) if there else body)
+        function = make_function(list(params.values()), substitute(body, there) if there else body)
         given = [self._known[e] for e in inputs]
         run = evaluated if is_small(function) else self._compute
         for expr, array in zip(outputs, run(function, given), strict=True):

@@ -10,17 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.graph.data_types import AnyType, FuncType, GlobalTypeVar, TypeData, TypeVar
-from tilewright.graph.expr import (
-    Call,
-    Expr,
-    Function,
-    GlobalVar,
-    IRModule,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
+from tilewright.graph.data_types import GlobalTypeVar, TypeData, TypeVar
+from tilewright.graph.definitions import IRModule
+from tilewright.graph.expr import Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from tilewright.graph.functional import (
     Clause,
     Constructor,
@@ -28,10 +20,12 @@ from tilewright.graph.functional import (
     NamedFunction,
     PatternConstructor,
     PatternVar,
+    make_call,
+    make_function,
 )
 from tilewright.graph.leaves import const
 from tilewright.graph.scope import If
-from tilewright.graph.types import TupleType, scalar_type
+from tilewright.graph.types import AnyType, FuncType, TupleType, scalar_type
 
 INT = scalar_type("int32")
 BOOL = scalar_type("bool")
@@ -55,7 +49,7 @@ def define(
     """A function of the module, which may call itself: body(itself, *parameters)."""
     itself = GlobalVar(name)
     given = [Var(n, t) for n, t in params.items()]
-    mod[itself] = Function(given, body(itself, *given), result, variables)
+    mod[itself] = make_function(given, body(itself, *given), result, variables)
     return itself
 
 
@@ -92,14 +86,14 @@ def add_functions(mod: IRModule) -> None:
 
     def composed(me: GlobalVar, f: Expr, g: Expr) -> Expr:
         x = Var("x", a)
-        return Function([x], Call(f, [Call(g, [x])]), c)
+        return make_function([x], make_call(f, [make_call(g, [x])]), c)
 
     functions = {"f": FuncType([b], c), "g": FuncType([a], b)}
     define(mod, "compose", functions, FuncType([a], c), composed, [a, b, c])
 
     def flipped(me: GlobalVar, f: Expr) -> Expr:
         x, y = Var("y", b), Var("x", a)
-        return Function([x, y], Call(f, [y, x]), c)
+        return make_function([x, y], make_call(f, [y, x]), c)
 
     result = FuncType([b, a], c)
     define(mod, "flip", {"f": FuncType([a, b], c)}, result, flipped, [a, b, c])
@@ -291,7 +285,7 @@ def add_nat(mod: IRModule) -> None:
 
 def _function(body: Callable[..., Expr], *types: AnyType) -> Function:
     params = [Var(f"x{k}", t) for k, t in enumerate(types)]
-    return Function(params, body(*params))
+    return make_function(params, body(*params))
 
 
 FILES: dict[str, Callable[[IRModule], None]] = {

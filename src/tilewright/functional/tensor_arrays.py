@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.functional.standard import INT, define, define_data
-from tilewright.graph.data_types import AnyType, GlobalTypeVar
-from tilewright.graph.expr import Expr, GlobalVar, IRModule, Var, check_dtype
+from tilewright.graph.data_types import GlobalTypeVar
+from tilewright.graph.definitions import IRModule
+from tilewright.graph.expr import Expr, GlobalVar, Var, check_dtype
 from tilewright.graph.functional import (
     Clause,
     Constructor,
@@ -23,7 +24,7 @@ from tilewright.graph.functional import (
 )
 from tilewright.graph.leaves import const
 from tilewright.graph.scope import If
-from tilewright.graph.types import TensorType
+from tilewright.graph.types import AnyType, TensorType
 
 RANKS = range(7)  # of tensors whose shapes are not known
 

@@ -9,10 +9,17 @@ from tilewright.base.errors import ModelError
 from tilewright.functional.code import renamed
 from tilewright.functional.infer import Inference
 from tilewright.functional.unify import resolved, unknowns
+from tilewright.graph.deferred import HOW_TO_TYPE
 from tilewright.graph.expr import Expr, Function, Var, post_order
-from tilewright.graph.functional import Clause, LetNode, Match
+from tilewright.graph.functional import (
+    Clause,
+    LetNode,
+    Match,
+    make_function,
+    told_ret_type,
+    type_params,
+)
 from tilewright.graph.traversal import rewrite
-from tilewright.graph.untyped import HOW_TO_TYPE
 
 
 def typed_program(function: Function) -> Function:
@@ -52,4 +59,6 @@ def _with_types(function: Function, there: dict[Expr, Var]) -> Function:
 
     params = [there.get(p, p) for p in function.params]
     body = rewrite(function.body, visit)
-    return Function(params, body, function.told_ret_type, function.type_params, function.attrs)
+    return make_function(
+        params, body, told_ret_type(function), type_params(function), function.attrs
+    )

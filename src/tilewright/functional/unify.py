@@ -9,25 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import (
-    AnyType,
-    DataType,
-    FuncType,
-    RefType,
-    TypeCall,
-    TypeVar,
-    same_type,
-)
-from tilewright.graph.types import TupleType
+from tilewright.graph.data_types import RefType, TypeCall, TypeVar
+from tilewright.graph.types import AnyType, FuncType, OtherType, TupleType, same_type
 
 
-class Unknown(DataType):
+class Unknown(OtherType):
     """A type that is not known yet; `known` is it, since something tells."""
 
     __slots__ = ("known",)
 
     def __init__(self) -> None:
         self.known: AnyType | None = None
+
+    def is_same(self, other: Any, there: Mapping[Any, Any]) -> bool:
+        return self is other
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
+from tilewright.graph.expr import Function
 from tilewright.graph.functional import Constructor
 
 if TYPE_CHECKING:
     from tilewright.functional.machine import Frame
-    from tilewright.graph.expr import Function
 
 
 class ConstructorValue:

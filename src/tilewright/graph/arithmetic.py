@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.doors import Awaiting
+from tilewright.graph.extension import extension
 
 if TYPE_CHECKING:
     from tilewright.graph.expr import Expr
@@ -68,11 +68,4 @@ def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
         return call(name, *same_dtype(lhs, rhs))
 
     apply.__name__ = name
-    from tilewright.graph.later import remembered
-
-    try:
-        made: Expr = remembered(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
-        return made
-    except Awaiting as wait:
-        stands: Expr = wait.instead(apply, (lhs, rhs), {})
-        return stands
+    return extension().computed(apply, lhs, rhs)

@@ -1,31 +1,87 @@
-"""The data types of a module.
+"""Modules with data types.
 
-In: names and definitions.  Out: constructors by name.  Read next: `data_types.py`, `expr.py`.
+In: functions, names and definitions.  Out: constructors by name.
+Read next: `data_types.py`, `expr.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, overload
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
+from tilewright.graph import expr as nodes
 from tilewright.graph.data_types import GlobalTypeVar, TypeData
+from tilewright.graph.expr import Expr, free_vars
+from tilewright.graph.functional import make_function
 
 
-class Definitions:
-    """What `IRModule` has of it.
+class _Module(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, nodes.IRModule)
+
+
+class IRModule(nodes.IRModule, metaclass=_Module):
+    """Functions by name, and data types; a network is the function called "main".
 
     type_definitions: by name
     on_demand: told of a data type that is asked for and not there, which it may add
     """
 
-    type_definitions: dict[GlobalTypeVar, TypeData]
     on_demand: Callable[[str], None] | None = None
 
-    def __init__(self, type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None) -> None:
+    @door(ModelError)
+    def __init__(
+        self,
+        functions: Mapping[str, nodes.Function] | None = None,
+        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
+    ) -> None:
         self.type_definitions = dict(type_definitions or {})
+        super().__init__(functions)
+
+    @classmethod
+    @door(ModelError)
+    def from_expr(
+        cls, expr: Expr, functions: Mapping[str, nodes.Function] | None = None
+    ) -> nodes.IRModule:
+        return super().from_expr(expr, functions)
+
+    @staticmethod
+    def function_of(expr: Expr) -> nodes.Function:
+        if isinstance(expr, nodes.Function):
+            return expr
+        return make_function(free_vars(expr), expr)
+
+    def with_functions(self, functions: Mapping[str, nodes.Function]) -> nodes.IRModule:
+        return IRModule(functions, self.type_definitions)
+
+    @overload
+    def __getitem__(self, name: str) -> nodes.Function: ...
+    @overload
+    def __getitem__(self, name: GlobalTypeVar) -> TypeData: ...
+
+    @door(ModelError)
+    def __getitem__(self, name: str | GlobalTypeVar) -> nodes.Function | TypeData:
+        """The function of this name; the definition of a data type.  Raises ModelError."""
+        if isinstance(name, GlobalTypeVar):
+            return self.type_definition(name)
+        return super().__getitem__(name)
+
+    def __setitem__(self, name: str | GlobalTypeVar, value: Any) -> None:
+        if isinstance(name, GlobalTypeVar):
+            return self.define(name, value)
+        super().__setitem__(name, value)
+
+    def __str__(self) -> str:
+        return "\n\n".join(
+            filter(None, [*map(str, self.type_definitions.values()), super().__str__()])
+        )
+
+    def update(self, other: nodes.IRModule | Mapping[str, nodes.Function]) -> None:
+        super().update(other)
+        self.type_definitions.update(types_of(other))
 
     @door(ModelError)
     def define(self, name: GlobalTypeVar, data: TypeData) -> None:
@@ -86,3 +142,8 @@ class Definitions:
                 f"Use one of {', '.join(known)}.",
             )  # fmt: skip
         known[file_name](self)
+
+
+def types_of(mod: object) -> dict[GlobalTypeVar, TypeData]:
+    """The data types of a module; of a network there are none."""
+    return getattr(mod, "type_definitions", {})

@@ -7,41 +7,30 @@ they first differ.  Read next: `traversal.py`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.graph.data_types import DataType, TypeVar, same_type
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Call,
     Constant,
     Expr,
     Function,
-    GlobalVar,
     IRModule,
+    OtherType,
     TensorType,
     TupleGetItem,
     TupleType,
     Var,
     children,
 )
-from tilewright.graph.functional import (
-    Apply,
-    Constructor,
-    Functional,
-    LetNode,
-    Match,
-    NamedFunction,
-    Pattern,
-    PatternConstructor,
-    PatternVar,
-)
-from tilewright.graph.later import CallByName, Later
-from tilewright.graph.printer import later_key, structural_key
+from tilewright.graph.printer import deferred_key, structural_key
+from tilewright.graph.types import same_type
 from tilewright.ir.expr import Expr as Number
 
-Graph = Expr | IRModule | TensorType | TupleType | DataType
+Graph = Expr | IRModule | TensorType | TupleType | OtherType
 # What else is compared; a text is a sequence.
 Plain = Sequence[Any] | Mapping[Any, Any] | Number | int | float | None
 
@@ -75,17 +64,19 @@ def first_difference(lhs: Graph | Plain, rhs: Graph | Plain, map_free_vars: bool
             return "" if lhs is rhs else f"{lhs} and {rhs}"
         same = type(lhs) is type(rhs) and lhs == rhs
         return "" if same else f"{_what(lhs)} {lhs} and {rhs}"
-    return _Comparison(map_free_vars).run(lhs, rhs)
+    return Comparison(map_free_vars).run(lhs, rhs)
 
 
 def _what(value: Any) -> str:
-    return "types" if isinstance(value, TensorType | TupleType | DataType) else "values"
+    return "types" if isinstance(value, TensorType | TupleType | OtherType) else "values"
 
 
-class _Comparison:
+class Comparison:
+    """One comparison: which variables, and which type variables, stand for which of the other."""
+
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
-        self.types: dict[TypeVar, TypeVar] = {}
+        self.types: dict[Any, Any] = {}
         self.there: dict[Var, Var] = {}
         self.back: dict[Var, Var] = {}
 
@@ -109,86 +100,44 @@ class _Comparison:
         return ""
 
     def _differ(self, a: Expr, b: Expr) -> str:
-        if (one := _called(a)) and (other := _called(b)):  # by names, known or not when it was made
-            same = one == other and len(children(a)) == len(children(b))
-            return "" if same else f"calls of @{one} and @{other}"
+        for first in FIRST:
+            if (known := first(a, b)) is not None:
+                return known
         if type(a) is not type(b):
             return f"a {type(a).__name__} and a {type(b).__name__}"
         if not same_type(a._type, b._type, self.types):
             return f"types {a._type} and {b._type}"
-        if isinstance(a, Var) and isinstance(b, Var):
-            same = self._matched(a, b)
-            return "" if same else f"variables {a.name_hint} and {b.name_hint}"
-        if isinstance(a, Constant) and isinstance(b, Constant):
-            nan = a.data.dtype.kind == "f"
-            return "" if np.array_equal(a.data, b.data, equal_nan=nan) else f"constants {a} and {b}"
-        if isinstance(a, Function) and isinstance(b, Function):
-            return self._functions(a, b)
-        if isinstance(a, (Functional, Apply)):
-            return self._functional(a, b)
-        if isinstance(a, TupleGetItem) and isinstance(b, TupleGetItem):
-            return "" if a.index == b.index else f"values {a.index} and {b.index} of a tuple"
-        if isinstance(a, Call) and isinstance(b, Call):
-            return self._calls(a, b)
-        if len(children(a)) != len(children(b)):
-            return "tuples of other lengths"
-        if isinstance(a, Later) and isinstance(b, Later) and later_key(a) != later_key(b):
-            return f"{later_key(a)} and {later_key(b)}"
-        return ""
+        rule = next(RULES[k] for k in type(a).__mro__ if k in RULES)
+        if what := rule(self, a, b):
+            return what
+        return "" if len(children(a)) == len(children(b)) else "tuples of other lengths"
 
-    def _matched(self, a: Var, b: Var) -> bool:
+    def variables(self, a: Var, b: Var) -> str:
         if self.map_free_vars:
             self.there.setdefault(a, b)
             self.back.setdefault(b, a)
-        return self.there.get(a, a) is b and self.back.get(b, b) is a
+        same = self.there.get(a, a) is b and self.back.get(b, b) is a
+        return "" if same else f"variables {a.name_hint} and {b.name_hint}"
 
-    def _functions(self, a: Function, b: Function) -> str:
+    def constants(self, a: Constant, b: Constant) -> str:
+        nan = a.data.dtype.kind == "f"
+        return "" if np.array_equal(a.data, b.data, equal_nan=nan) else f"constants {a} and {b}"
+
+    def functions(self, a: Function, b: Function) -> str:
         if len(a.params) != len(b.params):
             return f"functions of {len(a.params)} and {len(b.params)} parameters"
-        if len(a.type_params) != len(b.type_params):
-            return f"functions of {len(a.type_params)} and {len(b.type_params)} type parameters"
-        self.types.update(zip(a.type_params, b.type_params, strict=True))
-        for p, q in zip(a.params, b.params, strict=True):
-            if what := self._bound(p, q):
-                return what
-        told = (a.told_ret_type, b.told_ret_type) if a.is_functional else (None, None)
-        return "" if same_type(*told, self.types) else f"results of type {told[0]} and {told[1]}"
+        return next(
+            (w for p, q in zip(a.params, b.params, strict=True) if (w := self.bound(p, q))), ""
+        )
 
-    def _bound(self, p: Var, q: Var) -> str:
+    def bound(self, p: Var, q: Var) -> str:
         """Variables that get their values in the same place."""
         if not same_type(p.type_annotation, q.type_annotation, self.types):
             return f"parameters {p.name_hint} and {q.name_hint}"
         self.there[p], self.back[q] = q, p
         return ""
 
-    def _functional(self, a: Any, b: Any) -> str:
-        if isinstance(a, Apply) and len(children(a)) != len(children(b)):
-            return "calls with other numbers of arguments"
-        if isinstance(a, NamedFunction) and a.name != b.name:
-            return f"@{a.name} and @{b.name}"
-        if isinstance(a, Constructor) and (a.name_hint, a.belong_to) != (b.name_hint, b.belong_to):
-            return f"constructors {a.name_hint} and {b.name_hint}"
-        if isinstance(a, LetNode):
-            return self._bound(a.var, b.var)
-        if isinstance(a, Match):
-            if len(a.clauses) != len(b.clauses) or a.complete != b.complete:
-                return "matches with other clauses"
-            pairs = zip(a.clauses, b.clauses, strict=True)
-            return next((w for c, d in pairs if (w := self._pattern(c.lhs, d.lhs))), "")
-        return ""
-
-    def _pattern(self, a: Pattern, b: Pattern) -> str:
-        if type(a) is not type(b) or len(a.patterns) != len(b.patterns):
-            return "other patterns"
-        if isinstance(a, PatternVar) and isinstance(b, PatternVar):
-            return self._bound(a.var, b.var)
-        what = ""
-        if isinstance(a, PatternConstructor) and isinstance(b, PatternConstructor):
-            what = self._functional(a.constructor, b.constructor)
-        pairs = zip(a.patterns, b.patterns, strict=True)
-        return what or next((w for c, d in pairs if (w := self._pattern(c, d))), "")
-
-    def _calls(self, a: Call, b: Call) -> str:
+    def calls(self, a: Call, b: Call) -> str:
         if isinstance(a.op, Function) != isinstance(b.op, Function):
             return "a call of a function and one of an operator"
         if not isinstance(a.op, Function) and a.op is not b.op:
@@ -200,12 +149,23 @@ class _Comparison:
             return f"attributes {dict(a.attrs)} and {dict(b.attrs)}"
         return ""
 
+    def picked(self, a: TupleGetItem, b: TupleGetItem) -> str:
+        return "" if a.index == b.index else f"values {a.index} and {b.index} of a tuple"
 
-def _called(node: Expr) -> str:
-    """The name by which a node calls a function; "" where it does not."""
-    if isinstance(node, CallByName):
-        return node.name
-    return node.op if isinstance(node, Apply) and isinstance(node.op, GlobalVar) else ""
+    def deferred(self, a: Deferred, b: Deferred) -> str:
+        one, other = deferred_key(a), deferred_key(b)
+        return "" if one == other else f"{one} and {other}"
+
+
+Rule = Callable[[Comparison, Any, Any], str]
+# What differs between two nodes of one kind, besides their types and what they read; languages over
+# these nodes add theirs, and what is asked of two nodes of any kinds before.
+RULES: dict[type[Expr], Rule] = {
+    Expr: lambda comparison, a, b: "", Var: Comparison.variables, Constant: Comparison.constants,
+    Function: Comparison.functions, Call: Comparison.calls, TupleGetItem: Comparison.picked,
+    Deferred: Comparison.deferred,
+}  # fmt: skip
+FIRST: list[Callable[[Expr, Expr], str | None]] = []
 
 
 def _equal_attributes(a: dict[str, Any], b: dict[str, Any]) -> bool:

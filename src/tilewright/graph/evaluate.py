@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Array,
     Call,
@@ -32,9 +33,7 @@ from tilewright.graph.expr import (
     free_vars,
     post_order,
 )
-from tilewright.graph.functional import Apply
-from tilewright.graph.later import Later
-from tilewright.graph.untyped import infer, typed
+from tilewright.graph.extension import extension
 
 Value = Any  # an array, or a tuple of values
 MOST_STEPS, MOST_NUMBERS = 64, 1024  # of a value that is asked for while a graph is made
@@ -61,7 +60,7 @@ def evaluate(
     if dtype is not None:
         dtype = str(check_dtype(dtype, "relay.evaluate"))
     root = graph["main"] if isinstance(graph, IRModule) else graph
-    root = typed(root) if isinstance(root, Function) else infer(root)
+    root = extension().typed(root)
     body = root.body if isinstance(root, Function) else root
     variables = root.params if isinstance(root, Function) else free_vars(body)
     given = dict(inputs or {})
@@ -189,7 +188,7 @@ def _run(
 def _value(
     node: Expr, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
 ) -> Value:
-    if isinstance(node, Call) and not isinstance(node, Apply):
+    if isinstance(node, Call):
         if node.waits:
             given = [values[a] for a in node.args]
             node = Call(node.op, [*map(_constant, given)], node.attrs)
@@ -202,7 +201,7 @@ def _value(
         return tuple(values[f] for f in node.fields)
     if isinstance(node, TupleGetItem):
         return values[node.tuple_value][node.index]
-    if isinstance(node, Later):
+    if isinstance(node, Deferred):
         return _made_now(node, values, bound, dtype)
     if isinstance(node, Var):
         return bound[node]
@@ -214,11 +213,11 @@ def _value(
 
 def _read_first(node: Expr) -> Sequence[Expr]:
     """What is computed before `node`."""
-    return node.first if isinstance(node, Later) else children(node)
+    return node.first if isinstance(node, Deferred) else children(node)
 
 
 def _made_now(
-    node: Later, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
+    node: Deferred, values: Mapping[Expr, Value], bound: Mapping[Var, Value], dtype: str | None
 ) -> Value:
     """The value of a node that is made for the values of its parts; of a branch that is not taken
     nothing is computed."""

@@ -1,37 +1,28 @@
 """The graph of a network: the few kinds of node a graph is made of, and modules of functions.
 
 In: operators from the table and Python values.  Out: immutable, typed nodes; a shared node is a
-value that is read several times.  Read next: `types.py`, `traversal.py` (walks and rewrites),
-`printer.py`, `op/row.py`.
+value that is read several times.  Read next: `types.py`, `deferred.py` (nodes whose types values
+decide), `traversal.py` (walks and rewrites), `printer.py`, `op/row.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.graph.arithmetic import Arithmetic
 from tilewright.graph.attrs import Attrs as Attrs
-from tilewright.graph.data_types import (
-    AnyType,
-    DataType,
-    GlobalTypeVar,
-    TypeData,
-    TypeVar,
-    holds_data,
-)
-from tilewright.graph.definitions import Definitions
-from tilewright.graph.global_var import GlobalVar as GlobalVar
-from tilewright.graph.global_var import name_apart
-from tilewright.graph.printed import Printed
+from tilewright.graph.extension import extension
+from tilewright.graph.left_out import left_out
 from tilewright.graph.types import WAITING, Waiting
 from tilewright.graph.types import Array as Array
 from tilewright.graph.types import FuncType as FuncType
 from tilewright.graph.types import Held as Held
 from tilewright.graph.types import IncompleteType as IncompleteType
+from tilewright.graph.types import OtherType as OtherType
 from tilewright.graph.types import TensorType as TensorType
 from tilewright.graph.types import TupleType as TupleType
 from tilewright.graph.types import Type as Type
@@ -41,23 +32,30 @@ from tilewright.graph.types import oversize as oversize
 from tilewright.graph.types import static_shape as static_shape
 
 if TYPE_CHECKING:
+    from tilewright.graph.deferred import Deferred
     from tilewright.graph.op.row import Op
 
 
-class Expr(Arithmetic, Printed):
+class Expr(Arithmetic):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
-    parts: what a node of no other kind reads (`later.py`)
-    origin: of a value whose extents are open, how it is made for numbers (`later.made_again`)
+    parts:  the values it reads, in order; a repeated one is repeated
+    binds:  variables that have a value in some of its parts only
+    free:   variables that it reads and that are not among its parts
+    origin: of a value whose extents are open, how it is made for numbers
     """
 
     __slots__ = ("__weakref__", "_type", "origin")
 
     _type: Type | Waiting | None
-    origin: Expr
+    origin: Deferred
     parts: tuple[Expr, ...] = ()
-    binds: tuple[Var, ...] = ()  # variables that have a value in some of its parts only
-    is_functional = False  # whether it is one of the nodes of `functional.py`
+    binds: tuple[Var, ...] = ()
+    free: tuple[Var, ...] = ()
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        """Make the same of other parts."""
+        return self
 
     @property
     def waits(self) -> bool:
@@ -67,41 +65,35 @@ class Expr(Arithmetic, Printed):
     @property
     def checked_type(self) -> Type:
         """Its type.  Of a value that waits, what can be told: `relay.Any()` stands for extents that
-        values decide (`partial.py`).
+        values decide.
 
         Raises NotYet where not even the rank can.
         """
-        if not self.waits:
-            return self.known_type
-        from tilewright.graph.partial import told
-
-        return told(self)
+        return self._told(partly=True) if self.waits else self.known_type
 
     @property
     def known_type(self) -> Type:
         """Its type, with which things are computed.  Raises NotYet where it waits."""
         if self._type is None or isinstance(self._type, Waiting):
-            from tilewright.graph.later import type_of
-
-            known: Type = type_of(self)
-            return known
+            return self._told(partly=False)
         return self._type
+
+    def _told(self, partly: bool) -> Type:
+        from tilewright.graph.deferred import NotYet
+
+        found: Type | None = extension().type_of(self, partly)
+        if found is None:
+            raise NotYet(self)
+        return found
 
     @property
     def tensor_type(self) -> TensorType:
         """The type of a single tensor; ModelError for a tuple."""
-        found: Type | FuncType = self.known_type
+        found: Type | OtherType = self.known_type
         if isinstance(found, TensorType):
             return found
-        if isinstance(found, FuncType):
-            raise ModelError(
-                str(self), "a function where a tensor is needed", "Call it: f(x), or use its body."
-            )
-        if not isinstance(found, TupleType):
-            raise ModelError(
-                str(self), f"a value of type {found} where a tensor is needed",
-                "Take a tensor out of it, with relay.Match or relay.RefRead.",
-            )  # fmt: skip
+        if isinstance(found, OtherType):
+            raise ModelError(str(self), f"{found.words} where a tensor is needed", found.way_out)
         raise ModelError(
             str(self), f"a tuple of {len(found.fields)} values where one tensor is needed",
             "Pick one with [0].",
@@ -148,12 +140,7 @@ class Expr(Arithmetic, Printed):
 
     def __call__(self, *args: Any) -> Expr:
         """A call of it, which is a function."""
-        made: Expr = Call(self, args)
-        return made
-
-    def astuple(self) -> Expr:
-        """Itself: what TVM needs for operators with several results."""
-        return self
+        return call_of(self, args)
 
     def as_numbers(self) -> Any:
         """A number, or a list of them, where the value is known before anything runs; else None."""
@@ -163,7 +150,7 @@ class Expr(Arithmetic, Printed):
 
     def await_numbers(self, fits: Callable[[Any], bool]) -> None:
         """Raises NotYet where `fits` takes such numbers: they are known when the network runs."""
-        from tilewright.graph.later import NotYet, like
+        from tilewright.graph.deferred import NotYet, like
 
         if any(map(fits, like(self))):
             raise NotYet(self, by_value=True)
@@ -174,10 +161,16 @@ class Expr(Arithmetic, Printed):
 
         return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
 
-    @property
-    def span(self) -> None:
-        """Where in a source text it was written, which is not kept."""
-        return None
+    def __str__(self) -> str:
+        from tilewright.graph.printer import expression_text
+
+        return expression_text(self)
+
+
+def call_of(function: Any, args: Sequence[Any]) -> Expr:
+    """Make the call of a function, or of its name."""
+    made = extension().called(function, args)
+    return Call(function, args) if made is None else made
 
 
 def _any_waits(values: Sequence[Any]) -> bool:
@@ -185,8 +178,7 @@ def _any_waits(values: Sequence[Any]) -> bool:
 
 
 class Var(Expr):
-    """A parameter of a function.  Without a type it takes the one its first operator asks for, or
-    its function's caller (`untyped.py`).
+    """A parameter of a function.  Without a type it takes the one its first operator asks for.
 
     open_extents: names by axis of extents for which others stand until the network is built
     """
@@ -196,7 +188,7 @@ class Var(Expr):
     def __init__(
         self,
         name_hint: str,
-        type_annotation: Type | DataType | IncompleteType | None = None,
+        type_annotation: Type | OtherType | IncompleteType | None = None,
         open_extents: Mapping[int, str] | None = None,
     ) -> None:
         told: Any = None if isinstance(type_annotation, IncompleteType) else type_annotation
@@ -235,18 +227,9 @@ class Constant(Expr):
 
 
 class Call(Expr):
-    """An operator, or a fused function, applied to arguments."""
+    """An operator, or a function of tensors, applied to arguments."""
 
     __slots__ = ("args", "attrs", "op")
-
-    callee: Expr | None = None  # what it calls, where that is a value (`functional.py`)
-
-    def __new__(cls, op: Any = None, args: Sequence[Any] = (), *_: Any, **__: Any) -> Any:
-        if isinstance(op, (GlobalVar, Expr)):
-            from tilewright.graph.functional import called
-
-            return called(cls, op, args)
-        return super().__new__(cls)
 
     def __init__(
         self, op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None
@@ -275,9 +258,19 @@ class Call(Expr):
         if follows is not None:
             self.attrs = Attrs(self.attrs, follows([a.tensor_type for a in self.args], self.attrs))
 
-    def with_args(self, args: Sequence[Expr]) -> Expr:
-        """The same of other arguments."""
-        return Call(self.op, args, self.attrs)
+    @property
+    def parts(self) -> tuple[Expr, ...]:  # type: ignore[override]
+        return self.args
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        if isinstance(self.op, Function) and (made := extension().called(self.op, parts)):
+            return made
+        return Call(self.op, parts, self.attrs)
+
+    @property
+    def usual(self) -> Mapping[str, Any]:
+        """The attributes that its text leaves out."""
+        return {} if isinstance(self.op, Function) else left_out(self.op)
 
 
 class Tuple(Expr):
@@ -293,6 +286,13 @@ class Tuple(Expr):
         else:
             self._type = TupleType(tuple(f.checked_type for f in self.fields))
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:  # type: ignore[override]
+        return self.fields
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return Tuple(parts)
+
     def __getitem__(self, index: int) -> Expr:
         """The value itself; relay.TupleGetItem makes a node that picks it."""
         return self.fields[TupleGetItem(self, index).index]
@@ -302,11 +302,6 @@ class Tuple(Expr):
 
     def __len__(self) -> int:
         return len(self.fields)
-
-    @property
-    def tuple_value(self) -> Expr:
-        """Itself: what TVM's operators with several results wrap."""
-        return self
 
 
 class TupleGetItem(Expr):
@@ -332,49 +327,33 @@ class TupleGetItem(Expr):
         self.index = index % len(held.fields)
         self._type = held.fields[self.index]
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:  # type: ignore[override]
+        return (self.tuple_value,)
+
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return TupleGetItem(parts[0], self.index)
+
 
 class Function(Expr):
-    """`params -> body`.
+    """`params -> body`, of tensors.
 
     params: one whose name an earlier one has is called NAME_1 from here on
     attrs: of a fused group its `name`; otherwise empty.
-    ret_type: checked where it is known what the body gives
-    type_params: type variables that each call may put other types for
-    free: variables of an outer function, or of a network, that the body reads
-    is_functional: whether it is more than operators of tensors (`functional.py`)
     Raises ModelError for a parameter listed twice.
     """
 
-    __slots__ = ("attrs", "body", "free", "is_functional", "params", "told_ret_type", "type_params")
+    __slots__ = ("attrs", "body", "params")
 
-    @door(ModelError)
     def __init__(
-        self,
-        params: Sequence[Var],
-        body: Expr,
-        ret_type: AnyType | None = None,
-        type_params: Sequence[TypeVar] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        self, params: Sequence[Var], body: Expr, attrs: Mapping[str, Any] | None = None
     ) -> None:
         self.params, self.body = tuple(params), body
-        self.told_ret_type, self.type_params = ret_type, tuple(type_params or ())
         self.attrs = attrs if isinstance(attrs, Attrs) else Attrs(attrs or {})
-        names = [p.name_hint for p in self.params]
-        place = f"Function({', '.join(names)})"
-        if len(set(names)) < len(names):
-            name_apart(self.params, place)
-        known = set(self.params)
-        nodes = post_order(body)
-        self.free = tuple(v for v in _free_among(nodes) if v not in known)
-        self.is_functional = bool(self.free or self.type_params) or any(
-            map(_is_functional, (*self.params, *nodes))
-        )
-        open_ = self.is_functional or body.waits or _any_waits(self.params)
-        self._type = WAITING if open_ else body.checked_type
-        if ret_type is not None and ret_type != self._type and not open_:
-            raise ModelError(
-                place, f"the body has type {self._type}, not {ret_type}", "Leave ret_type out."
-            )
+        if len({p.name_hint for p in self.params}) < len(self.params):
+            _name_apart(self.params)
+        waits = body.waits or _any_waits(self.params)
+        self._type = WAITING if waits else body.checked_type
 
     def with_attr(self, attr_key: str, attr_value: Any) -> Function:
         """The same function with one more attribute, which makes it a group of its own."""
@@ -382,17 +361,13 @@ class Function(Expr):
 
     def with_body(self, body: Expr, more: Mapping[str, Any] | None = None) -> Function:
         """The same of another body, with more attributes."""
-        told = self.told_ret_type if self.is_functional else None
-        return Function(self.params, body, told, self.type_params, {**self.attrs, **(more or {})})
+        return Function(self.params, body, {**self.attrs, **(more or {})})
 
     @property
     def checked_type(self) -> Any:
         """What it takes and gives."""
-        if self.waits:
-            from tilewright.graph.later import inferred
-
-            if (found := inferred(self)) is not None:
-                return found
+        if self.waits and (found := extension().type_of(self, partly=False)) is not None:
+            return found
         return FuncType(tuple(p.checked_type for p in self.params), self.ret_type)
 
     @property
@@ -406,15 +381,14 @@ class Function(Expr):
 
     def __call__(self, *args: Any) -> Expr:
         """A call of this function; relay.build puts its body in the call's place."""
-        made: Expr = Call(self, args)
-        return made
+        return call_of(self, args)
 
     def closed(self) -> Function:
         """Itself.  Raises ModelError where its body reads variables of others."""
-        if self.free:
-            params, free = (", ".join(v.name_hint for v in vs) for vs in (self.params, self.free))
+        if free := [v for v in free_vars(self.body) if v not in set(self.params)]:
+            params, names = (", ".join(v.name_hint for v in vs) for vs in (self.params, free))
             raise ModelError(
-                f"Function({params})", f"the body reads {free}, which is no parameter",
+                f"Function({params})", f"the body reads {names}, which is no parameter",
                 "List it in params, or use relay.analysis.free_vars(body).",
             )  # fmt: skip
         return self
@@ -445,37 +419,73 @@ class Function(Expr):
                 )
 
 
-class IRModule(Definitions, Printed):
-    """Functions by name, and data types; a network is the function called "main"."""
+def _name_apart(params: Sequence[Var]) -> None:
+    """Give parameters with names of others names of their own: values are given by name."""
+    if len(set(params)) < len(params):
+        names = ", ".join(p.name_hint for p in params)
+        raise ModelError(
+            f"Function({names})", "a parameter is listed twice", "List each relay.var once."
+        )
+    taken: set[str] = set()
+    for p in params:
+        name, k = p.name_hint, 0
+        while name in taken:
+            k += 1
+            name = f"{p.name_hint}_{k}"
+        p.name_hint = name
+        taken.add(name)
+
+
+class GlobalVar(str):
+    """The name of a function in a module.
+
+    function: what it is called with, since `mod[name] = function`
+    """
+
+    function: Function | None
+
+    def __new__(cls, name_hint: str, function: Function | None = None) -> GlobalVar:
+        if not isinstance(name_hint, str):
+            raise ModelError(f"relay.GlobalVar({name_hint!r})", "it is no name", 'Give "main".')
+        name = super().__new__(cls, name_hint)
+        name.function = function
+        return name
+
+    @property
+    def name_hint(self) -> str:
+        return str(self)
+
+    def __call__(self, *args: Any) -> Expr:
+        """A call of the function."""
+        return call_of(self, args)
+
+
+class IRModule:
+    """Functions by name; a network is the function called "main"."""
 
     @door(ModelError)
-    def __init__(
-        self,
-        functions: Mapping[str, Function] | None = None,
-        type_definitions: Mapping[GlobalTypeVar, TypeData] | None = None,
-    ) -> None:
-        super().__init__(type_definitions)
+    def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
         self.functions: dict[str, Function] = {}
         for name, function in (functions or {}).items():
             self[name] = function
 
-    @staticmethod
-    @door(ModelError)
-    def from_expr(expr: Expr, functions: Mapping[str, Function] | None = None) -> IRModule:
+    @classmethod
+    def from_expr(cls, expr: Expr, functions: Mapping[str, Function] | None = None) -> IRModule:
         """A module whose main is `expr`, a function or an expression over variables."""
-        main = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
-        return IRModule({**(functions or {}), "main": main})
+        return cls({**(functions or {}), "main": cls.function_of(expr)})
 
-    @overload
-    def __getitem__(self, name: str) -> Function: ...
-    @overload
-    def __getitem__(self, name: GlobalTypeVar) -> TypeData: ...
+    @staticmethod
+    def function_of(expr: Expr) -> Function:
+        """A function as it is; of an expression the function of its variables."""
+        return expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+
+    def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
+        """A module of these functions, with all else that this one has."""
+        return IRModule(functions)
 
     @door(ModelError)
-    def __getitem__(self, name: str | GlobalTypeVar) -> Function | TypeData:
-        """The function of this name; the definition of a data type.  Raises ModelError."""
-        if isinstance(name, GlobalTypeVar):
-            return self.type_definition(name)
+    def __getitem__(self, name: str) -> Function:
+        """The function of this name.  Raises ModelError."""
         if name in self.functions:
             return self.functions[name]
         raise ModelError(
@@ -484,20 +494,22 @@ class IRModule(Definitions, Printed):
             f"It has {', '.join(self.functions) or 'none'}.",
         )
 
-    def __setitem__(self, name: str | GlobalTypeVar, function: Any) -> None:
-        if isinstance(name, GlobalTypeVar):
-            return self.define(name, function)
-        if not isinstance(function, Function):
-            function = Function(free_vars(function), function)
-        self.functions[GlobalVar(name)] = function.closed()
+    def __setitem__(self, name: str, function: Expr) -> None:
+        made = self.function_of(function)
+        self.functions[GlobalVar(name)] = made.closed()
         if isinstance(name, GlobalVar) and name.function is None:  # what passes make is for builds
-            name.function = function
+            name.function = made
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions
 
     def __len__(self) -> int:
         return len(self.functions)
+
+    def __str__(self) -> str:
+        from tilewright.graph.printer import module_text
+
+        return module_text(self)
 
     @door(ModelError)
     def get_global_var(self, name: str) -> GlobalVar:
@@ -516,25 +528,17 @@ class IRModule(Definitions, Printed):
 
     def update(self, other: IRModule | Mapping[str, Function]) -> None:
         """Add the functions of another module, which replace those of the same names."""
-        mapping = other.functions if isinstance(other, IRModule) else IRModule(other).functions
-        self.functions.update(mapping)
-        if isinstance(other, IRModule):
-            self.type_definitions.update(other.type_definitions)
+        mapping = other if isinstance(other, IRModule) else type(self)(other)
+        self.functions.update(mapping.functions)
 
     def shallow_copy(self) -> IRModule:
         """Another module with the same functions."""
-        return IRModule(self.functions, self.type_definitions)
+        return self.with_functions(self.functions)
 
 
 # -- the order of a graph; `traversal.py` has what is built on it
 def children(node: Expr) -> tuple[Expr, ...]:
     """The values `node` reads, in order; a repeated one is repeated."""
-    if isinstance(node, Call):
-        return node.args if node.callee is None else (node.callee, *node.args)
-    if isinstance(node, Tuple):
-        return node.fields
-    if isinstance(node, TupleGetItem):
-        return (node.tuple_value,)
     return node.parts
 
 
@@ -559,21 +563,9 @@ def post_order(root: Expr, read: Callable[[Expr], Sequence[Expr]] = children) ->
 
 def free_vars(expr: Expr) -> list[Var]:
     """The variables under `expr` that get no value in it, in the order they are reached."""
-    return _free_among(post_order(expr))
-
-
-def _free_among(nodes: Sequence[Expr]) -> list[Var]:
     found: dict[Var, None] = {}
-    bound = {v for n in nodes for v in n.binds}
+    nodes = post_order(expr)
     for n in nodes:
-        if isinstance(n, Var):
-            found[n] = None
-        elif isinstance(n, Function):
-            found.update(dict.fromkeys(n.free))
+        found.update(dict.fromkeys((n,) if isinstance(n, Var) else n.free))
+    bound = {v for n in nodes for v in n.binds}
     return [v for v in found if v not in bound] if bound else list(found)
-
-
-def _is_functional(node: Expr) -> bool:
-    if isinstance(node, Var):
-        return holds_data(node._type)
-    return node.is_functional or isinstance(node, Function)

@@ -9,14 +9,17 @@ Read next: `data_types.py`; `../functional/machine.py`, which runs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import AnyType, GlobalTypeVar, holds_data, listed_types
-from tilewright.graph.expr import Attrs, Call, Expr, Function, GlobalVar, Var, children
-from tilewright.graph.types import WAITING
+from tilewright.graph import expr as nodes
+from tilewright.graph.attrs import Attrs
+from tilewright.graph.data_types import GlobalTypeVar, TypeVar
+from tilewright.graph.expr import Expr, GlobalVar, Var, children, free_vars, post_order
+from tilewright.graph.later import CallByName
+from tilewright.graph.types import WAITING, AnyType, holds_other, listed_types
 
 
 class Functional(Expr):
@@ -25,14 +28,9 @@ class Functional(Expr):
 
     __slots__ = ("inferred",)
     inferred: AnyType
-    is_functional = True
 
     def __init__(self) -> None:
         self._type = WAITING
-
-    def with_parts(self, parts: Sequence[Expr]) -> Expr:
-        """The same of other values."""
-        return self
 
 
 class Constructor(Functional):
@@ -62,32 +60,30 @@ class NamedFunction(Functional):
         self.name = name
 
     @property
-    def function(self) -> Function | None:
+    def function(self) -> nodes.Function | None:
         """What it is called with, since `mod[name] = function`."""
         return self.name.function
 
 
-class Apply(Call):
+class Apply(Functional):
     """A call of a value: of a closure, a parameter, a constructor, a functional function.
 
     op: as it was given; callee: what it is as a node, None where a name says it
     """
 
-    __slots__ = ("callee", "inferred")
-    inferred: AnyType
-    is_functional = True
+    __slots__ = ("args", "attrs", "callee", "op", "parts")
 
-    def __init__(self, op: Any, args: Sequence[Any], attrs: Any = None, *_: Any) -> None:
+    def __init__(self, op: Any, args: Sequence[Any]) -> None:
+        super().__init__()
         self.op: Any = op.name if isinstance(op, NamedFunction) else op
-        self.callee = None if isinstance(self.op, GlobalVar) else op
-        self.args, self.attrs = tuple(map(as_value, args)), Attrs(attrs or {})
-        self._type = WAITING
+        self.callee: Expr | None = None if isinstance(self.op, GlobalVar) else op
+        self.args, self.attrs = tuple(map(as_value, args)), Attrs({})
+        self.parts = self.args if self.callee is None else (self.callee, *self.args)
 
-    def with_args(self, args: Sequence[Expr]) -> Expr:
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
         if self.callee is None:
-            return Apply(self.op, args)
-        made: Expr = Call(args[0], args[1:])
-        return made
+            return Apply(self.op, parts)
+        return make_call(parts[0], parts[1:])
 
 
 class LetNode(Functional):
@@ -237,22 +233,129 @@ def as_value(value: Any) -> Expr:
     )
 
 
-# -- which calls and values are functional
-def called(cls: type[Call], op: Any, args: Sequence[Any]) -> Any:
-    """What `Call(op, args)` is for an `op` that is a value or a name: a call of an ordinary
-    function, whose body can take its place, or `Apply`."""
-    if cls is not Call:
-        return object.__new__(cls)
+# -- which calls, functions and values are functional
+class _Kind(type):
+    """Of a class by TVM's name that makes nodes of networks where these do, which are its
+    instances, too."""
+
+    kinds: tuple[type, ...]
+    make: Callable[..., Any]
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, cls.kinds)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.make(*args, **kwargs)
+
+
+class GeneralFunction(nodes.Function):
+    """A function with other values than tensors: its body has some, reads variables of an outer
+    function, which makes it a closure, or its types are variables.
+
+    told_ret_type: checked where it is known what the body gives
+    type_params: type variables that each call may put other types for
+    free: variables of an outer function, or of a network, that the body reads
+    """
+
+    __slots__ = ("free", "told_ret_type", "type_params")
+
+    def __init__(
+        self, params: Sequence[Var], body: Expr, ret_type: AnyType | None,
+        type_params: Sequence[TypeVar], attrs: Mapping[str, Any] | None, free: Sequence[Var],
+    ) -> None:  # fmt: skip
+        super().__init__(params, body, attrs)
+        self.told_ret_type, self.type_params, self.free = ret_type, tuple(type_params), tuple(free)
+        self._type = WAITING
+
+    def with_body(self, body: Expr, more: Mapping[str, Any] | None = None) -> nodes.Function:
+        attrs = {**self.attrs, **(more or {})}
+        return make_function(self.params, body, self.told_ret_type, self.type_params, attrs)
+
+
+@door(ModelError, "Function")
+def make_function(
+    params: Sequence[Var],
+    body: Expr,
+    ret_type: AnyType | None = None,
+    type_params: Sequence[TypeVar] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> nodes.Function:
+    """`params -> body`.
+
+    ret_type: checked where it is known what the body gives
+    type_params: type variables that each call may put other types for
+    Raises ModelError for a parameter listed twice.
+    """
+    known = set(params)
+    free = [v for v in free_vars(body) if v not in known]
+    inside = any(map(_is_functional, (*params, *post_order(body))))
+    if free or type_params or inside:
+        return GeneralFunction(params, body, ret_type, type_params or (), attrs, free)
+    function = nodes.Function(params, body, attrs)
+    if ret_type is not None and not function.waits and ret_type != function._type:
+        raise ModelError(
+            f"Function({', '.join(p.name_hint for p in params)})",
+            f"the body has type {function._type}, not {ret_type}", "Leave ret_type out.",
+        )  # fmt: skip
+    return function
+
+
+class Function(nodes.Function, metaclass=_Kind):
+    __doc__ = make_function.__doc__
+    __slots__ = ()
+    kinds = (nodes.Function,)
+    make = staticmethod(make_function)
+
+
+def type_params(function: nodes.Function) -> tuple[TypeVar, ...]:
+    """The type variables that each call may put other types for."""
+    return function.type_params if isinstance(function, GeneralFunction) else ()
+
+
+def told_ret_type(function: nodes.Function) -> AnyType | None:
+    """The type of the result that was told; None where nobody did, and where it is known."""
+    return function.told_ret_type if isinstance(function, GeneralFunction) else None
+
+
+def _is_functional(node: Expr) -> bool:
+    if isinstance(node, Var):
+        return holds_other(node._type)
+    return isinstance(node, (Functional, nodes.Function))
+
+
+@door(ModelError, "Call")
+def make_call(op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None) -> Expr:
+    """An operator, a function or any other value, applied to arguments."""
+    found = called(op, args)
+    return nodes.Call(op, args, attrs) if found is None else found
+
+
+class Call(Expr, metaclass=_Kind):
+    __doc__ = make_call.__doc__
+    __slots__ = ("args", "attrs", "op")
+    op: Any
+    args: tuple[Expr, ...]
+    attrs: Attrs
+    kinds = (nodes.Call, Apply)
+    make = staticmethod(make_call)
+
+
+def called(op: Any, args: Sequence[Any]) -> Expr | None:
+    """What calls a value, or a name; None for the call of a function of tensors with tensors."""
+    if not isinstance(op, (GlobalVar, Expr)):
+        return None
     known = op.function if isinstance(op, (GlobalVar, NamedFunction)) else op
-    ordinary = isinstance(known, Function) and not known.is_functional
+    ordinary = isinstance(known, nodes.Function) and not isinstance(known, GeneralFunction)
     if (known is None or ordinary) and not any(map(_is_other, args)):
-        name = op.name if isinstance(op, NamedFunction) else op
-        return object.__new__(cls) if ordinary else name.unknown(args)
-    return object.__new__(Apply)
+        if ordinary:
+            return None
+        assert isinstance(op, (GlobalVar, NamedFunction))
+        return CallByName(op.name if isinstance(op, NamedFunction) else op, args)
+    return Apply(op, args)
 
 
 def _is_other(value: Any) -> bool:
-    if isinstance(value, (GlobalVar, Function)):
+    if isinstance(value, (GlobalVar, nodes.Function)):
         return True
     return isinstance(value, Expr) and is_functional(value)
 
@@ -260,30 +363,31 @@ def _is_other(value: Any) -> bool:
 def is_functional(value: Expr) -> bool:
     """Whether functional nodes are among what `value` is made of."""
     if not value.waits:
-        return holds_data(value._type)
+        return holds_other(value._type)
     stack, done = [value], set[Expr]()
     while stack:
         node = stack.pop()
-        if node.is_functional or isinstance(node, Function) or holds_data(node._type):
+        if isinstance(node, (Functional, nodes.Function)) or holds_other(node._type):
             return True
         done.add(node)
-        stack += [c for c in children(node) if c not in done and (c.waits or holds_data(c._type))]
+        stack += [c for c in children(node) if c not in done and (c.waits or holds_other(c._type))]
     return False
 
 
 def must_be_named(value: Expr, itself: Var) -> bool:
     """Whether it has to be computed where a name says so: it makes or uses references, or calls
     functions that may; or it is a function that calls itself by the name."""
-    if isinstance(value, Function):
+    if isinstance(value, nodes.Function):
         return itself in value.free
     if not is_functional(value):
         return False
     stack, done = [value], set[Expr]()
     while stack:
         node = stack.pop()
-        if isinstance(node, Functional) and not isinstance(node, (Constructor, NamedFunction)):
-            return True
-        if isinstance(node, Apply) and not isinstance(node.callee, Constructor):
+        if isinstance(node, Apply):
+            if not isinstance(node.callee, Constructor):
+                return True
+        elif isinstance(node, Functional) and not isinstance(node, (Constructor, NamedFunction)):
             return True
         done.add(node)
         stack += [c for c in children(node) if c not in done]

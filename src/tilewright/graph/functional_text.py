@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from tilewright.graph.deferred import Branch, Deferred
 from tilewright.graph.expr import (
-    Call,
     Constant,
     Expr,
     Function,
@@ -25,6 +25,7 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.functional import (
     Apply,
+    Call,
     Constructor,
     LetNode,
     Match,
@@ -36,8 +37,10 @@ from tilewright.graph.functional import (
     RefCreate,
     RefRead,
     RefWrite,
+    told_ret_type,
+    type_params,
 )
-from tilewright.graph.later import Branch, CallByName, Later
+from tilewright.graph.later import CallByName
 
 Names = dict[Expr, str]
 Write = Callable[[Any, Names], str]
@@ -72,9 +75,9 @@ class Blocks:
             names[p] = self._variable(p)
             kind = None if self.is_key else p.type_annotation
             params.append(names[p] if kind is None else f"{names[p]}: {kind}")
-        shown = () if self.is_key else function.type_params
+        shown = () if self.is_key else type_params(function)
         types = f"[{', '.join(map(str, shown))}]" if shown else ""
-        told = None if self.is_key else function.told_ret_type
+        told = None if self.is_key else told_ret_type(function)
         result = "" if told is None else f" -> {told}"
         lines = _indented(self._block(function.body, names))
         return f"{head}{types}({', '.join(params)}){result} {{\n{lines}\n}}"
@@ -142,7 +145,7 @@ class Blocks:
             known = self.names_of(node.op)
             text = f"@{known}" if known else f"({self.function('fn ', node.op, names)})"
             return _called(text, [names[a] for a in node.args])
-        if isinstance(node, Later):
+        if isinstance(node, Deferred):
             return self.later(node, names)
         if isinstance(node, Call):
             return self.operator(node, names)

@@ -13,8 +13,9 @@ from typing import Any
 
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError
+from tilewright.graph import expr as nodes
+from tilewright.graph.deferred import Branch, Deferred
 from tilewright.graph.expr import (
-    Call,
     Constant,
     Expr,
     Function,
@@ -27,6 +28,7 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.functional import (
     Apply,
+    Call,
     Constructor,
     LetNode,
     Match,
@@ -34,14 +36,16 @@ from tilewright.graph.functional import (
     RefCreate,
     RefRead,
     RefWrite,
+    make_call,
+    make_function,
 )
-from tilewright.graph.later import Branch, Later
 from tilewright.graph.traversal import with_children
 
 _METHODS: dict[type[Expr], str] = {
-    Var: "visit_var", Constant: "visit_constant", Call: "visit_call", Tuple: "visit_tuple",
-    TupleGetItem: "visit_tuple_getitem", Function: "visit_function",
-    Branch: "visit_if", Later: "visit_later", LetNode: "visit_let", Match: "visit_match",
+    Var: "visit_var", Constant: "visit_constant", Tuple: "visit_tuple",
+    nodes.Call: "visit_call", Apply: "visit_call", TupleGetItem: "visit_tuple_getitem",
+    nodes.Function: "visit_function",
+    Branch: "visit_if", Deferred: "visit_later", LetNode: "visit_let", Match: "visit_match",
     RefCreate: "visit_ref_create", RefRead: "visit_ref_read", RefWrite: "visit_ref_write",
     Constructor: "visit_constructor", NamedFunction: "visit_named_function",
 }  # fmt: skip
@@ -130,7 +134,7 @@ class ExprVisitor(ExprFunctor):
             self.visit(param)
         self.visit(fn.body)
 
-    def visit_later(self, later: Later) -> Any:
+    def visit_later(self, later: Deferred) -> Any:
         """Of a value whose shape, or whose steps, elements of others decide."""
         self._visit_parts(later)
 
@@ -161,7 +165,7 @@ class ExprMutator(ExprFunctor):
         args = [self.visit(arg) for arg in call.args]
         if op is call.op and all(a is b for a, b in zip(args, call.args, strict=True)):
             return call
-        return Call(op, args, call.attrs)
+        return make_call(op, args, call.attrs)
 
     def visit_tuple(self, tup: Tuple) -> Any:
         fields = [self.visit(field) for field in tup.fields]
@@ -177,9 +181,9 @@ class ExprMutator(ExprFunctor):
         body = self.visit(fn.body)
         if body is fn.body and all(a is b for a, b in zip(params, fn.params, strict=True)):
             return fn
-        return Function(params, body, attrs=fn.attrs)
+        return make_function(params, body, attrs=fn.attrs)
 
-    def visit_later(self, later: Later) -> Any:
+    def visit_later(self, later: Deferred) -> Any:
         """Of a value whose shape, or whose steps, elements of others decide."""
         return self._rebuilt(later)
 

@@ -1,102 +1,27 @@
-"""Nodes for what cannot be made yet: `tile(x, reps)` where `reps` is an input of the network.
+"""Functions of graph values that are called again when it is known what they need: `tile(x, reps)`
+where `reps` is an input of the network, or where an extent of `x` is open.
 
-In: a function of graph values that needs to know the number in one of them, or its shape.  Out: a
-node that stands for the result, whose type waits (`Expr.waits`), as does that of all behind it.
-When the network runs, the function is called again with what is known by then.
-Read next: `stages.py`, which does that; `evaluate.py`, which does it one operator at a time.
+In: functions that users call.  Out: the same, which give nodes for what cannot be made yet.
+Read next: `deferred.py`; `untyped.py` (variables without a type).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
-import numpy as np
-
-from tilewright.base.doors import Awaiting
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import (
-    Array,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    TensorType,
-    Tuple,
-    TupleGetItem,
-    Var,
-    children,
-    post_order,
-)
-from tilewright.graph.functional import is_functional
-from tilewright.graph.types import WAITING
-from tilewright.graph.untyped import HOW_TO_TYPE, open_call, untyped
+from tilewright.graph.deferred import WAY_OUT, Deferred, NotYet, made_again
+from tilewright.graph.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
+from tilewright.graph.traversal import substitute
+from tilewright.graph.untyped import open_call
 
-WAY_OUT = (
-    'Run it with relay.create_executor("vm", mod) or relay.vm.compile, which build it for the '
-    "values of each call, or make what decides it a constant."
-)
-_DEEPEST = 10_000  # makings of one node in a row: trips of a loop
-
-
-class NotYet(ModelError, Awaiting):
-    """The numbers of `node`, or its type, are asked for while the graph is made.
-
-    by_value: whether it is the numbers
-    state:    what the one who asks goes on with, a loop of a model
-    """
-
-    def __init__(
-        self, node: Expr, by_value: bool = False, place: str = "", reason: str = "",
-        state: Any = None,
-    ) -> None:  # fmt: skip
-        self.node, self.by_value, self.state = node, by_value, state
-        told = _nearest(node)
-        self.names = [] if told else untyped(node)
-        if names := self.names:
-            whose = "its shape is" if isinstance(node, Var) else f"shapes of {', '.join(names)} are"
-            place = place or ("relay" if len(names) > 1 else f"%{names[0]}")
-            super().__init__(place, reason or f"{whose} not known", HOW_TO_TYPE)
-            return
-        if not told and is_functional(node):
-            reason = reason or "what it is made of holds functions, data types or references"
-        super().__init__(
-            place or (told.error.place if told else "relay"),
-            reason
-            or (told.error.reason if told else f"values decide a shape: those of {_name(node)}"),
-            WAY_OUT,
-        )
-
-    def instead(
-        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> Expr:
-        """A node for the result of `function(*args, **kwargs)`, of which one argument, a list or a
-        tuple of them may be what has to be known."""
-        parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
-        if self.names and (found := open_call(function, args, kwargs)):
-            return found
-        needs, make = self.among(parts), Again(function, args, kwargs, parts)
-        name = getattr(function, "__name__", "values")
-        error = NotYet(self.node, self.by_value, f"relay.{name}", self.reason)
-        return Later(parts, needs, make, error)
-
-    def among(self, parts: Sequence[Expr]) -> tuple[int, ...]:
-        """Which of `parts` have to be known, or have types, before it can be tried again.
-
-        Raises itself where that would not help.
-        """
-        if not self.by_value and any(p.waits for p in parts):
-            return ()
-        asked = [self.node] if self.by_value else _asked_for(self.node)
-        found = [k for k, p in enumerate(parts) if p in asked]
-        if not found:
-            inside = {node for a in asked for node in post_order(a)}
-            found = [k for k, p in enumerate(parts) if p in inside]
-        found = [k for k in found if not isinstance(parts[k], Constant)]
-        if not found:
-            raise self
-        return tuple(found)
+F = TypeVar("F", bound=Callable[..., Any])
+_closed: WeakSet[Expr] = WeakSet()  # nodes that are made of no open extent
 
 
 @dataclass(frozen=True)
@@ -132,88 +57,51 @@ class Again:
             return type(value)(self._put(item, there) for item in value)
         return self.number(value) if self.number is not None and type(value) is int else value
 
+    def text(
+        self, parts: Sequence[Expr], names: Mapping[Expr, str], attribute: Callable[[Any], str]
+    ) -> str:
+        """The function that is called again: values in front, the rest by name."""
+        there = dict(zip(self.parts, parts, strict=True))
 
-class Later(Expr):
-    """What `make` gives once it is known what it needs.
+        def shown(value: Any) -> str:
+            if isinstance(value, Expr):
+                known = there.get(value, value)
+                return names.get(known, type(known).__name__)
+            if isinstance(value, (list, tuple)):
+                return f"[{', '.join(map(shown, value))}]"
+            return attribute(value)
 
-    parts: the graph values that it is made of
-    needs: the numbers of those whose values have to be known; the others need types only
-    make:  of the parts, some of them constants by then: a value, perhaps again a `Later`
-    error: what is raised where it has to be known at once
-    lazy:  it can be made before the types of its other parts are known
-    trip:  whether it is one of a loop: its other parts are computed before it is made, so that what
-           trips compute does not pile up
-    is_open: whether extents of its parts are open
-    """
-
-    __slots__ = ("error", "is_open", "lazy", "make", "needs", "parts", "trip")
-
-    def __init__(
-        self,
-        parts: Sequence[Expr],
-        needs: Iterable[int],
-        make: Callable[[Sequence[Expr]], Expr],
-        error: ModelError,
-        lazy: bool = False,
-        trip: bool = False,
-    ) -> None:
-        self.parts, self.needs, self.make = tuple(parts), tuple(needs), make
-        self.error, self.lazy, self.trip = error, lazy, trip
-        self.is_open = any(map(_is_open, self.parts))
-        self._type = WAITING
-
-    def with_parts(self, parts: Sequence[Expr]) -> Later:
-        return Later(parts, self.needs, self.make, self.error, self.lazy, self.trip)
-
-    def with_numbers(self, parts: Sequence[Expr], number: Callable[[int], int]) -> Later:
-        """It with other parts and numbers, which stood for open extents."""
-        made = self.with_parts(parts)
-        if isinstance(made.make, Again):
-            made.make = replace(made.make, number=number)
-        return made
-
-    def failed(self, error: ModelError) -> Later:
-        """What stands for this node where it cannot be made."""
-        return Later(self.parts, (), self.make, error, lazy=True)
-
-    @property
-    def tuple_value(self) -> Expr:
-        """Itself, as a `Tuple` has it."""
-        return self
-
-    @property
-    def first(self) -> tuple[Expr, ...]:
-        """The parts that count before it is made."""
-        return tuple(self.parts[k] for k in self.needs) if self.lazy else self.parts
-
-    @property
-    def asks(self) -> tuple[Expr, ...]:
-        """The parts whose values have to be known and are not."""
-        return tuple(p for k in self.needs if not isinstance(p := self.parts[k], Constant))
+        given = inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments
+        args: list[str] = []
+        leading = True
+        for key, value in given.items():
+            leading = leading and isinstance(value, Expr)
+            args.append(shown(value) if leading else f"{key}={shown(value)}")
+        name = str(vars(self.function)["door_name"])
+        return f"{name.removeprefix('relay.')}({', '.join(args)})"
 
 
-class Branch(Later):
-    """One of two values, of which the other is not computed: (condition, if so, if not)."""
+class CalledAgain(Deferred):
+    """What a function gives that is called again."""
 
     __slots__ = ()
+    make: Again
 
-    @property
-    def cond(self) -> Expr:
-        return self.parts[0]
+    def with_parts(self, parts: Sequence[Expr]) -> Deferred:
+        return CalledAgain(parts, self.needs, self.make, self.error, self.lazy, self.trip)
 
-    @property
-    def true_branch(self) -> Expr:
-        return self.parts[1]
+    def with_numbers(self, parts: Sequence[Expr], number: Callable[[int], int]) -> Deferred:
+        made = self.with_parts(parts)
+        made.make = replace(self.make, number=number)
+        return made
 
-    @property
-    def false_branch(self) -> Expr:
-        return self.parts[2]
-
-    def with_parts(self, parts: Sequence[Expr]) -> Later:
-        return Branch(parts, self.needs, self.make, self.error, lazy=True)
+    def text(self, names: Mapping[Expr, str], attribute: Callable[[Any], str]) -> str:
+        if hasattr(self.make.function, "door_name"):
+            return self.make.text(self.parts, names, attribute)
+        return super().text(names, attribute)
 
 
-class CallByName(Later):
+class CallByName(Deferred):
     """A call of the function that a module will have under a name; it may call itself."""
 
     __slots__ = ("name",)
@@ -223,7 +111,7 @@ class CallByName(Later):
         error = ModelError(place, "it is called before its module has it", WAY_OUT)
         super().__init__(args, range(len(args)), self._body, error)
 
-    def with_parts(self, parts: Sequence[Expr]) -> Later:
+    def with_parts(self, parts: Sequence[Expr]) -> Deferred:
         return CallByName(self.name, parts)
 
     def function(self) -> Function:
@@ -235,88 +123,58 @@ class CallByName(Later):
         return self.name.function
 
     def _body(self, parts: Sequence[Expr]) -> Expr:
-        from tilewright.graph.traversal import substitute
-
         function = self.function()
         function.check(parts)
         return substitute(function.body, dict(zip(function.params, parts, strict=True)))
 
 
-class Computed(Later):
-    """What a function of arrays gives, of shapes that depend on the arrays' elements.
-
-    compute: of arrays: an array, or a tuple of them where there are `several`
-    said:    what the function that made it was given besides values
+def deferring(function: F) -> F:
+    """Decorate a function that users call: where it has to know what is known later only, its
+    result is a node that stands for it; where extents are open, it can be made again for numbers.
     """
 
-    __slots__ = ("compute", "said", "several")
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return made_now_or_later(called, args, kwargs, lambda: function(*args, **kwargs))
 
-    def __init__(
-        self, parts: Sequence[Expr], compute: Callable[..., Any], several: bool, error: ModelError,
-        said: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        super().__init__(parts, range(len(parts)), self._of_constants, error)
-        self.compute, self.several, self.said = compute, several, said
-
-    def with_parts(self, parts: Sequence[Expr]) -> Later:
-        return Computed(parts, self.compute, self.several, self.error, self.said)
-
-    def arrays(self, values: Sequence[Array]) -> tuple[Array, ...]:
-        """Of the values of the parts."""
-        found = self.compute(*values)
-        return tuple(np.array(f, order="C") for f in (found if self.several else (found,)))
-
-    def _of_constants(self, parts: Sequence[Expr]) -> Expr:
-        made = [
-            Constant(a) for a in self.arrays([p.data for p in parts if isinstance(p, Constant)])
-        ]
-        return Tuple(made) if self.several else made[0]
+    return cast(F, called)
 
 
-def type_of(node: Expr) -> Any:
-    """The type of a node that waits, where it follows from what functional nodes of it tell.
-
-    Raises NotYet where it does not.
-    """
-    found = inferred(node)
-    if found is None:
-        raise NotYet(node)
-    return found
+def defer(namespace: MutableMapping[str, Any], names: Iterable[str]) -> None:
+    """Decorate the functions `names` of a module."""
+    for name in names:
+        if inspect.isfunction(namespace[name]):
+            namespace[name] = deferring(namespace[name])
 
 
-def inferred(node: Expr) -> Any:
-    """The same; None where it does not follow."""
-    if not (is_functional(node) or isinstance(node, Function)):
-        return None
-    from tilewright.functional.infer import inferred_type
-
-    return inferred_type(node)
-
-
-def advanced(node: Expr) -> Expr:
-    """`node`, made as far as what it needs is known."""
-    for _ in range(_DEEPEST):
-        if not isinstance(node, Later) or node.asks or any(p.waits for p in node.first):
-            return node
-        node = node.make(node.parts)
-    assert isinstance(node, Later)
-    raise ModelError(
-        node.error.place, f"it has not ended after {_DEEPEST} steps", "Let its condition end it."
-    )
+def made_now_or_later(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    call: Callable[[], Any],
+) -> Any:
+    """Give `call()`, which is `function(*args, **kwargs)`, or a node for it."""
+    try:
+        return _remembered(function, args, kwargs, call)
+    except NotYet as wait:
+        return _instead(wait, function, args, kwargs)
 
 
-def computed(
-    place: str, compute: Callable[..., Any], *parts: Expr, several: bool = False, **said: Any
+def _instead(
+    wait: NotYet, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Expr:
-    """A node for `compute` of the arrays of `parts`; a constant where they are constants.
+    """A node for the result of `function(*args, **kwargs)`, of which one argument, a list or a
+    tuple of them may be what has to be known."""
+    parts = list(dict.fromkeys(_values_in([*args, *kwargs.values()])))
+    if wait.names and (found := open_call(function, args, kwargs)):
+        return found
+    needs, make = wait.among(parts), Again(function, args, kwargs, parts)
+    name = getattr(function, "__name__", "values")
+    error = NotYet(wait.node, wait.by_value, f"relay.{name}", wait.reason)
+    return CalledAgain(parts, needs, make, error)
 
-    said: attributes by which nodes of this place differ
-    """
-    reason = "how many results there are depends on the data"
-    return advanced(Computed(parts, compute, several, ModelError(place, reason, WAY_OUT), said))
 
-
-def remembered(
+def _remembered(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -336,7 +194,7 @@ def remembered(
     except NotYet:
         raise
     except ModelError as error:
-        return Later(parts, (), make, error)
+        return CalledAgain(parts, (), make, error)
     if isinstance(made, Tuple):
         for k, field in enumerate(made.fields):
             _remember(field, parts, replace(make, field=k))
@@ -345,56 +203,26 @@ def remembered(
     return made
 
 
-def made_again(node: Expr) -> Later | None:
-    """How a value whose extents are open is made for numbers, where that is known."""
-    found: Later | None = getattr(node, "origin", None)
-    return found
-
-
 def _remember(node: Expr, parts: Sequence[Expr], make: Callable[[Sequence[Expr]], Expr]) -> None:
-    if node not in parts and not isinstance(node, (Var, Constant, Later)):
-        node.origin = Later(parts, (), make, ModelError("relay", "an extent is open", WAY_OUT))
+    if node not in parts and not isinstance(node, (Var, Constant, Deferred)):
+        error = ModelError("relay", "an extent is open", WAY_OUT)
+        node.origin = CalledAgain(parts, (), make, error)
 
 
 def _is_open(node: Expr) -> bool:
     """Whether an extent of what `node` is made of is open, as far as that is remembered."""
-    if isinstance(node, Var):
-        return bool(node.open_extents)
-    if isinstance(node, Later):
-        return node.is_open
-    if isinstance(node, (Tuple, TupleGetItem)):
-        return any(map(_is_open, children(node)))
-    return made_again(node) is not None
-
-
-def _nearest(node: Expr) -> Later | None:
-    """A `Later` that `node` is, or waits for."""
     stack, done = [node], set[Expr]()
     while stack:
         found = stack.pop()
-        if isinstance(found, Later):
-            return found
+        if found in done or found in _closed:
+            continue
         done.add(found)
-        stack += [c for c in children(found) if c.waits and c not in done]
-    return None
-
-
-def like(node: Expr) -> list[Any]:
-    """Numbers as they may be in `node`: zeros of its type; nothing where it depends on no input."""
-    if not any(isinstance(n, Var) for n in post_order(node)) or isinstance(node, Function):
-        return []
-    if node.waits:
-        return [[0], 0]
-    kind = node.checked_type
-    if not isinstance(kind, TensorType) or kind.size > 1 << 16:
-        return []
-    zeros = np.zeros(kind.shape, int if kind.dtype.is_float else kind.dtype.storage)
-    kinds = [zeros, zeros.astype(float)] if kind.dtype.is_float else [zeros]
-    return [z.tolist() for z in kinds] + [z.item() for z in kinds if z.size == 1]
-
-
-def _asked_for(node: Expr) -> list[Expr]:
-    return [a for n in post_order(node) if isinstance(n, Later) for a in n.asks]
+        if isinstance(found, (Tuple, TupleGetItem, Deferred)):
+            stack += found.parts
+        elif (isinstance(found, Var) and found.open_extents) or made_again(found) is not None:
+            return True
+    _closed.update(n for n in done if isinstance(n, Deferred))
+    return False
 
 
 def _values_in(value: Any) -> list[Expr]:
@@ -405,8 +233,3 @@ def _values_in(value: Any) -> list[Expr]:
     if isinstance(value, (list, tuple)):
         return [v for item in value for v in _values_in(item)]
     return []
-
-
-def _name(node: Expr) -> str:
-    names = [n.name_hint for n in post_order(node) if isinstance(n, Var)]
-    return ", ".join(names[:3]) or "what it computes"

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import DataType
 from tilewright.graph.expr import Constant, Var
 from tilewright.graph.types import (
     Array,
     IncompleteType,
+    OtherType,
     TensorType,
     Type,
     as_array,
@@ -25,7 +25,7 @@ from tilewright.graph.types import (
 
 def var(
     name_hint: str,
-    type_annotation: Type | DataType | IncompleteType | str | None = None,
+    type_annotation: Type | OtherType | IncompleteType | str | None = None,
     shape: Any = None,
     dtype: str = "float32",
 ) -> Var:

@@ -16,6 +16,7 @@ from itertools import chain, combinations, islice, product
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Deferred, NotYet
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -26,10 +27,10 @@ from tilewright.graph.expr import (
     TupleType,
     Type,
     Var,
+    children,
     post_order,
 )
 from tilewright.graph.extents import Any, is_unnamed, known_part, stand_in
-from tilewright.graph.later import Later, NotYet, inferred
 
 _FILLS = (0, 1, 2, 3)  # of what decides: extents, places, steps, how many there are
 _LENGTHS = (3, 4)  # of what decides and is itself of an open length
@@ -44,9 +45,6 @@ def told(node: Expr) -> Type:
 
     Raises NotYet where not even its rank is.
     """
-    known: Type | None = inferred(node)
-    if known is not None:
-        return known
     types: dict[Expr, Type] = {}
     for step in post_order(node, _what_it_waits_for):
         found = _told(step, types) if step.waits else step.known_type
@@ -57,8 +55,6 @@ def told(node: Expr) -> Type:
 
 
 def _what_it_waits_for(node: Expr) -> Sequence[Expr]:
-    from tilewright.graph.expr import children
-
     return children(node) if node.waits else ()
 
 
@@ -68,11 +64,11 @@ def _told(node: Expr, types: Mapping[Expr, Type]) -> Type | None:
     if isinstance(node, TupleGetItem):
         held = types[node.tuple_value]
         return held.fields[node.index] if isinstance(held, TupleType) else None
-    if isinstance(node, Later):
+    if isinstance(node, Deferred):
         decides = [k for k in node.needs if not isinstance(node.parts[k], Constant)]
         return _tried(node.make, [types[p] for p in node.parts], node.parts, decides)
     if isinstance(node, Call):
-        return _tried(node.with_args, [types[a] for a in node.args], node.args, ())
+        return _tried(node.with_parts, [types[a] for a in node.args], node.args, ())
     return None
 
 
@@ -101,7 +97,7 @@ def _made(make: Make, parts: Sequence[Expr]) -> Type | None:
         return None
     if not made.waits:
         return made.known_type
-    if not isinstance(made, Later) or not made.asks or any(p.waits for p in made.parts):
+    if not isinstance(made, Deferred) or not made.asks or any(p.waits for p in made.parts):
         return None
     return _told(made, {p: p.known_type for p in made.parts})  # another part decides, too
 

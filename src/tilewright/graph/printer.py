@@ -8,14 +8,17 @@ Read next: `expr.py`, `../parser.py`.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.base.dtype import DType
+from tilewright.base.errors import ExpressionError
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
+    Array,
     Call,
     Constant,
     Expr,
@@ -31,51 +34,31 @@ from tilewright.graph.expr import (
     free_vars,
     post_order,
 )
+from tilewright.graph.extension import extension
 from tilewright.graph.extents import is_open, is_unnamed, known_part
-from tilewright.graph.functional import is_functional
-from tilewright.graph.functional_text import Blocks
-from tilewright.graph.later import Again, Branch, Computed, Later
-from tilewright.graph.untyped import OpenCall
 
+_LETTERS = {"int": "i", "uint": "u", "float": "f", "bfloat": "bf"}
 WIDTH = 120  # a longer list of parameters is printed one a line
-VERSION = '#[version = "0.0.5"]\n'
 _PLAIN = re.compile(r"[A-Za-z_](\w|/(?=\w))*(\.\w(\w|/(?=\w))*)*", re.ASCII)
 
 
 def module_text(mod: IRModule) -> str:
     """All functions of a module; each distinct fused group once, in front of its first user."""
-    return _Printer().module(mod)
-
-
-def text_of(graph: Any) -> str:
-    """Of a module or an expression."""
-    return module_text(graph) if isinstance(graph, IRModule) else expression_text(graph)
+    return Printer().module(mod)
 
 
 def expression_text(expr: Expr) -> str:
     """One expression: a function with its body, or the calls that make a value."""
-    return _Printer().expression(expr)
-
-
-def whole_text(graph: Expr | IRModule, show_meta_data: bool) -> str:
-    """Text that can be read alone: with a version, free variables and, if asked for, constants."""
-    from tilewright_tvm.relay.text.constants import metadata_text
-
-    printer = _Printer()
-    if isinstance(graph, IRModule):
-        text = printer.module(graph)
-    else:
-        text = printer.declarations(graph) + printer.expression(graph)
-    return VERSION + text + (metadata_text(printer.constants) if show_meta_data else "")
+    return Printer().expression(expr)
 
 
 def structural_key(function: Function) -> str:
     """Text that is equal for functions of equal structure, whatever their names."""
     names = [f"p{k}" for k in range(len(function.params))]
-    return _Printer(is_key=True).function("fn ", function, names)
+    return Printer(is_key=True).function("fn ", function, names)
 
 
-class _Printer:
+class Printer:
     """One text.
 
     is_key: it shows types for constants, but for numbers, and no attributes of functions
@@ -90,7 +73,7 @@ class _Printer:
 
     def module(self, mod: IRModule) -> str:
         self.names_of = {f: str(name) for name, f in mod.functions.items()}
-        parts = [str(data) for data in mod.type_definitions.values()]
+        parts: list[str] = []
         for name, function in mod.functions.items():
             parts += self._groups(function.body)
             parts.append(self.function(f"def @{_quoted(name, _WORD)}", function))
@@ -143,8 +126,8 @@ class _Printer:
         self, head: str, function: Function, names: Sequence[str] | None = None, name: str = ""
     ) -> str:
         """`head(parameters, attributes) -> type {lines}`; name: what `head` calls it."""
-        if function.is_functional:
-            return self._blocks().function(head, function)
+        if (writer := extension().writer(self, function)) is not None:
+            return writer.function(head, function)
         if names is None:
             shown = _distinct(function.params)
         else:
@@ -165,8 +148,8 @@ class _Printer:
     # -- values
     def _lines(self, body: Expr, shown: Mapping[Var, str]) -> list[str]:
         """A line for each call, and for each tuple that is read several times."""
-        if is_functional(body):
-            return self._blocks().expression(body)
+        if (writer := extension().writer(self, body)) is not None:
+            return writer.expression(body)
         is_opened = any(v.open_extents for v in shown)
         order = post_order(body)
         uses = Counter(c for node in order for c in children(node))
@@ -186,7 +169,7 @@ class _Printer:
 
         for node in order:
             if isinstance(node, Call):
-                if isinstance(node.op, Function) and self._called(node.op) is None:
+                if isinstance(node.op, Function) and self.called(node.op) is None:
                     if node.op not in functions:
                         functions[node.op] = f"%{count}"
                         text = self.function("fn ", node.op)
@@ -195,7 +178,7 @@ class _Printer:
                     args = ", ".join(names[a] for a in node.args)
                     line(f"{functions[node.op]}({args})", node)
                 else:
-                    line(self._call(node, names), node)
+                    line(self.call(node, names), node)
             elif isinstance(node, Tuple):
                 held = [names[f] for f in node.fields]
                 text = f"({', '.join(held)}{',' if len(held) == 1 else ''})"
@@ -212,20 +195,20 @@ class _Printer:
                     line(text, node)
                 else:
                     names[node] = text
-            elif isinstance(node, Later):
-                line(_later(node, names), node)
+            elif isinstance(node, Deferred):
+                line(self.deferred(node, names), node)
             elif node not in names:
-                names[node] = self._leaf(node)
-        if not isinstance(body, (Call, Tuple, TupleGetItem, Later)):
+                names[node] = self.leaf(node)
+        if not isinstance(body, (Call, Tuple, TupleGetItem, Deferred)):
             lines.append(names[body])
         if isinstance(body, Constant) and not self.is_key and not shown:
             return [lines[0].partition(" /*")[0]]  # which says its type
         return lines
 
-    def _blocks(self) -> Blocks:
-        return Blocks(self._call, _later, self._leaf, self._called, self.is_key)
+    def deferred(self, node: Deferred, names: Mapping[Expr, str]) -> str:
+        return node.text(names, _attr)
 
-    def _called(self, function: Function) -> str | None:
+    def called(self, function: Function) -> str | None:
         """The name of a function in this text; None where it stands where it is called."""
         if self.is_key:
             return str(function.attrs.get("name", "fn"))
@@ -233,19 +216,16 @@ class _Printer:
             return self.names_of[function]
         return self.groups.get(_group_key(function)) if "name" in function.attrs else None
 
-    def _call(self, node: Call, names: Mapping[Expr, str]) -> str:
+    def call(self, node: Call, names: Mapping[Expr, str]) -> str:
         args = [names[a] for a in node.args]
         if isinstance(node.op, Function):
-            return f"@{_quoted(str(self._called(node.op)), _WORD)}({', '.join(args)})"
-        if isinstance(node, OpenCall):
-            usual: Mapping[str, Any] = node.op.attrs
-        else:
-            usual = _left_out(node.op.name)
+            return f"@{_quoted(str(self.called(node.op)), _WORD)}({', '.join(args)})"
+        usual = node.usual
         args += [f"{k}={_attr(v)}" for k, v in node.attrs.items() if not _same(v, usual, k)]
         args += [f"{k}={_attr(v)}" for k, v in node.attrs.derived.items()]
         return f"{node.op.name}({', '.join(args)})"
 
-    def _leaf(self, node: Expr) -> str:
+    def leaf(self, node: Expr) -> str:
         if isinstance(node, Function):
             return self.function("fn ", node).replace("\n", " ")
         if not isinstance(node, Constant):
@@ -253,7 +233,7 @@ class _Printer:
         value = f"{node.data.reshape(-1)[0]!s}" if node.data.size == 1 else ""
         if self.is_key:
             return f"{value}{list(node.data.shape) or ''}" if value else f"const({node._type})"
-        if not node.data.shape and (text := _scalar(node)):
+        if not node.data.shape and (text := scalar_text(node.data)):
             return f"{text} /* ty={node.checked_type} */"
         if node not in self.numbers:
             self.numbers[node] = len(self.constants)
@@ -263,18 +243,6 @@ class _Printer:
 
 
 _WORD = re.compile(r"[A-Za-z_](\w|/(?=\w))*(\.[A-Za-z_](\w|/(?=\w))*)*", re.ASCII)
-
-
-def _left_out(name: str) -> Mapping[str, Any]:
-    from tilewright_tvm.relay.text.operators import left_out
-
-    return left_out(name)
-
-
-def _scalar(node: Constant) -> str:
-    from tilewright_tvm.relay.text.numbers import scalar_text
-
-    return scalar_text(node.data)
 
 
 def _same(value: Any, usual: Mapping[str, Any], key: str) -> bool:
@@ -339,7 +307,7 @@ def _result(function: Function) -> str:
 def _typed(node: Expr, is_opened: bool) -> str:
     """The type as a comment; nothing where it is not known yet."""
     if node.waits:
-        return " /* what values decide */" if isinstance(node, Later) else ""
+        return " /* what values decide */" if isinstance(node, Deferred) else ""
     return f" /* ty={_type(node.checked_type, is_opened)} */"
 
 
@@ -348,48 +316,11 @@ def _is_short(text: str) -> bool:
     return text[0] in "%@" or "(" not in text
 
 
-def later_key(node: Later) -> str:
+def deferred_key(node: Deferred) -> str:
     """Equal for nodes that make the same of their parts; "" where a frontend's converter makes it,
     of which nothing is known."""
-    text = _later(node, {p: f"%{k}" for k, p in enumerate(node.parts)})
+    text = node.text({p: f"%{k}" for k, p in enumerate(node.parts)}, _attr)
     return text if ":" not in text.partition("(")[0] else ""
-
-
-def _later(node: Later, names: Mapping[Expr, str]) -> str:
-    if isinstance(node, Branch):
-        condition, one, other = (names[p] for p in node.parts)
-        return f"if ({condition}) {{\n  {one}\n}} else {{\n  {other}\n}}"
-    make = node.make
-    if isinstance(make, Again) and hasattr(make.function, "door_name"):
-        return _again(make, node.parts, names)
-    said = node.said if isinstance(node, Computed) else {}
-    args = ", ".join(
-        [*(names[p] for p in node.parts), *(f"{k}={_attr(v)}" for k, v in said.items())]
-    )
-    return f"{node.error.place.removeprefix('relay.')}({args})"
-
-
-def _again(make: Again, parts: Sequence[Expr], names: Mapping[Expr, str]) -> str:
-    """The function that is called again: values in front, the rest by name."""
-    there = dict(zip(make.parts, parts, strict=True))
-    given = inspect.signature(make.function).bind(*make.args, **make.kwargs).arguments
-    args: list[str] = []
-    leading = True
-    for key, value in given.items():
-        leading = leading and isinstance(value, Expr)
-        text = _value(value, there, names)
-        args.append(text if leading else f"{key}={text}")
-    name = str(vars(make.function)["door_name"])
-    return f"{name.removeprefix('relay.')}({', '.join(args)})"
-
-
-def _value(value: Any, there: Mapping[Expr, Expr], names: Mapping[Expr, str]) -> str:
-    if isinstance(value, Expr):
-        known = there.get(value, value)
-        return names.get(known, type(known).__name__)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_value(v, there, names) for v in value)}]"
-    return _attr(value)
 
 
 def _attr(value: Any) -> str:
@@ -400,3 +331,25 @@ def _attr(value: Any) -> str:
     if isinstance(value, float):
         return f"{value!r}f".replace(".0f", "f")
     return repr(value)
+
+
+def scalar_text(data: Array) -> str:
+    """One element without a shape; empty where text has no such number."""
+    try:
+        dtype = str(DType(data.dtype))
+    except ExpressionError:
+        return ""
+    if dtype == "bool":
+        return str(bool(data))
+    found = re.fullmatch(r"(int|uint|float|bfloat)(\d+)", dtype)
+    if found is None:
+        return ""
+    kind, bits = found[1], "" if found[2] == "32" else found[2]
+    if kind in ("int", "uint"):
+        return f"{int(data)}{_LETTERS[kind] + bits if dtype != 'int32' else ''}"
+    return f"{float_digits(data[()])}{_LETTERS[kind]}{bits}"
+
+
+def float_digits(value: Any) -> str:
+    """The shortest digits that give the number again."""
+    return str(value).removesuffix(".0")

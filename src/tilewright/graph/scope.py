@@ -6,20 +6,17 @@ needs no name, so a name leaves no trace.  Read next: `later.py`, `traversal.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import holds_data
-from tilewright.graph.expr import Expr, Function, Var, free_vars
-from tilewright.graph.functional import LetNode, as_value, must_be_named
-from tilewright.graph.global_var import GlobalVar
-from tilewright.graph.later import WAY_OUT, Branch, CallByName, advanced
+from tilewright.graph.deferred import branch
+from tilewright.graph.expr import Expr, Function, GlobalVar, Var, free_vars
+from tilewright.graph.functional import LetNode, as_value, make_function, must_be_named
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import substitute
+from tilewright.graph.types import holds_other
 
 
 def If(cond: Expr, true_branch: Expr | GlobalVar, false_branch: Expr | GlobalVar) -> Expr:
@@ -27,26 +24,7 @@ def If(cond: Expr, true_branch: Expr | GlobalVar, false_branch: Expr | GlobalVar
 
     cond: one element
     """
-
-    def chosen(parts: Sequence[Expr]) -> Expr:
-        return parts[1] if holds(parts[0], "relay.If") else parts[2]
-
-    error = ModelError("relay.If", "values decide which branch is taken", WAY_OUT)
-    parts = [cond, as_value(true_branch), as_value(false_branch)]
-    return advanced(Branch(parts, (0,), chosen, error, lazy=True))
-
-
-def holds(condition: Expr, place: str) -> bool:
-    """What a condition of one element is.  Raises ModelError for more of them."""
-    known = np.asarray(condition.as_numbers())
-    if known.size != 1:
-        raise ModelError(place, f"its condition has {known.size} elements", "Give one.")
-    return bool(known.reshape(-1)[0])
-
-
-def call_by_name(name: GlobalVar, args: Sequence[Expr]) -> Expr:
-    """A call of the function that a module will have under this name; it may call itself."""
-    return CallByName(name, args)
+    return branch(cond, as_value(true_branch), as_value(false_branch))
 
 
 def Let(variable: Var, value: Expr | GlobalVar, body: Expr | GlobalVar) -> Expr:
@@ -58,7 +36,7 @@ def Let(variable: Var, value: Expr | GlobalVar, body: Expr | GlobalVar) -> Expr:
     value, body = as_value(value), as_value(body)
     if must_be_named(value, variable):
         return LetNode(variable, value, body)
-    if isinstance(value, Function) or value.waits or holds_data(value._type):
+    if isinstance(value, Function) or value.waits or holds_other(value._type):
         return substitute(body, {variable: value})
     if variable.is_typed and variable.checked_type != value.checked_type:
         raise ModelError(
@@ -77,7 +55,9 @@ def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
         return substitute(expr, values)
     body = substitute(expr.body, values)
     kept = [p for p in expr.params if p not in values]
-    return Function([*kept, *(v for v in free_vars(body) if v not in kept)], body, attrs=expr.attrs)
+    return make_function(
+        [*kept, *(v for v in free_vars(body) if v not in kept)], body, attrs=expr.attrs
+    )
 
 
 _BEHIND = "Write `with sb.else_scope():` right behind the if_scope that it belongs to."

@@ -1,6 +1,6 @@
 """Networks in which values decide shapes, one stage after the other.
 
-In: a graph with nodes that wait (`later.py`), values of its inputs, and what computes graphs
+In: a graph with nodes that wait (`deferred.py`), values of its inputs, and what computes graphs
 without such nodes.  Out: its result.  A stage computes what has to be looked at, and with it what
 the rest reads of that; then the rest is made for what was seen, as far as the next such place.
 Stages are kept by what was seen.
@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Computed, Deferred, advanced
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import (
     Array,
@@ -34,9 +35,8 @@ from tilewright.graph.expr import (
     free_vars,
     post_order,
 )
-from tilewright.graph.later import Computed, Later, advanced
+from tilewright.graph.extension import extension
 from tilewright.graph.traversal import rewrite, unpacked
-from tilewright.graph.untyped import typed
 
 # What computes a function of tensors: of the values of its parameters those of its results.
 Compute = Callable[[Function, Sequence[Any]], Sequence[Any]]
@@ -109,7 +109,7 @@ class Stages:
     """Those of one network; the oldest are dropped."""
 
     def __init__(self, main: Function) -> None:
-        main = typed(main)
+        main = extension().typed(main)
         self.params, self.first = main.params, Stage(_made(main.body, {}))
         self._kept: OrderedDict[tuple[Any, ...], _Next] = OrderedDict()
         self._numbers = count()
@@ -173,7 +173,7 @@ def made_of_constants(function: Function) -> Function:
 
     Raises ModelError where others are left, which ends builds that know no values.
     """
-    function = typed(function)
+    function = extension().typed(function)
     if not function.waits:
         return function
     body = _made(function.body, {})
@@ -198,7 +198,7 @@ def _made(body: Expr, new: Mapping[Expr, Expr]) -> Expr:
         if old in new:
             return new[old]
         node = unpacked(rebuilt)
-        if not isinstance(node, Later):
+        if not isinstance(node, Deferred):
             return node
         try:
             return _advanced(node)
@@ -210,7 +210,7 @@ def _made(body: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 def _advanced(node: Expr) -> Expr:
     """`node`, made as far as what it asks for depends on no input."""
-    while isinstance(node, Later):
+    while isinstance(node, Deferred):
         if any(p.waits for p in node.first) or any(map(free_vars, node.asks)):
             return node
         known = {a: Constant(evaluate(a)) for a in node.asks}
@@ -218,9 +218,9 @@ def _advanced(node: Expr) -> Expr:
     return node
 
 
-def _waiting(root: Expr) -> list[Later]:
+def _waiting(root: Expr) -> list[Deferred]:
     """The nodes that `root` waits for, of which all that they read has a type."""
-    found: dict[Later, None] = {}
+    found: dict[Deferred, None] = {}
     done: set[Expr] = set()
     stack = [root]
     while stack:
@@ -228,7 +228,7 @@ def _waiting(root: Expr) -> list[Later]:
         if node in done or not node.waits:
             continue
         done.add(node)
-        if not isinstance(node, Later):
+        if not isinstance(node, Deferred):
             stack.extend(children(node))
         elif any(p.waits for p in node.first):
             stack.extend(node.first)

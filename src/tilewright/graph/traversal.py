@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tilewright.graph.deferred import made_again
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -19,8 +20,6 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.functional import Functional
-from tilewright.graph.later import Later, made_again
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -28,14 +27,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
     old = children(node)
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return node
-    if isinstance(node, Call):
-        return node.with_args(new)
-    if isinstance(node, Tuple):
-        return Tuple(new)
-    if isinstance(node, (Later, Functional)):
-        return node.with_parts(new)
-    assert isinstance(node, TupleGetItem)
-    return TupleGetItem(new[0], node.index)
+    return node.with_parts(new)
 
 
 def users(root: Expr) -> dict[Expr, list[Expr]]:
@@ -96,12 +88,7 @@ def remade(node: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 def twin(node: Expr) -> Expr:
     """Another node that is the same."""
-    if isinstance(node, Call):
-        return Call(node.op, node.args, node.attrs)
-    if isinstance(node, Tuple):
-        return Tuple(node.fields)
-    assert isinstance(node, TupleGetItem)
-    return TupleGetItem(node.tuple_value, node.index)
+    return node.with_parts(node.parts)
 
 
 def with_body(function: Function, body: Expr) -> Function:
@@ -112,7 +99,7 @@ def with_body(function: Function, body: Expr) -> Function:
 def each_function(mod: IRModule, change: Callable[[Function], Function]) -> IRModule:
     """A module in which every function was changed."""
     functions = {name: change(f) for name, f in mod.functions.items()}
-    return IRModule(functions, mod.type_definitions)
+    return mod.with_functions(functions)
 
 
 def is_call(node: Expr, *names: str) -> bool:

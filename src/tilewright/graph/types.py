@@ -1,14 +1,13 @@
-"""Types of graph values: tensors and tuples of them.
+"""Types of graph values: tensors, tuples of them, functions.
 
 In: shapes and element types as users write them.  Out: frozen types of plain ints, of which equal
-ones are equal.  Read next: `expr.py`, `extents.py` (open extents), `data_types.py`
-(all other types).
+ones are equal.  Read next: `expr.py`, `extents.py` (open extents).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,6 @@ from numpy.typing import NDArray
 from tilewright.base.doors import is_integer
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.graph.data_types import FuncType as FuncType
-from tilewright.graph.data_types import listed_types
 from tilewright.graph.extents import closed, known_part, open_axes, stand_in
 
 Array = NDArray[Any]
@@ -120,6 +117,105 @@ class TupleType:
 
 
 Type = TensorType | TupleType
+AnyType = Any  # of any value: `Type`, or an `OtherType`
+
+
+class OtherType:
+    """Of a value that is no tensor: of functions, and what packages above add.
+
+    words: what such a value is; way_out: how to get a tensor from it
+    """
+
+    __slots__ = ()
+
+    way_out = "Take a tensor out of it."
+
+    @property
+    def words(self) -> str:
+        return f"a value of type {self}"
+
+    def is_same(self, other: Any, there: Mapping[Any, Any]) -> bool:
+        """Whether `other` is this type; there: which bound variable of it stands for one of
+        this."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OtherType) and self.is_same(other, {})
+
+    def __hash__(self) -> int:
+        return hash(type(self).__name__)
+
+
+class FuncType(OtherType):
+    """What a function takes and gives; `Function.checked_type`.
+
+    type_params: the variables that each call may put other types for
+    """
+
+    __slots__ = ("arg_types", "ret_type", "type_params")
+
+    words, way_out = "a function", "Call it: f(x), or use its body."
+
+    def __init__(
+        self,
+        arg_types: Sequence[AnyType],
+        ret_type: AnyType,
+        type_params: Sequence[Any] | None = None,
+        type_constraints: Sequence[Any] | None = None,
+    ) -> None:
+        if type_constraints:
+            raise ModelError(
+                "relay.FuncType", "type_constraints are given", "Leave them out: operators have "
+                "rules of their own.",
+            )  # fmt: skip
+        self.arg_types = listed_types(arg_types, "relay.FuncType")
+        self.ret_type: AnyType = ret_type
+        self.type_params = tuple(type_params or ())
+
+    def is_same(self, other: Any, there: Mapping[Any, Any]) -> bool:
+        if type(other) is not FuncType or len(self.type_params) != len(other.type_params):
+            return False
+        there = {**there, **dict(zip(self.type_params, other.type_params, strict=True))}
+        mine, others = (*self.arg_types, self.ret_type), (*other.arg_types, other.ret_type)
+        return all_same(mine, others, there)
+
+    def __str__(self) -> str:
+        bound = f"[{', '.join(map(str, self.type_params))}]" if self.type_params else ""
+        return f"fn {bound}({', '.join(map(str, self.arg_types))}) -> {self.ret_type}"
+
+    __repr__ = __str__
+
+
+def listed_types(types: Any, place: str) -> tuple[AnyType, ...]:
+    """Types as a tuple; one alone is one.  Raises ModelError for what is none."""
+    found = tuple(types) if isinstance(types, Sequence) and not isinstance(types, str) else (types,)
+    if wrong := [t for t in found if not isinstance(t, TensorType | TupleType | OtherType)]:
+        raise ModelError(
+            f"{place}({wrong[0]!r})", "it is no type of a value",
+            "Give a list of relay.TensorType(shape, dtype), or of other types of relay.",
+        )  # fmt: skip
+    return found
+
+
+def holds_other(kind: object) -> bool:
+    """Whether values of this type are, or have in them, something that is no tensor."""
+    if isinstance(kind, TupleType):
+        return any(map(holds_other, kind.fields))
+    return isinstance(kind, OtherType)
+
+
+def same_type(a: AnyType, b: AnyType, there: Mapping[Any, Any] | None = None) -> bool:
+    """Whether they are one type; there: which bound variable of `b` stands for one of `a`."""
+    there = {} if there is None else there
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        return all_same(a.fields, b.fields, there)
+    return a.is_same(b, there) if isinstance(a, OtherType) else bool(a == b)
+
+
+def all_same(some: Sequence[AnyType], others: Sequence[AnyType], there: Mapping[Any, Any]) -> bool:
+    """Whether types are the same in order."""
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(same_type(a, b, there) for a, b in pairs)
 
 
 class Waiting:

@@ -3,7 +3,7 @@
 In: functions of variables made by `relay.var("x")`.  Out: calls whose types wait; the same function
 with the types that its operators and its callers tell.  Operators that must see shapes to be made
 are `OpenCall`s until then.
-Read next: `later.py` (values that decide shapes), `expr.py`.
+Read next: `later.py` (functions that are called again), `expr.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Call, Expr, Function, Tuple, Type, Var, free_vars, post_order
+from tilewright.graph.deferred import HOW_TO_TYPE, untyped
+from tilewright.graph.expr import (
+    Call,
+    Expr,
+    Function,
+    Tuple,
+    TupleGetItem,
+    Type,
+    Var,
+    post_order,
+)
 from tilewright.graph.leaves import const
-
-HOW_TO_TYPE = "Give relay.var(shape=), or call the function with values that have types."
+from tilewright.graph.traversal import rewrite, substitute, twin
 
 
 class OpenCall(Call):
@@ -33,18 +42,12 @@ class OpenCall(Call):
         super().__init__(op, args, attrs)
         self.again = again
 
-    def with_args(self, args: Sequence[Expr]) -> Expr:
-        return self.again(*args)
+    def with_parts(self, parts: Sequence[Expr]) -> Expr:
+        return self.again(*parts)
 
-
-def untyped(node: Expr) -> list[str]:
-    """The names of the variables without a type that `node` is made of."""
-    if not node.waits:
-        return []
-    root = node.body if isinstance(node, Function) else node
-    params = node.params if isinstance(node, Function) else ()
-    found = [*params, *(v for v in free_vars(root) if v not in params)]
-    return [v.name_hint for v in found if not v.is_typed]
+    @property
+    def usual(self) -> Mapping[str, Any]:
+        return {} if isinstance(self.op, Function) else self.op.attrs
 
 
 def open_call(
@@ -83,7 +86,7 @@ def typed(function: Function) -> Function:
     if not function.waits or not _has_open(function):
         return function
     body = infer(function.body)
-    made = Function(function.params, body, attrs=function.attrs)
+    made = function.with_body(body)
     if names := untyped(made):
         reason = "its shape is not known" if len(names) == 1 else "their shapes are not known"
         raise ModelError(f"%{', %'.join(names)}", reason, HOW_TO_TYPE)
@@ -92,9 +95,7 @@ def typed(function: Function) -> Function:
 
 def has_untyped(function: Function) -> bool:
     """Whether there are variables to which nothing tells a type."""
-    return bool(untyped(function)) and bool(
-        untyped(Function(function.params, infer(function.body), attrs=function.attrs))
-    )
+    return bool(untyped(function)) and bool(untyped(function.with_body(infer(function.body))))
 
 
 def infer(body: Expr) -> Expr:
@@ -110,13 +111,11 @@ def infer(body: Expr) -> Expr:
 
 
 def _again(body: Expr) -> Expr:
-    from tilewright.graph.traversal import rewrite
-
     def visit(old: Expr, node: Expr) -> Expr:
         if not node.waits or not isinstance(node, Call):
             return with_types(node) if node.waits else node
         if not isinstance(node.op, Function):
-            return node.with_args(node.args)
+            return node.with_parts(node.args)
         if any(a.waits for a in node.args):
             return node
         return Call(specialised(node.op, [a.checked_type for a in node.args]), node.args)
@@ -126,19 +125,11 @@ def _again(body: Expr) -> Expr:
 
 def with_types(node: Expr) -> Expr:
     """A tuple, or a value of one, made again."""
-    from tilewright.graph.expr import TupleGetItem
-
-    if isinstance(node, Tuple):
-        return Tuple(node.fields)
-    if isinstance(node, TupleGetItem):
-        return TupleGetItem(node.tuple_value, node.index)
-    return node
+    return twin(node) if isinstance(node, (Tuple, TupleGetItem)) else node
 
 
 def specialised(function: Function, types: Sequence[Type]) -> Function:
     """`function` of parameters that have these types where they had none."""
-    from tilewright.graph.traversal import substitute
-
     if len(types) != len(function.params) or not function.waits:
         return function
     params = [

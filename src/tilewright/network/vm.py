@@ -1,4 +1,4 @@
-"""`relay.vm.compile`: a network whose open extents are known when it is called.
+"""A network whose open extents are known when it is called.
 
 In: a module, perhaps with `relay.Any()` in the shapes of its inputs.  Out: an `Executable`, which
 builds a library for each set of shapes that it meets and keeps it.
@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.concurrency import cached_property
-from tilewright.base.errors import ModelError, absent
+from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
-from tilewright.functional.calls import is_program, tensors_only
-from tilewright.functional.program import Program
 from tilewright.graph.expr import (
     Constant,
     Expr,
@@ -32,6 +30,7 @@ from tilewright.graph.expr import (
     as_array,
     post_order,
 )
+from tilewright.graph.extension import extension
 from tilewright.graph.extents import is_unnamed
 from tilewright.graph.open import OpenModule
 from tilewright.graph.passes.bind import bind_params
@@ -40,9 +39,7 @@ from tilewright.graph.passes.inline import inline_calls
 from tilewright.graph.printer import structural_key
 from tilewright.graph.stages import Stages
 from tilewright.graph.traversal import each_function, substitute
-from tilewright.graph.untyped import has_untyped, typed
 from tilewright.network.build import build
-from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.vm import Nesting, shape_of
@@ -54,52 +51,41 @@ MOST_SHAPES, MOST_PARTS = 64, 64
 _TRIALS = (32, 48)
 
 
-_SAVED = "Constants and code are one file: exe.export_library(path), runtime.load_module(path)."
-_ELSEWHERE = {
-    **dict.fromkeys(
-        ("save", "load_exec", "move_late_bound_consts", "load_late_bound_consts",
-         "get_late_bound_consts", "load_late_bound_consts_from_map"), _SAVED,
-    ),
-    **dict.fromkeys(
-        ("bytecode", "globals", "primitive_ops", "constants", "virtual_devices", "stats"),
-        "Print exe.library.report: it names each kernel and its schedule.",
-    ),
-}  # fmt: skip
-
-
 class Executable:
     """A network, built for the shapes it is called with.
 
     mod:    the network; params: weights by name, which become constants
-    types_by_values: variables whose types nothing tells have those of the values of each call
-    Options of `transform.PassContext` and schedules count where it is called for new shapes.
+    build:  makes a library of a network for some shapes, when it is called for them
+    program: of a module that is more than a network, which runs otherwise
     """
+
+    program: Any = None
 
     def __init__(
         self,
         mod: IRModule,
         target: TargetLike | None = None,
         params: Mapping[str, Any] | None = None,
-        types_by_values: bool = False,
+        build: Callable[..., Library] = build,
     ) -> None:
-        self.params = dict(params or {})
+        self.params, self._build = dict(params or {}), build
         self.target = Target(resolve_target(target))
-        main = mod.functions.get("main")
-        open_ = main is not None and (is_program(main) or (types_by_values and has_untyped(main)))
-        self.program = Program(main, self.params) if main and open_ else None
-        if self.program is None and not isinstance(mod, OpenModule):
-            mod = each_function(tensors_only(mod, "relay.vm.compile"), typed)
-        self.network, self.tuples = (mod, {}) if self.program else single_tensors(mod)
-        self.open_names = () if self.program else open_extents(self.network)
+        self._take(mod)
         self._libraries: dict[tuple[int, ...], Library] = {}
         self._stages: OrderedDict[tuple[int, ...], Stages] = OrderedDict()
         self._parts: OrderedDict[str, Library] = OrderedDict()
 
+    def _take(self, mod: IRModule) -> None:
+        """Keep what is run of a module."""
+        if not isinstance(mod, OpenModule):
+            network = extension().network(mod, "relay.vm.compile")
+            mod = each_function(network, extension().typed)
+        self.network, self.tuples = single_tensors(mod)
+        self.open_names = open_extents(self.network)
+
     @property
     def input_names(self) -> tuple[str, ...]:
-        """What a call gives: tensors, and tuples of them; of a functional network any values."""
-        if self.program is not None:
-            return self.program.input_names
+        """What a call gives: tensors, and tuples of them."""
         inside = {name for names in self.tuples.values() for name in names[1:]}
         first = {names[0]: of for of, names in self.tuples.items()}
         return tuple(first.get(name, name) for name in self.tensor_names if name not in inside)
@@ -110,7 +96,7 @@ class Executable:
         return tuple(p.name_hint for p in self._mains[0].params if p.name_hint not in self.params)
 
     def tensors(self, values: Sequence[Any]) -> list[Any]:
-        """The values of `tensor_names`, from those of `input_names`.
+        """Give the values of `tensor_names`, from those of `input_names`.
 
         Raises ModelError for a tuple of another number of tensors.
         """
@@ -144,12 +130,12 @@ class Executable:
                 "relay.vm.Executable", f"its extents are open: {', '.join(self.open_names)}",
                 "Build it for numbers: relay.build(mod, sizes=[...]).",
             )  # fmt: skip
-        return build(self.network, self.target, self.params or None)
+        return self._build(self.network, self.target, self.params or None)
 
     def staged(
         self, values: Sequence[Any], run: Callable[[Library, Sequence[Any]], Sequence[Any]]
     ) -> tuple[list[Any], Nesting]:
-        """The results for these values of `tensor_names`, of a network that `waits`.
+        """Give the results for these values of `tensor_names`, of a network that `waits`.
 
         run: a library on the values of its inputs
         What is built is kept, for `MOST_SHAPES` sets of shapes and `MOST_PARTS` parts of networks.
@@ -170,10 +156,10 @@ class Executable:
         self._stages.move_to_end(sizes)
         checked = [checked_input(v, p) for v, p in zip(values, stages.params, strict=True)]
         given = dict(zip(stages.params, checked, strict=True))
-        found, body = stages.run(given, lambda part, inputs: run(self._part(part), inputs))
+        found, body = stages.run(given, lambda part, inputs: run(self.part(part), inputs))
         return found, nesting_of(body.checked_type)
 
-    def _part(self, function: Function) -> Library:
+    def part(self, function: Function) -> Library:
         """One part of a network, built once whatever led to it."""
         constants = blake2b()
         for node in post_order(function.body):
@@ -181,49 +167,32 @@ class Executable:
                 constants.update(np.ascontiguousarray(node.data).tobytes())
         key = structural_key(function) + constants.hexdigest()
         if key not in self._parts:
-            self._parts[key] = build(function, self.target)
+            self._parts[key] = self._build(function, self.target)
             if len(self._parts) > MOST_PARTS:
                 self._parts.popitem(last=False)
         self._parts.move_to_end(key)
         return self._parts[key]
 
-    def called(
-        self, values: Sequence[Any], run: Callable[[Library, Sequence[Any]], Sequence[Any]],
-        device: Device,
-    ) -> Any:  # fmt: skip
-        """The result for these values of `input_names`, of a functional network; run, what is
-        kept and errors as for `staged`."""
-        assert self.program is not None
-        return self.program.run(values, lambda part, inputs: run(self._part(part), inputs), device)
-
     def library_for(self, shapes: Sequence[tuple[int, ...]]) -> Library:
-        """For inputs of these shapes; it is built once.  Raises ModelError where none can be."""
+        """Build for inputs of these shapes, once.  Raises ModelError where none can be."""
         if not self.open_names:
             return self.library
         key = self._key(shapes)
         if key not in self._libraries:
             if isinstance(self.network, OpenModule):
                 sizes = [self._sizes(shapes)]
-                made = build(self.network, self.target, self.params or None, sizes=sizes)
+                made = self._build(self.network, self.target, self.params or None, sizes=sizes)
             else:
-                made = build(self.sized(shapes), self.target, self.params or None)
+                made = self._build(self.sized(shapes), self.target, self.params or None)
             self._libraries[key] = made
         return self._libraries[key]
 
-    @property
-    def mod(self) -> Library:
-        """`library`, as scripts for TVM ask for it: `exe.mod.export_library(path)`."""
-        return self.library
-
-    def __getattr__(self, name: str) -> Any:
-        raise absent("relay.vm.Executable", name, _ELSEWHERE)
-
     def export_library(self, file_name: str | os.PathLike[str]) -> None:
-        """`Library.export_library`, of a network without open extents."""
+        """Do `Library.export_library`, of a network without open extents."""
         self.library.export_library(file_name)
 
     def sized(self, shapes: Sequence[tuple[int, ...]]) -> Function:
-        """Main for inputs of these shapes."""
+        """Give main for inputs of these shapes."""
         if not self.open_names:
             return self._mains[0]
         if isinstance(self.network, OpenModule):
@@ -296,26 +265,8 @@ class Executable:
         return {name: sizes[name] for name in self.open_names}
 
 
-def compile(
-    mod: IRModule | Function,
-    target: TargetLike | None = None,
-    target_host: TargetLike | None = None,
-    params: Mapping[str, Any] | None = None,
-) -> Executable:
-    """A network for `runtime.vm.VirtualMachine`; one without open extents, in which no values
-    decide shapes, is built at once.
-
-    target_host, params: as for `relay.build`
-    """
-    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-    made = Executable(module, Target(resolve_target(target), target_host), params)
-    if made.program is None and not made.open_names and not made.waits:
-        _ = made.library
-    return made
-
-
 def single_tensors(mod: IRModule) -> tuple[IRModule, dict[str, list[str]]]:
-    """The module whose main takes tensors only, and the names of those that a tuple became."""
+    """Give the module whose main takes tensors only, and the names of those that a tuple became."""
     main = mod.functions.get("main")
     if main is None or not any(isinstance(p.type_annotation, TupleType) for p in main.params):
         return mod, {}
@@ -345,7 +296,7 @@ def single_tensors(mod: IRModule) -> tuple[IRModule, dict[str, list[str]]]:
 
 
 def checked_input(value: Any, variable: Var) -> Any:
-    """`value` as an array of the variable's type.  Raises ModelError."""
+    """Give `value` as an array of the variable's type.  Raises ModelError."""
     kind, place = variable.tensor_type, f"input {variable.name_hint}"
     if shape_of(value) != kind.shape:
         raise ModelError(
@@ -358,7 +309,7 @@ def checked_input(value: Any, variable: Var) -> Any:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """The tensors of a tuple of tuples, in order."""
+    """Give the tensors of a tuple of tuples, in order."""
     if isinstance(value, (tuple, list)):
         for part in value:
             yield from leaves(part)

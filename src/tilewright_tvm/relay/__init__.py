@@ -11,16 +11,14 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.data_types import GlobalTypeVar, RefType, TypeCall, TypeKind, TypeVar
+from tilewright.graph.definitions import IRModule
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import (
-    Call,
     Constant,
     Expr,
-    Function,
     FuncType,
     GlobalVar,
     IncompleteType,
-    IRModule,
     TensorType,
     Tuple,
     TupleGetItem,
@@ -28,8 +26,9 @@ from tilewright.graph.expr import (
     Var,
     free_vars,
 )
+from tilewright.graph.extension import extend as _extend
 from tilewright.graph.extents import Any
-from tilewright.graph.functional import RefCreate, RefRead, RefWrite
+from tilewright.graph.functional import Call, Function, RefCreate, RefRead, RefWrite
 from tilewright.graph.functions.dynamic import *  # noqa: F403
 from tilewright.graph.functions.dynamic import __all__ as _dynamic
 from tilewright.graph.functions.indexing import *  # noqa: F403
@@ -43,14 +42,14 @@ from tilewright.graph.functions.selection import __all__ as _selection
 from tilewright.graph.functions.tensor import *  # noqa: F403
 from tilewright.graph.functions.tensor import __all__ as _operators
 from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
-from tilewright.graph.later import remembered as _remembered
+from tilewright.graph.language import Relay as _Relay
+from tilewright.graph.later import defer as _defer
 from tilewright.graph.leaves import const, var
 from tilewright.graph.passes import PASSES, bind_params, optimize
 from tilewright.graph.passes.extents import with_sizes
-from tilewright.graph.scope import Let, ScopeBuilder, bind
+from tilewright.graph.scope import If, Let, ScopeBuilder, bind
 from tilewright.graph.types import scalar_type
 from tilewright.models.onnx.export import to_onnx
-from tilewright.network.executor import create_executor
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
 from tilewright_tvm.elsewhere import find
@@ -92,6 +91,7 @@ from tilewright_tvm.relay.adt import (
     TypeData,
 )
 from tilewright_tvm.relay.build_module import build
+from tilewright_tvm.relay.executor import create_executor
 from tilewright_tvm.relay.expr import TupleWrapper
 from tilewright_tvm.relay.parser import fromtext, parse, parse_expr
 from tilewright_tvm.relay.shapes import *  # noqa: F403
@@ -100,25 +100,27 @@ from tilewright_tvm.relay.signal import dft, sliding_window, stft
 
 __all__ = [
     "adt", "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build",
-    "build_module", "Call", "Clause", "const", "Constant", "Constructor",
-    "create_executor", "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate",
-    "Expr", "expr", "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars",
-    "fromtext", "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "image",
+    "build_module", "Call", "Clause", "const", "Constant", "Constructor", "create_executor",
+    "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate", "Expr", "expr",
+    "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "fromtext",
+    "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "If", "image",
     "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
     "loops", "Match", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "Pattern",
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "prelude", "qnn",
     "random", "RefCreate", "RefRead", "RefType", "RefWrite", "save_param_dict", "scalar_type",
     "scope_builder", "ScopeBuilder", "sliding_window", "stft", "TensorType", "testing", "to_onnx",
-    "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty", "TypeCall", "TypeData",
-    "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes", *_dynamic, *_indexing,
-    *_operators, *_reductions, *_selection, *_shapes,
+    "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty", "TypeCall",
+    "TypeData", "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes", *_dynamic,
+    *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 OPERATORS = (  # what text may call, too
-    "layout_transform", "einsum", "dft", "sliding_window", "stft",
+    "If", "layout_transform", "einsum", "dft", "sliding_window", "stft",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 )  # fmt: skip
-open_doors(globals(), OPERATORS, ModelError, _remembered)
+_extend(_Relay())
+open_doors(globals(), OPERATORS, ModelError)
+_defer(globals(), OPERATORS)
 # A shape may hold more than ints, and the class checks it itself.
 open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 

@@ -14,6 +14,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.functional.call_graph import CallGraph
 from tilewright.functional.unmatched import unmatched
+from tilewright.graph import definitions
 from tilewright.graph.equality import Graph, Plain, first_difference, hash_of
 from tilewright.graph.expr import (
     Call,
@@ -27,7 +28,7 @@ from tilewright.graph.expr import (
     free_vars,
 )
 from tilewright.graph.expr import post_order as _post_order
-from tilewright.graph.functional import Match, Pattern
+from tilewright.graph.functional import Match, Pattern, make_function
 from tilewright.graph.op.work import work
 from tilewright.graph.passes import fuse, inline_calls, simplify_inference
 from tilewright.graph.traversal import op_name
@@ -117,7 +118,7 @@ def structural_hash(node: Graph, map_free_vars: bool = False) -> int:
     """Equal for what is `structural_equal` with the same numbers as attributes; map_free_vars: free
     variables need names no more."""
     if map_free_vars and isinstance(node, Expr) and not isinstance(node, Function):
-        return hash_of(Function(free_vars(node), node))
+        return hash_of(make_function(free_vars(node), node))
     return hash_of(node)
 
 
@@ -167,7 +168,7 @@ def extract_intermdeiate_expr(mod: IRModule, expr_id: int) -> IRModule:
             f"extract_intermdeiate_expr({expr_id})", f"main has {len(calls)} calls",
             f"Use 0 to {len(calls) - 1}.",
         )  # fmt: skip
-    return IRModule.from_expr(calls[expr_id])
+    return definitions.IRModule.from_expr(calls[expr_id])
 
 
 def _body(expr: Expr | IRModule) -> Expr:

@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Expr, Tuple, TupleType
-from tilewright.graph.later import remembered
+from tilewright.graph.later import defer
 from tilewright.graph.op import call
 
 
@@ -24,7 +24,8 @@ def checkpoint(data: Expr) -> Expr:
 
 
 __all__ = ["checkpoint"]
-open_doors(globals(), __all__, ModelError, remembered)
+open_doors(globals(), __all__, ModelError)
+defer(globals(), __all__)
 
 _ELSEWHERE = dict.fromkeys(
     ("compiler_begin", "compiler_end", "on_device", "stop_fusion"),

@@ -1,6 +1,6 @@
 """`relay.build_module`: what builds networks, where TVM has it.
 
-Read next: `compile/build.py`, `compile/executor.py`.
+Read next: `compile/build.py`, `executor.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,10 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Function, IRModule
 from tilewright.graph.passes import bind_params, optimize
 from tilewright.network import build as network
-from tilewright.network.executor import create_executor
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.relay.backend import Executor, Runtime
+from tilewright_tvm.relay.executor import create_executor
 
 __all__ = ["bind_params_by_name", "build", "create_executor", "optimize"]
 

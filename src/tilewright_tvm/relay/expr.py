@@ -8,20 +8,11 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
-from tilewright.graph.expr import (
-    Call,
-    Constant,
-    Expr,
-    Function,
-    GlobalVar,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
-from tilewright.graph.functional import RefCreate, RefRead, RefWrite
-from tilewright.graph.functions.dynamic import If
+from tilewright.graph.expr import Constant, Expr, GlobalVar, Tuple, TupleGetItem, Var
+from tilewright.graph.functional import Call, Function, RefCreate, RefRead, RefWrite
 from tilewright.graph.leaves import const, var
-from tilewright.graph.scope import Let, bind
+from tilewright.graph.scope import If, Let, bind
+from tilewright_tvm.relay.text.whole import astext
 
 RelayExpr = Expr
 
@@ -43,7 +34,7 @@ class TupleWrapper(Sequence[Expr]):
         return self.tuple_value
 
     def astext(self, show_meta_data: bool = True) -> str:
-        return self.tuple_value.astext(show_meta_data)
+        return astext(self.tuple_value, show_meta_data)
 
     def __len__(self) -> int:
         return self.size

@@ -1,13 +1,16 @@
-"""TVM's `relay.nn`: the operators of ours, and the names that only TVM has."""
+"""TVM's `relay.nn`: the operators of ours, and the names that only TVM has.
+
+Read next: `gradients/functions.py`, `winograd.py`.
+"""
 
 from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Constant as Constant  # scripts say relay.nn.Constant
-from tilewright.graph.functions import nn
 from tilewright.graph.functions.nn import *  # noqa: F403
-from tilewright.graph.later import remembered
+from tilewright.graph.functions.nn import __all__ as _functions
+from tilewright.graph.later import defer
 from tilewright_tvm.relay.gradients.functions import (
     avg_pool2d_grad,
     conv2d_backward_weight,
@@ -18,8 +21,9 @@ from tilewright_tvm.relay.winograd import __all__ as _winograd
 
 __all__ = ["avg_pool2d_grad", "conv2d_backward_weight", "max_pool2d_grad"]
 __all__ += _winograd
-open_doors(globals(), __all__, ModelError, remembered)
-__all__ += nn.__all__
+open_doors(globals(), __all__, ModelError)
+__all__ += _functions
+defer(globals(), __all__)
 
 __path__: list[str] = []  # its modules are imported, too
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
+from tilewright.graph import definitions
+from tilewright.graph.definitions import types_of
 from tilewright.graph.expr import IRModule
 from tilewright_tvm.relay.text.lexer import Source
 from tilewright_tvm.relay.text.reader import Reader
@@ -29,9 +31,9 @@ def parse(
     init_meta_table: constants by kind, `{"relay.Constant": [...]}`, for `meta[relay.Constant][k]`
     Raises ModelError with line and column.
     """
-    given = IRModule() if init_module is None else init_module
+    given = definitions.IRModule() if init_module is None else init_module
     text, table = Source(source, source_name), init_meta_table or {}
-    return Reader(text, given.functions, table, given.type_definitions).module()
+    return Reader(text, given.functions, table, types_of(given)).module()
 
 
 def fromtext(source: str, source_name: str = "from_string") -> IRModule:

@@ -13,7 +13,8 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.functional.standard import add_prelude
 from tilewright.functional.tensor_arrays import StaticTensorArrayOps, TensorArrayOps
 from tilewright.graph.data_types import GlobalTypeVar
-from tilewright.graph.expr import GlobalVar, IRModule
+from tilewright.graph.definitions import IRModule
+from tilewright.graph.expr import GlobalVar
 from tilewright.graph.functional import Constructor
 
 __all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps"]

@@ -18,6 +18,7 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Constant, Expr, Tuple, check_dtype, static_shape
 from tilewright.graph.functions import tensor
 from tilewright.graph.functions.indexing import stack, strided_slice
+from tilewright.graph.later import defer
 from tilewright.graph.leaves import const
 from tilewright_tvm.topi.random import FRACTION, FULL, PARITY, ROTATIONS, ROUNDS, WORDS
 
@@ -198,6 +199,7 @@ def _check(key: Expr, name: str) -> None:
 
 __all__ = ["normal", "threefry_generate", "threefry_key", "threefry_split", "uniform"]
 open_doors(globals(), __all__, ModelError)
+defer(globals(), __all__)
 
 _ELSEWHERE = {"multinomial": "Draw with numpy, and give the places as inputs."}
 

@@ -18,6 +18,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 from tilewright_tvm.relay.parser import parse, parse_expr
+from tilewright_tvm.relay.text.whole import astext
 
 _KINDS = {"relay.IRModule": parse, "relay.Expr": parse_expr}
 
@@ -72,7 +73,7 @@ def save_json(node: Any) -> str:
             "Save built networks with Library.export_library.",
         )  # fmt: skip
     kind = "relay.IRModule" if isinstance(node, IRModule) else "relay.Expr"
-    return json.dumps({"tilewright": kind, "text": node.astext()})
+    return json.dumps({"tilewright": kind, "text": astext(node)})
 
 
 def load_json(json_str: str) -> Any:

@@ -5,6 +5,9 @@ from typing import Any
 from tilewright.base.errors import absent
 from tilewright.graph.functions.vision import *  # noqa: F403
 from tilewright.graph.functions.vision import __all__ as __all__
+from tilewright.graph.later import defer
+
+defer(globals(), __all__)
 
 _NMS = "Use relay.vision.non_max_suppression."
 _ELSEWHERE = {"nms": _NMS, "regular_non_max_suppression": _NMS}

@@ -2,7 +2,7 @@
 
 In: graph values.  Out: nodes that wait until the network runs, or constants.  Networks with them
 run under `relay.create_executor("vm")` and `relay.vm`.
-Read next: `graph/later.py`.
+Read next: `graph/deferred.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.doors import Awaiting
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import WAY_OUT, Deferred, NotYet, computed, holds
 from tilewright.graph.expr import Array, Expr, Tuple, TupleGetItem, Var, free_vars
-from tilewright.graph.later import WAY_OUT, Later, NotYet, computed
-from tilewright.graph.scope import If as If
-from tilewright.graph.scope import holds
 from tilewright.graph.traversal import substitute
 
 
@@ -140,7 +137,7 @@ def while_loop(
             try:
                 after = list(loop_bodies(*parts[1:count]))
             except NotYet as wait:
-                return wait.instead(lambda given: goes_on(given), (list(parts),), {})
+                return Deferred(parts, wait.among(parts), goes_on, error)
             if len(after) != len(loop_vars):
                 raise ModelError(
                     "relay.loops.while_loop",
@@ -152,7 +149,7 @@ def while_loop(
 
         there: dict[Expr, Expr] = dict(zip(outside, others, strict=True))
         goes = substitute(cond(*values), there)
-        return Later([goes, *values, *others], (0,), goes_on, error, trip=True)
+        return Deferred([goes, *values, *others], (0,), goes_on, error, trip=True)
 
     def loop(*values: Expr) -> Expr:
         if len(values) != len(loop_vars):
@@ -172,7 +169,7 @@ def _read_besides(
     before it runs."""
     try:
         made = [cond(*loop_vars), *loop_bodies(*loop_vars)]
-    except (ModelError, Awaiting):
+    except ModelError:
         return []
     read = dict.fromkeys(v for m in made if isinstance(m, Expr) for v in free_vars(m))
     return [v for v in read if v not in loop_vars]
@@ -182,4 +179,4 @@ def _pick(value: Expr, k: int) -> Expr:
     return value[k] if isinstance(value, Tuple) else TupleGetItem(value, k)
 
 
-__all__ = ["If", "argwhere", "sparse_fill_empty_rows", "sparse_reshape", "unique"]
+__all__ = ["argwhere", "sparse_fill_empty_rows", "sparse_reshape", "unique"]

@@ -18,7 +18,6 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
 from tilewright.graph.functions.sizes import per_axis, sides
 from tilewright.graph.functions.tensor import as_shape, clip
-from tilewright.graph.later import remembered
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
 from tilewright.graph.op.window import IMAGE, layouts
@@ -338,6 +337,4 @@ __all__ = [
     "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize", "resize1d",
     "resize2d", "resize3d",
 ]  # fmt: skip
-open_doors(
-    globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, remembered, "relay.image"
-)
+open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, "relay.image")

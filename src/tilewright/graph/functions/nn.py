@@ -16,7 +16,6 @@ import numpy as np
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.expr import Constant as Constant  # scripts say relay.nn.Constant
 from tilewright.graph.functions.activations import *  # noqa: F403
 from tilewright.graph.functions.activations import __all__ as _activations
 from tilewright.graph.functions.attention import attention
@@ -52,7 +51,6 @@ from tilewright.graph.functions.pooling import *  # noqa: F403
 from tilewright.graph.functions.pooling import __all__ as _pooling
 from tilewright.graph.functions.sizes import per_axis, settle, sides
 from tilewright.graph.functions.tensor import as_shape, cast, logical_and, where
-from tilewright.graph.later import remembered
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
 
@@ -252,4 +250,4 @@ __all__ = [
     "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth",
     "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError, remembered, "relay.nn")
+open_doors(globals(), __all__, ModelError, "relay.nn")

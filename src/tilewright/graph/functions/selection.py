@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import NotYet
 from tilewright.graph.expr import Constant, Expr, static_shape
 from tilewright.graph.functions import tensor
 from tilewright.graph.functions.indexing import (
@@ -24,7 +25,6 @@ from tilewright.graph.functions.indexing import (
     strided_slice,
     take,
 )
-from tilewright.graph.later import NotYet
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
 

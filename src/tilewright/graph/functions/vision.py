@@ -20,7 +20,6 @@ from tilewright.graph.functions.detection import (
     proposal,
 )
 from tilewright.graph.functions.sizes import per_axis
-from tilewright.graph.later import remembered
 from tilewright.graph.op import call
 
 
@@ -111,4 +110,4 @@ __all__ = [
     "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "roi_align",
     "roi_pool", "yolo_reorg",
 ]  # fmt: skip
-open_doors(globals(), __all__, ModelError, remembered, "relay.vision")
+open_doors(globals(), __all__, ModelError, "relay.vision")

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.calls import tensors_only
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.extension import extension
 from tilewright.graph.passes.atrous import flatten_atrous
 from tilewright.graph.passes.attention import single_heads
 from tilewright.graph.passes.bind import bind_params
@@ -159,7 +159,7 @@ def optimize(
     require_closed(current, "the network")
     if params:
         current = bind_params(current, params)
-    current = each_function(tensors_only(current, "relay.build"), made_of_constants)
+    current = each_function(extension().network(current, "relay.build"), made_of_constants)
     for change in passes:
         current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
         if observe is not None:

@@ -55,7 +55,7 @@ def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
         constants[known[name]] = Constant(array)
     free = [p for p in function.params if p not in constants]
     main = Function(free, substitute(function.body, constants), attrs=function.attrs)
-    return IRModule({**mod.functions, "main": main})
+    return mod.with_functions({**mod.functions, "main": main})
 
 
 def _number_as(value: float, wanted: TensorType) -> Array:
@@ -85,7 +85,7 @@ def with_weights(
         return bound
     unread = [Var(n, TensorType(shared[n].shape, DType(shared[n].dtype))) for n in absent]
     main = Function([*main.params, *unread], main.body, attrs=main.attrs)
-    return IRModule({**bound.functions, "main": main})
+    return bound.with_functions({**bound.functions, "main": main})
 
 
 def _equal(a: Array, b: Array) -> bool:

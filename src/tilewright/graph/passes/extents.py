@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Deferred, advanced, made_again
 from tilewright.graph.expr import (
     Array,
     Call,
@@ -28,7 +29,6 @@ from tilewright.graph.expr import (
     post_order,
 )
 from tilewright.graph.extents import stand_in
-from tilewright.graph.later import Later, advanced, made_again
 from tilewright.graph.open import OpenModule, still_open
 from tilewright.graph.passes.bind import with_weights
 from tilewright.graph.traversal import with_children
@@ -195,7 +195,7 @@ def _read(node: Expr) -> Sequence[Expr]:
 
 def _rebuilt(node: Expr, new: Mapping[Expr, Expr], numbers: Numbers, place: str) -> Expr:
     args = tuple(new[c] for c in _read(node))
-    again = node if isinstance(node, Later) else made_again(node)
+    again = node if isinstance(node, Deferred) else made_again(node)
     if again is not None:
         later = again.with_numbers(args, numbers.extent)
         try:

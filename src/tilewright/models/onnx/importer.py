@@ -21,6 +21,7 @@ import numpy as np
 
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import InternalError, ModelError
+from tilewright.graph.deferred import NotYet
 from tilewright.graph.expr import (
     Array,
     Constant,
@@ -33,7 +34,6 @@ from tilewright.graph.expr import (
     free_vars,
 )
 from tilewright.graph.extents import closed, open_names
-from tilewright.graph.later import NotYet
 from tilewright.graph.leaves import var
 from tilewright.graph.passes.extents import opened
 from tilewright.models.limits import BeyondLimit, Limits

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import NotYet, computed
 from tilewright.graph.expr import Array, Constant, Expr
-from tilewright.graph.later import NotYet, computed
 from tilewright.graph.op.work import nbytes
 from tilewright.models.onnx.values import WIDER, Narrow, Value
 

@@ -2,7 +2,7 @@
 
 In: such a node, and what it asked for.  Out: values that stand for its results.  When they are
 known, its converter is called again, as it is at import.
-Read next: `../../graph/later.py`, `importer.py`.
+Read next: `../../graph/deferred.py`, `importer.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.graph.deferred import Deferred, NotYet
 from tilewright.graph.expr import Array, Expr, Tuple, TupleGetItem
-from tilewright.graph.later import Later, NotYet
 from tilewright.models.onnx.blockers import Blockers
 from tilewright.models.onnx.fold import Folder
 from tilewright.models.onnx.scope import Scope
@@ -76,7 +76,7 @@ class Postponing(ABC):
                 lambda: self._results(inner, node, name, values, place, state), place
             )
 
-        later = Later(parts, needs, make, error, trip=resume is not None)
+        later = Deferred(parts, needs, make, error, trip=resume is not None)
         return [TupleGetItem(later, k) for k in range(len(node.output))]
 
     def _again(self, run: Callable[[], Sequence[Value]], place: str) -> Expr:

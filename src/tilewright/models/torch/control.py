@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.graph.deferred import branch
 from tilewright.graph.expr import Expr, Tuple, TupleGetItem
-from tilewright.graph.functions.dynamic import If, while_loop
+from tilewright.graph.functions.dynamic import while_loop
 from tilewright.graph.leaves import const, var
 from tilewright.graph.traversal import unpacked
 from tilewright.models.torch.node import Node
@@ -25,7 +26,7 @@ def _cond(expanded: Expanded, n: Node) -> list[Expr]:
     condition, one, other, given = n.args.values()
     if isinstance(condition, bool):
         return expanded(one if condition else other, given)
-    made = If(condition, *(Tuple(expanded(body, given)) for body in (one, other)))
+    made = branch(condition, *(Tuple(expanded(body, given)) for body in (one, other)))
     return [unpacked(TupleGetItem(made, k)) for k in range(len(n.results))]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Deferred, NotYet
 from tilewright.graph.expr import (
     Array,
     Constant,
@@ -27,7 +28,6 @@ from tilewright.graph.expr import (
     Var,
     free_vars,
 )
-from tilewright.graph.later import Later, NotYet
 from tilewright.graph.leaves import const, var
 from tilewright.graph.traversal import unpacked
 from tilewright.models.limits import Limits
@@ -291,7 +291,7 @@ class _Importer:
 
         error = NotYet(wait.node, wait.by_value, self._place(step), wait.reason)
         try:
-            later = Later(parts, wait.among(parts), make, error)
+            later = Deferred(parts, wait.among(parts), make, error)
         except NotYet as never:
             return self._block(step, never.reason, never.way_out)
         if not step.several:

@@ -12,9 +12,9 @@ from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import computed
 from tilewright.graph.expr import Array, Constant, Expr
 from tilewright.graph.functions import tensor
-from tilewright.graph.later import computed
 from tilewright.graph.leaves import const
 from tilewright.graph.op.work import nbytes
 from tilewright.models.torch.program import Spec

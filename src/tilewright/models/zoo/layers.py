@@ -23,10 +23,10 @@ from tilewright.graph.expr import (
     free_vars,
     post_order,
 )
+from tilewright.graph.extension import extension
 from tilewright.graph.functions import nn
 from tilewright.graph.leaves import var
 from tilewright.graph.traversal import each_function, is_call
-from tilewright.graph.untyped import typed
 
 KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
@@ -135,7 +135,7 @@ def create_workload(
     parameters, by name.
     """
     params = {}
-    mod = each_function(IRModule.from_expr(net), typed)
+    mod = each_function(IRModule.from_expr(net), extension().typed)
     net = mod["main"]
     roles = _roles(net)
     seed = initializer if isinstance(initializer, int) else seed

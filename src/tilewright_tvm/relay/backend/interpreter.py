@@ -1,6 +1,6 @@
 """`relay.backend.interpreter`: values of functional networks, where TVM has them.
 
-Read next: `../functional/values.py`, `../compile/executor.py`.
+Read next: `../functional/values.py`, `../executor.py`.
 """
 
 from typing import Any

@@ -14,6 +14,8 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
+from tilewright.graph import definitions
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -28,7 +30,7 @@ from tilewright.graph.expr import (
     Var,
     post_order,
 )
-from tilewright.graph.later import Later
+from tilewright.graph.functional import make_function
 from tilewright.graph.op import call
 from tilewright.graph.op.row import Op
 from tilewright.graph.passes.inline import defuse
@@ -62,12 +64,12 @@ def gradient(
         if mod is None:
             raise ModelError(f"{place}({expr!r})", "it is a name without a module", "Give mod=.")
         expr = mod[expr]
-    function = defuse(IRModule({"main": typed(expr)}))["main"]
+    function = defuse(definitions.IRModule({"main": typed(expr)}))["main"]
     params, body = function.params, function.body
     grads = Tuple(_gradients(body, params))
     if any(p.open_extents for p in params):
         _remember(grads, body, params)
-    return Function(params, Tuple([body, grads]))
+    return make_function(params, Tuple([body, grads]))
 
 
 def _remember(grads: Tuple, body: Expr, params: Sequence[Expr]) -> None:
@@ -82,10 +84,10 @@ def _remember(grads: Tuple, body: Expr, params: Sequence[Expr]) -> None:
         return found if field is None else found[field]
 
     parts = [body, *params]
-    grads.origin = Later(parts, (), made, error)
+    grads.origin = Deferred(parts, (), made, error)
     for k, one in enumerate(grads.fields):
-        if one not in params and not isinstance(one, (Constant, Later)):
-            one.origin = Later(parts, (), partial(made, field=k), error)
+        if one not in params and not isinstance(one, (Constant, Deferred)):
+            one.origin = Deferred(parts, (), partial(made, field=k), error)
 
 
 def _gradients(body: Expr, params: Sequence[Expr]) -> list[Expr]:
@@ -200,7 +202,7 @@ def _has_float(kind: Any) -> bool:
 
 
 def _why(node: Expr) -> str:
-    later = next((n for n in post_order(node) if isinstance(n, Later)), None)
+    later = next((n for n in post_order(node) if isinstance(n, Deferred)), None)
     what = "values" if later is None else later.error.place
     return f"{what} has a shape that is known when it runs only, and grows with a parameter"
 

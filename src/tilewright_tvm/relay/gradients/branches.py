@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.graph.deferred import Branch
 from tilewright.graph.expr import Expr, Tuple, Var, children, post_order
-from tilewright.graph.later import Branch
 from tilewright.graph.traversal import rewrite, with_children
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Branch
 from tilewright.graph.equality import first_difference
 from tilewright.graph.expr import (
     Call,
@@ -27,7 +28,6 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.later import Branch
 from tilewright.graph.leaves import const
 from tilewright.graph.op import Op, get
 from tilewright.graph.op.row import Pattern

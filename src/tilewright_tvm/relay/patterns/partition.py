@@ -22,6 +22,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.functional import make_call, make_function
 from tilewright.graph.op import Op
 from tilewright.graph.traversal import rewrite as rebuilt_from_leaves
 from tilewright.graph.traversal import substitute, users, with_body
@@ -99,7 +100,7 @@ def _rewritten(one: DFPatternCallback, expr: Expr) -> Expr:
     def visit(old: Expr, node: Expr) -> Expr:
         if isinstance(node, Call) and isinstance(node.op, Function) and old not in taken:
             inner = with_body(node.op, _rewritten(one, node.op.body))
-            node = node if inner is node.op else Call(inner, node.args, node.attrs)
+            node = node if inner is node.op else make_call(inner, node.args, node.attrs)
         new[old] = node
         if old in groups:
             nodes = {p: [_now(n, new) for n in ns] for p, ns in groups[old].found.items()}
@@ -212,7 +213,7 @@ def _called(expr: Expr, groups: Mapping[Expr, _Group], attrs: dict[str, Any]) ->
         count += 1
         body = substitute(old, dict(zip(inputs, params, strict=True)))
         label = "".join(f"{name}_" for n in inside if (name := _label(n)))
-        made = Function(params, body, attrs={**attrs, "PartitionedFromPattern": label})
+        made = make_function(params, body, attrs={**attrs, "PartitionedFromPattern": label})
         new[old] = made(*(new[i] for i in inputs))
         return new[old]
 

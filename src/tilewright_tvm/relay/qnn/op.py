@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.functions.quantized import dequantize, quantize
+from tilewright.graph.later import defer
 from tilewright_tvm.relay.qnn.arithmetic import (
     add,
     batch_matmul,
@@ -45,6 +46,7 @@ __all__ = [
 OPERATORS = [n for n in __all__ if n not in ("register_qnn_legalize", "requantize_config")]
 globals().update((name, asking(globals()[name])) for name in OPERATORS)
 open_doors(globals(), __all__, ModelError)
+defer(globals(), OPERATORS)
 
 __path__: list[str] = []  # so that imports of other names say what to use, too
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import DType
-from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.graph.expr import Array, Constant, check_dtype
+from tilewright.base.errors import ModelError
+from tilewright.graph.expr import Constant, check_dtype
 
 _NUMBER = re.compile(r"(?P<value>inf|nan|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)(?P<kind>(?:bf|f|i|u)?)"
                      r"(?P<bits>\d*)")  # fmt: skip
 _KINDS = {"i": "int", "u": "uint", "f": "float", "bf": "bfloat"}
-_LETTERS = {kind: letter for letter, kind in _KINDS.items()}
 _USUAL = {"int": 32, "uint": 32, "float": 32, "bfloat": 16}
 _NAMED = re.compile(r"(?:inf|nan)(?:b?f\d*)?")
 
@@ -51,28 +48,6 @@ def python_number(text: str, minus: bool) -> int | float:
     """The number, without its type."""
     value, name = _parts(text, minus)
     return value if name.startswith(("int", "uint")) else float(value)
-
-
-def scalar_text(data: Array) -> str:
-    """One element without a shape; empty where text has no such number."""
-    try:
-        dtype = str(DType(data.dtype))
-    except ExpressionError:
-        return ""
-    if dtype == "bool":
-        return str(bool(data))
-    found = re.fullmatch(r"(int|uint|float|bfloat)(\d+)", dtype)
-    if found is None:
-        return ""
-    kind, bits = found[1], "" if found[2] == "32" else found[2]
-    if kind in ("int", "uint"):
-        return f"{int(data)}{_LETTERS[kind] + bits if dtype != 'int32' else ''}"
-    return f"{float_digits(data[()])}{_LETTERS[kind]}{bits}"
-
-
-def float_digits(value: Any) -> str:
-    """The shortest digits that give the number again."""
-    return str(value).removesuffix(".0")
 
 
 def _parts(text: str, minus: bool) -> tuple[int | float, str]:

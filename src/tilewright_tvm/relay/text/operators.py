@@ -16,8 +16,9 @@ from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import Call, Constant, Expr, Tuple, TupleGetItem
-from tilewright.graph.later import Later
+from tilewright.graph.left_out import LEFT_OUT
 from tilewright.graph.op import TABLE, call
 
 MOST_ELEMENTS, MOST_PARTS = 1 << 26, 1 << 14
@@ -26,12 +27,6 @@ _SIZES = ("shape", "reps", "repeats", "depth", "newshape")
 # Where functions of operators are, by what stands before the last dot.
 _FOLDERS = {"": "relay", "dyn": "relay"} | {
     n: f"relay.{n}" for n in ("annotation", "nn", "image", "vision", "random", "qnn")
-}
-# What text that leaves an attribute out means, where TVM's functions have another default.
-_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
-    "nn.batch_matmul": {"transpose_a": False, "transpose_b": False},
-    "nn.matmul": {"transpose_a": False, "transpose_b": False},
-    "nn.leaky_relu": {"alpha": 0.25},
 }
 
 
@@ -42,30 +37,24 @@ def function_of(name: str) -> Callable[..., Any] | None:
     if folder not in _FOLDERS:
         return None
     place = "relay.qnn.op" if folder == "qnn" else _FOLDERS[folder]
-    module = import_module(f"tilewright_tvm.{place}")
+    module = _module(place)
     listed = module.OPERATORS if place in ("relay", "relay.qnn.op") else module.__all__
     found = next((n for n in (last, last.lower()) if n in listed), None)
     made: Callable[..., Any] | None = None if found is None else getattr(module, found)
     return made
 
 
-@functools.cache
-def left_out(name: str) -> Mapping[str, Any]:
-    """The attributes of a row as text means them that leaves them out.
-
-    Those of which row and function have different defaults, as a pool's window, are never left out.
-    """
-    row, function = TABLE[name], function_of(name)
-    of_function = {} if function is None else _parameters(function)
-    usual = {
-        k: v for k, v in row.attrs.items() if k not in of_function or of_function[k].default == v
-    }
-    return {**usual, **_LEFT_OUT.get(name, {})}
+def _module(place: str) -> Any:
+    """The module that users call so."""
+    found = import_module("tilewright_tvm.relay")
+    for part in place.split(".")[1:]:
+        found = getattr(found, part)
+    return found
 
 
 def apply(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> Expr:
     """The operator `name` of `args`.  Raises ModelError."""
-    given = {**_LEFT_OUT.get(name, {}), **attrs}
+    given = {**LEFT_OUT.get(name, {}), **attrs}
     function, row = function_of(name), TABLE.get(name)
     if function is None and row is None:
         raise ModelError(name, "there is no such operator", _near(name))
@@ -140,7 +129,7 @@ def _undivided(made: Tuple) -> Expr:
     """The node of which a function gives all values one by one: text has the node's name."""
     whole = {f.tuple_value for f in made.fields if isinstance(f, TupleGetItem)}
     node = whole.pop() if len(whole) == 1 else None
-    return node if isinstance(node, Later) else made
+    return node if isinstance(node, Deferred) else made
 
 
 def _check_size(name: str, args: Sequence[Expr], attrs: Mapping[str, Any]) -> None:
@@ -194,7 +183,7 @@ def _listed(names: Any) -> str:
 
 
 def _near(name: str) -> str:
-    modules = {f: import_module(f"tilewright_tvm.{m}") for f, m in _FOLDERS.items() if f != "dyn"}
+    modules = {f: _module(m) for f, m in _FOLDERS.items() if f != "dyn"}
     every = [
         f"{folder}.{n}".lstrip(".")
         for folder, module in modules.items()

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.base.errors import ModelError
+from tilewright.graph import definitions
 from tilewright.graph.data_types import GlobalTypeVar, TypeData
 from tilewright.graph.expr import (
-    Call,
     Expr,
     Function,
     GlobalVar,
@@ -26,9 +26,14 @@ from tilewright.graph.expr import (
     Var,
     free_vars,
 )
-from tilewright.graph.functional import as_value, must_be_named
-from tilewright.graph.functions.dynamic import If
-from tilewright.graph.scope import Let
+from tilewright.graph.functional import (
+    GeneralFunction,
+    as_value,
+    make_call,
+    make_function,
+    must_be_named,
+)
+from tilewright.graph.scope import If, Let
 from tilewright_tvm.relay.text.constants import read_metadata, referred
 from tilewright_tvm.relay.text.functional import REFERENCES, FunctionalReader
 from tilewright_tvm.relay.text.lexer import Source, Token
@@ -84,10 +89,10 @@ class Reader(FunctionalReader):
         given = list(self.known)
         made = self._text()
         if made is None:
-            return IRModule(self._shown(given), self.data)
+            return definitions.IRModule(self._shown(given), self.data)
         if not isinstance(made, Expr):
             raise self.wanted("def @main(...) {...}", self.tokens[0])
-        return IRModule({**self._shown(given), "main": _main(made)}, self.data)
+        return definitions.IRModule({**self._shown(given), "main": _main(made)}, self.data)
 
     def _shown(self, given: Sequence[str]) -> dict[str, Function]:
         """What the module has: functions it was given, then definitions as they are written."""
@@ -178,7 +183,7 @@ class Reader(FunctionalReader):
         outer, self.scope = self.scope, {}
         made = self._function_rest()
         if self.heads[name] == "fused" and "name" not in made.attrs:
-            made = Function(made.params, made.body, attrs={**made.attrs, "name": name})
+            made = make_function(made.params, made.body, attrs={**made.attrs, "name": name})
         self.known[name] = made
         if name in self.names:
             self.names[name].function = made
@@ -208,9 +213,9 @@ class Reader(FunctionalReader):
         body = self.block()
         self.scope, self.variables = outer, types
         with self.told(start.at):
-            made = Function(params, body, None, bound, attrs)
+            made = make_function(params, body, None, bound, attrs)
             if made.waits and wanted is not None:
-                made = Function(params, body, wanted, bound, attrs)
+                made = make_function(params, body, wanted, bound, attrs)
         self._check_type(start, wanted, body)
         return made
 
@@ -339,7 +344,7 @@ class Reader(FunctionalReader):
             is_function = isinstance(called, (Function, GlobalVar))
             if not is_function and isinstance(called._type, (TensorType, TupleType)):
                 raise ModelError("a call", "it is no function", "Call @f, an operator or fn.")
-            made: Expr = Call(called, args)
+            made: Expr = make_call(called, args)
             return made
 
     def _is_defined(self, name: GlobalVar) -> bool:
@@ -354,7 +359,7 @@ class Reader(FunctionalReader):
         if token.kind == "function":
             self.step()
             known = self.known.get(token.text)
-            if known is not None and not known.is_functional:
+            if known is not None and not isinstance(known, GeneralFunction):
                 return known
             return self.names.setdefault(token.text, GlobalVar(token.text, known))
         if token.kind == "number" or is_number_word(token.text):
@@ -509,7 +514,7 @@ class Reader(FunctionalReader):
 
 
 def _main(made: Expr) -> Function:
-    return made if isinstance(made, Function) else Function(free_vars(made), made)
+    return made if isinstance(made, Function) else make_function(free_vars(made), made)
 
 
 class Operator:

@@ -132,19 +132,19 @@ class _Backward:
         assert isinstance(node, Call)
         if op_name(node) in CONTRACTIONS:
             data, weight = (self.new[a] for a in node.args)
-            return node.with_args((data, _scaled_weight(node, weight, scale, "O")))
+            return node.with_parts((data, _scaled_weight(node, weight, scale, "O")))
         first, *rest = node.args
         if is_call(node, "nn.bias_add"):
             bias = _product(self.new[rest[0]], scale)
-            return node.with_args((self._scaled(first, wish, scale), bias))
+            return node.with_parts((self._scaled(first, wish, scale), bias))
         if op_name(node) in POSITIVE:
-            return node.with_args((self._scaled(first, wish, scale),))
+            return node.with_parts((self._scaled(first, wish, scale),))
         both = [self._scaled(a, wish, scale) if self._takes(a, wish) else None for a in node.args]
         if None in both:  # what it is added to is scaled by itself
             k = both.index(None)
             there = node.args[1 - k]
             both[k] = _product(self.new[node.args[k]], _spread(scale, there.shape, wish.axes))
-        return node.with_args([b for b in both if b is not None])
+        return node.with_parts([b for b in both if b is not None])
 
     def _takes(self, node: Expr, wish: Wish) -> bool:
         known = self.wishes.get(node)
@@ -203,7 +203,7 @@ class _Forward:
         args = [self.new[a] for a in node.args]
         if op_name(node) in CONTRACTIONS:
             assert lacks[0] is not None
-            return node.with_args((args[0], _scaled_weight(node, args[1], lacks[0], "I")))
+            return node.with_parts((args[0], _scaled_weight(node, args[1], lacks[0], "I")))
         k = next(k for k, s in enumerate(lacks) if s is not None)
         scale = lacks[k]
         assert scale is not None and wish is not None
@@ -211,7 +211,7 @@ class _Forward:
         if op_name(node) in SUMS:
             spread = _spread(scale, node.args[k].shape, wish.axes)
             args[1 - k] = _now(call("divide", args[1 - k], spread))
-        return node.with_args(args)
+        return node.with_parts(args)
 
 
 def _both(one: Wish | None, other: Wish | None) -> Wish | None:

@@ -20,7 +20,9 @@ from tilewright.functional.calls import used_functions
 from tilewright.functional.eta import eta_expand
 from tilewright.functional.lift import lambda_lift
 from tilewright.functional.typed import typed_program
+from tilewright.graph import definitions
 from tilewright.graph.expr import Expr, Function, IRModule, Var
+from tilewright.graph.functional import GeneralFunction
 from tilewright.graph.op.registered import has_attribute
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
@@ -38,7 +40,7 @@ from tilewright.graph.passes import (
 )
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.constants import compute_constants
-from tilewright.graph.passes.inline import inline_calls, inline_marked
+from tilewright.graph.passes.inline import inline_calls
 from tilewright.graph.passes.layouts import convert_layout, prefer_layouts
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.graph.traversal import each_function
@@ -49,6 +51,7 @@ from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.relay.patterns.matching import DFPattern
 from tilewright_tvm.relay.patterns.partition import partition
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
+from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
 from tilewright_tvm.relay.transform.scale_axis import fold_backward, fold_forward
@@ -97,12 +100,12 @@ class RelayPass(Pass):
     def _changed(self, mod: IRModule) -> IRModule:
         """Functions that are more than operators stay as they are, where the pass is not for
         them."""
-        kept = {n: f for n, f in mod.functions.items() if f.is_functional}
+        kept = {n: f for n, f in mod.functions.items() if isinstance(f, GeneralFunction)}
         if self.FUNCTIONAL or not kept:
             return super()._changed(mod)
         ordinary = {n: f for n, f in mod.functions.items() if n not in kept}
-        made = super()._changed(IRModule(ordinary, mod.type_definitions))
-        return IRModule({**made.functions, **kept}, mod.type_definitions)
+        made = super()._changed(mod.with_functions(ordinary))
+        return mod.with_functions({**made.functions, **kept})
 
 
 class InferType(RelayPass):
@@ -116,7 +119,9 @@ class InferType(RelayPass):
     FUNCTIONAL = True
 
     def change(self, mod: IRModule) -> IRModule:
-        return each_function(mod, lambda f: typed_program(f) if f.is_functional else typed(f))
+        return each_function(
+            mod, lambda f: typed_program(f) if isinstance(f, GeneralFunction) else typed(f)
+        )
 
 
 class AnnotateSpans(RelayPass):
@@ -345,7 +350,7 @@ class RemoveUnusedFunctions(RelayPass):
 
     def change(self, mod: IRModule) -> IRModule:
         used = used_functions(mod, self.entry_functions)
-        return IRModule({n: f for n, f in mod.functions.items() if n in used}, mod.type_definitions)
+        return mod.with_functions({n: f for n, f in mod.functions.items() if n in used})
 
 
 @dataclass(frozen=True)
@@ -397,7 +402,9 @@ class ChangeBatch(RelayPass):
                 'Example: ChangeBatch({mod["main"].params[0]: 0}, batch_size=8).',
             )  # fmt: skip
         bound = [p.name_hint for p in main.params if p.name_hint not in names]
-        return IRModule({**mod.functions, "main": with_batch(main, self.batch_size, bound)})
+        return definitions.IRModule(
+            {**mod.functions, "main": with_batch(main, self.batch_size, bound)}
+        )
 
 
 @dataclass(frozen=True)

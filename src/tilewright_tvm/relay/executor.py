@@ -2,7 +2,7 @@
 
 In: a kind ("graph", "vm", "debug"), a module or none, a device.  Out: `evaluate`, which gives
 values, or callables that take arrays and give arrays.
-Read next: `vm.py`, `build.py`; `../graph/evaluate.py` for "debug".
+Read next: `vm.py`, `compile/build.py`; `graph/evaluate.py` for "debug".
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.functional.pool import evaluated
+from tilewright.graph import definitions
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, Function, IRModule, Var, as_array, free_vars
+from tilewright.graph.functional import make_function
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import substitute
-from tilewright.network.vm import Executable
 from tilewright.runtime.device import Device
 from tilewright.runtime.device import device as device_of
 from tilewright.runtime.ndarray import array, converted
 from tilewright.runtime.network.vm import VirtualMachine, ordered, shape_of
 from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay.vm import Executable
 
 
 @door(ModelError, "relay.create_executor")
@@ -36,7 +38,7 @@ def create_executor(
     target: TargetLike = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Executor:
-    """What evaluates expressions and functions.
+    """Make what evaluates expressions and functions.
 
     kind:   "graph": built for `target` when `evaluate` is called; "vm": the same, but open extents
             may be what the arrays of each call say; "debug": numpy, one operator at a time,
@@ -68,7 +70,7 @@ class Executor:
     def evaluate(
         self, expr: Expr | str | None = None, binds: Mapping[Var, Any] | None = None
     ) -> Any:
-        """The value of an expression, or a callable for a function.
+        """Give the value of an expression, or a callable for a function.
 
         expr:  default: main of the module; a string names another of its functions
         binds: values for free variables of an expression
@@ -95,10 +97,10 @@ class Executor:
             raise ModelError(
                 "evaluate", f"{', '.join(free)} has no value", "Give it in binds=, or a function."
             )
-        return self._callable(Function([], found))()
+        return self._callable(make_function([], found))()
 
     def _callable(self, function: Function) -> Callable[..., Any]:
-        return self._run(IRModule.from_expr(function), {})
+        return self._run(definitions.IRModule.from_expr(function), {})
 
     def _run(self, mod: IRModule, params: Mapping[str, Any]) -> Callable[..., Any]:
         built = Executable(mod, self.target, params, types_by_values=self.kind != "graph")

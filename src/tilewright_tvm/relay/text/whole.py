@@ -1,0 +1,27 @@
+"""`x.astext()`: text that can be read alone.
+
+In: expressions and modules.  Out: text that `relay.parse` reads.  Read next: `reader.py`,
+`../graph/printer.py`.
+"""
+
+from __future__ import annotations
+
+from tilewright.graph.definitions import types_of
+from tilewright.graph.expr import Expr, IRModule
+from tilewright.graph.printer import Printer
+from tilewright_tvm.relay.text.constants import metadata_text
+
+VERSION = '#[version = "0.0.5"]\n'
+
+
+def astext(graph: Expr | IRModule, show_meta_data: bool = True) -> str:
+    """The printed form, which `relay.parse` reads, and `relay.parse_expr` of an expression, with a
+    version and free variables; show_meta_data: with all constants, which `print(mod)` shows by type
+    only."""
+    printer = Printer()
+    if isinstance(graph, IRModule):
+        parts = [*map(str, types_of(graph).values()), printer.module(graph)]
+        text = "\n\n".join(filter(None, parts))
+    else:
+        text = printer.declarations(graph) + printer.expression(graph)
+    return VERSION + text + (metadata_text(printer.constants) if show_meta_data else "")
