@@ -9,8 +9,7 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright_tvm import te
-from tilewright_tvm import nd, testing, tir
+from tilewright_tvm import nd, te, testing, tir
 from tilewright_tvm.contrib import cblas
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])

@@ -10,8 +10,7 @@ import numpy as np
 
 import tilewright
 import tilewright_tvm
-from tilewright_tvm import te
-from tilewright_tvm import nd, testing, topi
+from tilewright_tvm import nd, te, testing, topi
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("--target", default="llvm", help="llvm, opencl or cuda")

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tilewright
-import tilewright_tvm
 from farm.proxy import Proxy
 
 SECONDS = 200.0  # to start, on a busy machine, an emulated one too

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright_tvm import ir, nd
+from tilewright_tvm import ir, nd, te
 
 
 def product(m, n, depth):

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright_tvm.ir.fast_interpreter import run_fast
+from tilewright.ir.fast_interpreter import run_fast
 
 import tilewright as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
-from tilewright_tvm import te
 from tilewright.base.errors import LegalityError
 from tilewright.driver.build import generate_source
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import random_inputs
+from tilewright_tvm import te
 
 
 def test_what_was_said_of_loops() -> None:

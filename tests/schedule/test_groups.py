@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import ScheduleError
-from tilewright_tvm import nd
+from tilewright_tvm import nd, te
 
 
 def chain(n=12):

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedule.test_schedules import interpret, lowered, run_on
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import default_schedule
@@ -19,6 +18,7 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
+from tilewright_tvm import te
 
 SEEDS = st.integers(0, 10**9)
 

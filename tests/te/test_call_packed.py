@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import DeviceError, ExpressionError, LoweringError, SpaceError
 from tilewright.base.functions import get_global_func, register_func
 from tilewright.ir.fast_interpreter import run_fast
@@ -16,7 +15,7 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
-from tilewright_tvm import nd, tir
+from tilewright_tvm import nd, te, tir
 from tilewright_tvm.contrib import cblas, random
 
 CALLS = []

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.codegen import generate
 from tilewright.ir import interpreter
@@ -23,7 +22,7 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate, evaluate_with_tolerance
-from tilewright_tvm import nd, tir
+from tilewright_tvm import nd, te, tir
 
 
 def bubble(ins, outs):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError
-from tilewright_tvm import tir
+from tilewright_tvm import te, tir
 
 
 def written(write, *, shape=(8,), inputs=None, **named):

@@ -10,12 +10,11 @@ import pytest
 
 import tilewright
 from tilewright import topi
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.te.dag import op_flops
 from tilewright.te.evaluate import evaluate
-from tilewright_tvm import nd
+from tilewright_tvm import nd, te
 from tilewright_tvm.te.gradient import gradient
 from tilewright_tvm.te.solving import solve
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError
-from tilewright_tvm import nd
+from tilewright_tvm import nd, te
 from tilewright_tvm.te.hybrid import script
 
 RNG = np.random.default_rng(3)

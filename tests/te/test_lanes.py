@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
-from tilewright_tvm import nd, tir
+from tilewright_tvm import nd, te, tir
 
 
 def compared(function, shape, given, want, target, dtype="float32"):

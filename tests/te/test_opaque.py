@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from tilewright import build
-
-from tilewright_tvm import te
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Allocate, Barrier, Buffer, For, If, Store, Thread, load, seq
@@ -21,7 +19,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
 from tilewright.te.opaque import Body, Launch, OpaqueOp, Words
-from tilewright_tvm import nd
+from tilewright_tvm import nd, te
 
 GPU = Target("cuda -arch=sm_90")
 
