@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base import context
 from tilewright.base.doors import check_arguments, door, open_doors
 from tilewright.base.errors import ModelError
+from tilewright.pass_options import PassInfo, watched
 
 if TYPE_CHECKING:
     from tilewright.graph.expr import Function, IRModule
@@ -107,32 +108,6 @@ def _with(instruments: Sequence[Any], method: str) -> list[Any]:
     return [each for each in instruments if hasattr(each, method)]
 
 
-@dataclass(frozen=True)
-class PassInfo:
-    """opt_level: of the PassContext from which on a `Sequential` runs it.
-
-    required: names of passes that a `Sequential` runs in front of it
-    """
-
-    name: str
-    opt_level: int = 0
-    required: tuple[str, ...] = ()
-
-
-def watched(info: PassInfo, change: Callable[[IRModule], IRModule], mod: IRModule) -> IRModule:
-    """`change(mod)`, with the instruments of the innermost `PassContext` told before and after;
-    `mod` where one of them says that the pass should not run."""
-    instruments = PassContext.current().instruments or ()
-    if not all(each.should_run(mod, info) for each in _with(instruments, "should_run")):
-        return mod
-    for each in instruments:
-        each.run_before_pass(mod, info)
-    made = change(mod)
-    for each in instruments:
-        each.run_after_pass(made, info)
-    return made
-
-
 class Pass:
     """What maps a module to a module; `info` says what it is called.
 
@@ -149,7 +124,8 @@ class Pass:
 
     def __call__(self, mod: IRModule) -> IRModule:
         self._require_module(mod, "there is nothing to change in it")
-        return watched(self.info, self._changed, mod)
+        instruments = PassContext.current().instruments or ()
+        return watched(self.info, self._changed, mod, instruments)
 
     def _changed(self, mod: IRModule) -> IRModule:
         made = self.change(mod)

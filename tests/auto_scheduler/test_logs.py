@@ -19,7 +19,7 @@ from tilewright.base.errors import RecordError, SpaceError, TargetError, Tilewri
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.replay import ReplayRunner
-from tilewright.network.schedules import sources_of
+from tilewright.network.evidence import sources_of
 from tilewright.search.jobs import task_id
 from tilewright.targets.spec import DeviceSpec
 from tilewright_tvm import auto_scheduler

@@ -11,6 +11,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.network import layouts as L
+from tilewright.network.decide import chosen_layouts
 from tilewright.network.extract import ungrouped
 from tilewright.network.tune import tasks_of, tune, with_layouts
 from tilewright.search.report import Options
@@ -125,5 +126,5 @@ def test_what_has_no_choice_is_refused(log):
 
 def test_the_choice_is_that_of_the_costs():
     plain = ungrouped(MOD, None)[0]
-    choice = L.chosen_layouts(plain, TARGET, lambda g: 1e-6 if "NCHWc" in g.name else 1e-3)
+    choice = chosen_layouts(plain, TARGET, lambda g: 1e-6 if "NCHWc" in g.name else 1e-3)
     assert layouts_of(L.in_layouts(plain, choice)) == [BLOCKS] * 3

@@ -2,7 +2,7 @@
 
 In: a log of a network of small kernels, several records each.  One line of each kernel is changed,
 the network is built with the log, run, and compared; some kernels are built by themselves, too.
-Each build runs in a process that may be lost.  Read next: `drill.py`, `relay/compile/ship.py`.
+Each build runs in a process that may be lost.  Read next: `drill.py`, `relay/compile/kernels.py`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from tilewright.knowledge.device_class import device_classes
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
 from tilewright.measure.record import task_label
+from tilewright.network.evidence import Evidence
 from tilewright.network.extract import extract_from_program, fused_tasks
-from tilewright.network.schedules import Chooser
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.jobs import decisions_of
@@ -156,7 +156,7 @@ def test_what_is_known_of_narrower_vectors_counts_where_the_class_has_nothing(
     nearest, next_ = knowledge.records(Target("llvm -mcpu=x86-64-v3"))
     assert next_ == of_narrow and nearest != of_narrow
     assert knowledge.records(Target(narrow)) == [next_]
-    of_own = Chooser((), ("llvm",), "", [[slower(database, 3.0)], [database]])
+    of_own = Evidence((), ("llvm",), "", [[slower(database, 3.0)], [database]])
     for task in database.tasks():
         dag = database.computation(task.dag)
         best = database.best(task.key)

@@ -9,8 +9,8 @@ from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse_attention
 from tilewright.graph.passes.attention import attentions
 from tilewright.lowering.pipeline import lower_schedule
+from tilewright.network.decide import decide
 from tilewright.network.extract import fused_groups, fused_tasks, groupings
-from tilewright.network.grouping import grouped
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.template import anchor_sketches
 from tilewright.targets.target import Target
@@ -236,7 +236,7 @@ def test_it_is_offered_as_a_task_beside_its_parts():
 
 
 class Records:
-    """What a chooser knows: seconds of a kernel, by the first word of its name."""
+    """Evidence: seconds of a kernel, by the first word of its name."""
 
     has_records = False  # of other implementations
     sources = ("log",)
@@ -274,7 +274,7 @@ class Records:
 def test_a_build_takes_what_was_measured_to_be_faster(seconds, knowledge, whole):
     """Where a log lacks kernels of one way, the way is that of a build without the log."""
     f = function(by_hand())
-    main = grouped(f, None, Records(f, seconds, knowledge), CPU).main
+    main = decide(f, None, Records(f, seconds, knowledge), CPU).main
     assert ("attention" in [g.name for g in fused_groups(main)]) == whole
 
 

@@ -8,8 +8,8 @@ import pytest
 from tilewright import cpu
 from tilewright.base.errors import DeviceError, ModelError
 from tilewright.graph.passes.batch import with_batch
+from tilewright.network.batching import sample_dependence
 from tilewright.network.extract import fused_groups, prepare
-from tilewright.network.rows import mixes
 from tilewright.runtime import load_module
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import nd, relay
@@ -197,7 +197,7 @@ def test_samples_of_networks_are_apart(name):
     options = {"image_shape": (3, 64, 64)} if name != "densenet-121" else {}
     mod, params = relay.testing.get_network(name, batch_size=3, **options)
     main = prepare(mod, params)["main"]
-    assert mixes(main, fused_groups(main)) == ""
+    assert sample_dependence(main, fused_groups(main)) == ""
 
 
 def mixed(kind: str) -> relay.Function:

@@ -18,7 +18,7 @@ from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
 from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
-from tilewright.network import ship as ship_module
+from tilewright.network import kernels as kernels_module
 from tilewright.network.extract import extract_from_program, fused_tasks
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -315,7 +315,7 @@ def test_many_kernels_are_compiled_in_worker_processes(monkeypatch, library):
     mod, params = residual()
     eager = replace(kind_registry.kind("llvm"), kernels_per_process=6)
     monkeypatch.setitem(kind_registry._KINDS, "llvm", eager)
-    monkeypatch.setattr(ship_module.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(kernels_module.os, "sched_getaffinity", lambda _: {0, 1})
     lib = relay.build(mod, "llvm", params, verify=False)
     assert [k.source for k in lib.kernels] == [k.source for k in library.kernels]
 

@@ -8,11 +8,11 @@ from relay.test_attention_kernel import by_hand, function
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import NetworkLine
 from tilewright.network.confirm import Trials
+from tilewright.network.decide import decide, network_key
 from tilewright.network.estimate import Estimate
+from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, groupings, ungrouped
-from tilewright.network.grouping import grouped, network_key
 from tilewright.network.layouts import candidate_layouts, convolutions
-from tilewright.network.schedules import Chooser
 from tilewright.network.tune import as_described, tasks_of, with_layouts
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.search.report import Options
@@ -216,8 +216,8 @@ def test_the_estimate_begins_at_layouts_that_are_known_to_be_fastest(target, mon
         network=network_key(plain), target=str(target), fingerprint=target.fingerprint,
         layouts=[candidate_layouts(target)[0]] * (count - 1) + [""],
     ))  # fmt: skip
-    chooser = Chooser((told,), (str(target),), target.fingerprint)
-    decided = grouped(mod, params, chooser, target)
+    evidence = Evidence((told,), (str(target),), target.fingerprint)
+    decided = decide(mod, params, evidence, target)
     monkeypatch.setattr(Trials, "_decided", lambda self: decided)
     trials = Trials(mod, params, target, lambda lib: (Timed(lib, lambda k: 1.0), None), 0.0)
     assert any("NCHWc" in k.label for k in trials.untuned.library.report.kernels)

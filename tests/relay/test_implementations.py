@@ -6,6 +6,8 @@ import pytest
 from relay.small import database_of
 from tilewright import cpu, topi
 from tilewright.measure.database import Database
+from tilewright.network.decide import all_implemented, uncompared
+from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
     extract_from_program,
     fused_groups,
@@ -13,8 +15,6 @@ from tilewright.network.extract import (
     implementations,
     prepare,
 )
-from tilewright.network.grouping import all_implemented, uncompared
-from tilewright.network.schedules import Chooser
 from tilewright.network.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
@@ -175,12 +175,12 @@ class Said(Predictions):
 def test_what_is_predicted_decides_where_nothing_was_measured(seconds, tile, known):
     mod = network()
     database = measured(every_task(mod), direct=SLOW) if known else Database()
-    chooser = Chooser([database], ("llvm",), predictions=Said(seconds))
+    evidence = Evidence([database], ("llvm",), predictions=Said(seconds))
     groups = fused_groups(prepare(mod)["main"])
-    (taken,) = all_implemented(groups, chooser, Target("llvm"))
+    (taken,) = all_implemented(groups, evidence, Target("llvm"))
     assert str(taken.args).count(f"[{tile}, {tile}, 8, 8]") == bool(tile and not known)
     assert (taken is groups[0]) == (known or not tile)
-    assert not uncompared(groups, [taken], chooser)
+    assert not uncompared(groups, [taken], evidence)
 
 
 @pytest.mark.parametrize(("of_anchor", "source"), [(FAST, "re-instantiated"), (SLOW, "record")])

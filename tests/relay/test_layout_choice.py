@@ -14,12 +14,12 @@ from tilewright.driver.build import resolve_target
 from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.record import make_record
-from tilewright.network import grouping
+from tilewright.network import decide
 from tilewright.network import layouts as L
 from tilewright.network import tune as tuning
-from tilewright.network.assign import cheapest, total
+from tilewright.network.assignment import cheapest, total
+from tilewright.network.evidence import Evidence
 from tilewright.network.extract import ungrouped
-from tilewright.network.schedules import Chooser
 from tilewright.network.tune import tasks_of, with_layouts
 from tilewright.schedule.task import Task
 from tilewright.search.report import Options
@@ -97,7 +97,7 @@ def chosen(cost_of, move: float = 1e-6) -> list[str]:
             return move
         return cost_of(ops[0].tag, len(ops[0].reduce_axis), ops[0].attrs["workload"][2][1])
 
-    choice = L.chosen_layouts(mod, TARGET, seconds)
+    choice = decide.chosen_layouts(mod, TARGET, seconds)
     made = L.in_layouts(mod, choice)
     if made is mod:
         return []
@@ -131,7 +131,7 @@ def test_what_is_only_a_little_faster_or_was_not_measured_is_not_taken():
     )  # fmt: skip
 
 
-def blocks_are_faster(self: Chooser, dag: ComputeDAG) -> float:
+def blocks_are_faster(self: Evidence, dag: ComputeDAG) -> float:
     tags = [op.tag or "" for op in dag.compute_ops]
     return 1e-6 if any("NCHWc" in t for t in tags) or not any("conv" in t for t in tags) else 1
 
@@ -141,9 +141,9 @@ def test_a_build_finds_the_choice_again_from_its_records(monkeypatch, tmp_path):
     mod = network()
     data = RNG.standard_normal((1, 16, 10, 10)).astype("float32")
     usual = [k.name for k in relay.build(mod, "llvm").report.kernels]
-    monkeypatch.setattr(Chooser, "seconds", blocks_are_faster)
+    monkeypatch.setattr(Evidence, "seconds", blocks_are_faster)
     assert [k.name for k in relay.build(mod, "llvm").report.kernels] == usual  # no log, no choice
-    monkeypatch.setattr(Chooser, "task_names", lambda self: {"conv2d_NCHWc+relu"})
+    monkeypatch.setattr(Evidence, "task_names", lambda self: {"conv2d_NCHWc+relu"})
     library = relay.build(mod, "llvm")
     assert sum("conv2d_NCHWc" in k.name for k in library.report.kernels) == 3
     run = GraphModule(library["default"](cpu()))
@@ -159,13 +159,12 @@ def test_a_build_finds_the_choice_again_from_its_records(monkeypatch, tmp_path):
 
 def test_a_choice_is_made_once_for_a_network_and_its_records(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    monkeypatch.setattr(Chooser, "seconds", blocks_are_faster)
-    monkeypatch.setattr(Chooser, "task_names", lambda self: {"conv2d_NCHWc"})
+    monkeypatch.setattr(Evidence, "seconds", blocks_are_faster)
+    monkeypatch.setattr(Evidence, "task_names", lambda self: {"conv2d_NCHWc"})
     records, made = [("some computation", 1e-6)], []
-    monkeypatch.setattr(Chooser, "bests", lambda self: records)
-    monkeypatch.setattr(
-        grouping, "chosen_layouts", lambda *args: made.append(1) or L.chosen_layouts(*args)
-    )
+    monkeypatch.setattr(Evidence, "bests", lambda self: records)
+    real = decide.chosen_layouts
+    monkeypatch.setattr(decide, "chosen_layouts", lambda *args: made.append(1) or real(*args))
 
     def kernels(mod: relay.IRModule) -> list[str]:
         return [k.name for k in relay.build(mod, "llvm").report.kernels]
@@ -195,22 +194,26 @@ def blocks_known() -> tuple[list[Task], Database]:
     return plain, known
 
 
-def known_and_own(pace: float, seed: int) -> tuple[list[Task], Chooser]:
+def layouts_known(mod: relay.IRModule, evidence: Evidence) -> list[str]:
+    return layouts_of(L.in_layouts(mod, decide.known_layouts(mod, evidence, TARGET)))
+
+
+def known_and_own(pace: float, seed: int) -> tuple[list[Task], Evidence]:
     """What is known, and of the network's first task a record of this device, of the same
     schedule (seed 0) or of another one."""
     plain, known = blocks_known()
     own = database_of(plain[:1], pace * 1e-4, seed=seed)
-    return plain, Chooser([own], (str(TARGET),), "", [[known]])
+    return plain, Evidence([own], (str(TARGET),), "", [[known]])
 
 
 @pytest.mark.parametrize("pace", (0.5, 3.0))
 def test_what_a_log_lacks_counts_at_the_pace_of_this_device(monkeypatch, tmp_path, pace):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    plain, chooser = known_and_own(pace, seed=0)
-    assert chooser.seconds(plain[0].dag) == pytest.approx(pace * 1e-4)
-    assert chooser.seconds(plain[1].dag) == pytest.approx(pace * 1e-4)
+    plain, evidence = known_and_own(pace, seed=0)
+    assert evidence.seconds(plain[0].dag) == pytest.approx(pace * 1e-4)
+    assert evidence.seconds(plain[1].dag) == pytest.approx(pace * 1e-4)
     mod = ungrouped(network(), None)[0]
-    assert layouts_of(grouping.in_known_layouts(mod, chooser, TARGET)) == [BLOCKS] * 3
+    assert layouts_known(mod, evidence) == [BLOCKS] * 3
 
 
 def test_the_same_decisions_tell_the_pace_where_vectors_are_wider():
@@ -220,17 +223,17 @@ def test_the_same_decisions_tell_the_pace_where_vectors_are_wider():
         made = make_record(r.task, r.result, origin=r.origin, decisions=r.decisions, steps=steps)
         assert made.decisions and made.candidate != r.candidate
         own.append(made, plain[0].dag.to_json())
-    chooser = Chooser([own], (str(TARGET),), "", [[known]])
-    assert chooser.seconds(plain[1].dag) == pytest.approx(5e-5)
+    evidence = Evidence([own], (str(TARGET),), "", [[known]])
+    assert evidence.seconds(plain[1].dag) == pytest.approx(5e-5)
 
 
 def test_without_a_schedule_that_both_timed_figures_are_not_compared(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    plain, chooser = known_and_own(1.0, seed=1)
-    assert chooser.seconds(plain[0].dag) == pytest.approx(1e-4)
-    assert chooser.seconds(plain[1].dag) is None
+    plain, evidence = known_and_own(1.0, seed=1)
+    assert evidence.seconds(plain[0].dag) == pytest.approx(1e-4)
+    assert evidence.seconds(plain[1].dag) is None
     mod = ungrouped(network(), None)[0]
-    assert layouts_of(grouping.in_known_layouts(mod, chooser, TARGET)) == ["NCHW"] * 3
+    assert layouts_known(mod, evidence) == ["NCHW"] * 3
 
 
 # -- tuning ----------------------------------------------------------------------------------------

@@ -13,8 +13,14 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Call, post_order
 from tilewright.graph.functions import nn
-from tilewright.graph.passes.follow import follow, operands
-from tilewright.graph.passes.form import Form, convert, form_of, is_same_memory, plain
+from tilewright.graph.passes.data_layout import (
+    AxisLayout,
+    axis_layout,
+    convert,
+    is_same_memory,
+    plain,
+)
+from tilewright.graph.passes.layout_propagation import operands, propagate
 from tilewright_tvm import relay, topi, transform
 from tilewright_tvm.contrib.graph_executor import GraphModule
 from tilewright_tvm.relay import testing
@@ -32,16 +38,16 @@ LAYOUTS = (["NHWC", "default"], ["NCHW8c", "default"], ["NCHW16c"])
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW8c"])
 def test_what_has_other_axes_than_a_form_does_not_follow_it(layout):
-    form = form_of("NCHW", layout, "test")
+    form = axis_layout("NCHW", layout, "test")
     for case in CASES:
         for node in post_order(case.build()):
             if not isinstance(node, Call) or not operands(node):
                 continue
             types = [v.checked_type for v in (node, *operands(node))]
             if all(isinstance(t, relay.TensorType) for t in types):
-                follow(node, form)  # nothing is raised
+                propagate(node, form)  # nothing is raised
     narrow = nn.pad(relay.var("x", shape=(2, 3, 8)), ((0, 0), (1, 1), (0, 0)))
-    assert follow(narrow, form) is None
+    assert propagate(narrow, form) is None
 
 
 def module(*body) -> relay.IRModule:
@@ -78,7 +84,7 @@ SHAPES = ((2, 12, 4, 3), (1, 12, 2, 1))
 @settings(max_examples=60, deadline=None)
 def test_a_value_is_the_same_in_every_form(source, wanted, shape):
     data = RNG.standard_normal(shape)
-    forms = [form_of("NCHW", layout, "test") for layout in (source, wanted)]
+    forms = [axis_layout("NCHW", layout, "test") for layout in (source, wanted)]
     own, other = (topi.testing.layout_transform_python(data, "NCHW", k) for k in (source, wanted))
     assert forms[1].shape(shape) == other.shape and forms[1].layout("NCHW") == wanted
     found = convert(relay.const(own), shape, *forms)
@@ -91,15 +97,15 @@ def test_a_value_is_the_same_in_every_form(source, wanted, shape):
 
 
 def test_forms_say_what_lies_where():
-    form = form_of("NCHW", "NCHW8c", "test")
-    assert form == Form((0, 1, 2, 3, ~1), ((1, 8),)) and form.rank == 4 and not form.is_plain
+    form = axis_layout("NCHW", "NCHW8c", "test")
+    assert form == AxisLayout((0, 1, 2, 3, ~1), ((1, 8),)) and form.rank == 4 and not form.is_plain
     assert form.shape((1, 32, 7, 7)) == (1, 4, 7, 7, 8) and form.shape((1, 1, 7, 7))[-1] == 1
     assert form.fits((1, 16, 2, 2)) and not form.fits((1, 12, 2, 2)) and not form.fits((1, 16))
     assert is_same_memory((2, 16, 1, 1), plain(4), form)
     assert not is_same_memory((2, 16, 2, 1), plain(4), form)
     x = image(2, 8, 6, 6)
-    there = convert(x, x.shape, plain(4), form_of("NCHW", "NHWC", "test"))
-    assert convert(there, x.shape, form_of("NCHW", "NHWC", "test"), plain(4)) is x
+    there = convert(x, x.shape, plain(4), axis_layout("NCHW", "NHWC", "test"))
+    assert convert(there, x.shape, axis_layout("NCHW", "NHWC", "test"), plain(4)) is x
 
 
 # -- graphs ----------------------------------------------------------------------------------------

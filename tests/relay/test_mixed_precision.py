@@ -9,7 +9,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
 from tilewright.graph.expr import post_order
 from tilewright.graph.traversal import op_name
-from tilewright.network.wanted import in_type
+from tilewright.network.conversion import in_type
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import relay, transform

@@ -11,7 +11,7 @@ from tilewright.graph.expr import post_order
 from tilewright.graph.op import ROWS
 from tilewright.models.onnx.export import EXPORTERS
 from tilewright.models.onnx.ops import CONVERTERS
-from tilewright.network.lower import compute_dag
+from tilewright.network.computation import compute_dag
 from tilewright.te.evaluate import evaluate
 from tilewright_tvm import relay
 

@@ -23,8 +23,8 @@ from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
-from tilewright.network import made_before
-from tilewright.network import ship as ship_module
+from tilewright.network import build_cache
+from tilewright.network import kernels as kernels_module
 from tilewright.network.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -155,7 +155,7 @@ def test_a_records_word_is_worth_nothing(monkeypatch):
     wrong kernel, so it is the reference that is changed here."""
     mod = network()
     task = task_of(mod)
-    monkeypatch.setattr(ship_module, "References", _Off)
+    monkeypatch.setattr(kernels_module, "References", _Off)
     with pytest.raises(ModelError, match="record refused: wrong result.*default refused: wrong"):
         relay.build(mod, "llvm", schedules=database_of([task]))
 
@@ -183,7 +183,7 @@ class _Off(References):
 )
 def test_kernels_are_shipped_when_a_second_trial_has_proven_them(monkeypatch, built, shown, source):
     """On a device that could try threads in turns; `shown`: what that shows of the record's."""
-    real, asked = ship_module._Workers.trial, []
+    real, asked = kernels_module._Workers.trial, []
 
     def trial(workers, choice, run):
         result = real(workers, choice, run)
@@ -198,8 +198,8 @@ def test_kernels_are_shipped_when_a_second_trial_has_proven_them(monkeypatch, bu
         return done(found)
 
     mod = network()
-    monkeypatch.setattr(ship_module._Workers, "trial", trial)
-    monkeypatch.setattr(ship_module._Workers, "compile", lambda *_: done(built))
+    monkeypatch.setattr(kernels_module._Workers, "trial", trial)
+    monkeypatch.setattr(kernels_module._Workers, "compile", lambda *_: done(built))
     lib = relay.build(mod, "llvm", schedules=database_of([task_of(mod)]))
     kernel, last = only(lib), "whole" if built.cause == "killed" else "proof"
     assert kernel.source == source and kernel.check.startswith("verified here")
@@ -232,7 +232,7 @@ def test_the_next_best_record_takes_the_place_of_one_that_is_refused():
 
 
 def test_a_kernel_far_slower_than_its_record_is_refused(monkeypatch):
-    monkeypatch.setattr(ship_module, "_MOMENT", 0.0)
+    monkeypatch.setattr(kernels_module, "_MOMENT", 0.0)
     mod = network()
     log = database_of([task_of(mod)], seconds=1e-12)
     kernel = only(relay.build(mod, "llvm", schedules=log))
@@ -258,7 +258,7 @@ def test_one_number_hangs_nothing(size):
 
 
 def test_a_build_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(ship_module, "LOG_SECONDS", 1e-4)
+    monkeypatch.setattr(kernels_module, "LOG_SECONDS", 1e-4)
     mod = network()
     kernel = only(relay.build(mod, "llvm", schedules=database_of([task_of(mod)])))
     assert kernel.source == "default" and kernel.verified
@@ -374,7 +374,7 @@ def test_without_a_cache_each_build_verifies(monkeypatch):
 def test_what_nobody_tuned_is_chosen_and_lowered_once(monkeypatch):
     mod = network()
     first = relay.build(mod, "llvm")
-    monkeypatch.setattr(ship_module, "default_schedule", never)
+    monkeypatch.setattr(kernels_module, "default_schedule", never)
     again = relay.build(mod, "llvm")
     assert is_right(again, mod)
     assert [k.source for k in again.kernels] == [k.source for k in first.kernels]
@@ -386,39 +386,39 @@ def test_what_a_log_chose_is_lowered_once(monkeypatch):
     mod = network()
     log = database_of([task_of(mod)])
     first = relay.build(mod, "llvm", schedules=log)
-    monkeypatch.setattr(ship_module, "payload_of", never)
+    monkeypatch.setattr(kernels_module, "payload_of", never)
     again = relay.build(mod, "llvm", schedules=log)
     assert is_right(again, mod)
     assert only(again).source == only(first).source == "record"
-    assert only(again).check == ship_module.BEFORE
+    assert only(again).check == kernels_module.BEFORE
 
 
 def test_what_is_remembered_is_of_one_name_and_target_and_of_our_own_templates(monkeypatch):
     task, target = task_of(network()), local_target(Target("llvm"))[0]
     artifact = build_artifact(task.default(), target)
-    made_before.remember(artifact, task.dag, None, target, "main")
-    found = made_before.known(task.dag, None, target, "main")
+    build_cache.store(artifact, task.dag, None, target, "main")
+    found = build_cache.load(task.dag, None, target, "main")
     assert found is not None and (found.source, found.binary) == (artifact.source, artifact.binary)
-    assert made_before.known(task.dag, None, target, "other") is None
-    assert made_before.known(task.dag, None, target.with_limits(cores=3), "main") is None
+    assert build_cache.load(task.dag, None, target, "other") is None
+    assert build_cache.load(task.dag, None, target.with_limits(cores=3), "main") is None
 
     def template(cfg, anchored):
         """Somebody's own."""
 
     own = RegisteredAnchor("own", ("cpu",), ("conv2d_nchw",), template)
-    monkeypatch.setattr(made_before, "anchor_templates", lambda *_: [own])
-    assert made_before.known(task.dag, None, target, "main") is None
+    monkeypatch.setattr(build_cache, "anchor_templates", lambda *_: [own])
+    assert build_cache.load(task.dag, None, target, "main") is None
     chosen = task.default()  # its steps say all
-    made_before.remember(artifact, task.dag, chosen, target, "main")
-    assert made_before.known(task.dag, chosen, target, "main") is not None
+    build_cache.store(artifact, task.dag, chosen, target, "main")
+    assert build_cache.load(task.dag, chosen, target, "main") is not None
     other = Schedule(task.dag)
     assert other.to_json() != chosen.to_json()
-    assert made_before.known(task.dag, other, target, "main") is None
+    assert build_cache.load(task.dag, other, target, "main") is None
 
 
 def test_a_damaged_entry_is_none():
     task, target = task_of(network()), local_target(Target("llvm"))[0]
-    made_before.remember(build_artifact(task.default(), target), task.dag, None, target, "main")
+    build_cache.store(build_artifact(task.default(), target), task.dag, None, target, "main")
     for path in default_cache().directory.glob("??/*"):
         path.write_bytes(path.read_bytes()[:-1])
-    assert made_before.known(task.dag, None, target, "main") is None
+    assert build_cache.load(task.dag, None, target, "main") is None

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilewright.ir.fast_interpreter import run_fast
 
 import tilewright as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
 from tilewright.base.errors import LegalityError
 from tilewright.driver.build import generate_source
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG

@@ -42,7 +42,7 @@ def bench_network(
         torch_benchmark,
     )
     from tilewright.network.build import build
-    from tilewright.network.wanted import in_layout
+    from tilewright.network.conversion import in_layout
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule
 

@@ -51,10 +51,10 @@ def prepared(
     layout: str | None,
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
     """The network for each size, in its element type and layout.  Raises ModelError."""
-    from tilewright.network.wanted import wanted
+    from tilewright.network.conversion import converted
 
     mods, params = load_sizes(model, batch, shapes)
-    return wanted(mods, params, dtype, layout)
+    return converted(mods, params, dtype, layout)
 
 
 def real_target(target: Target, farm: Devices | None = None) -> Target:
@@ -196,7 +196,7 @@ def bench(
     networks: those of `load_sizes`
     """
     from tilewright.cli.bench import bench_network
-    from tilewright.network.wanted import in_type
+    from tilewright.network.conversion import in_type
 
     mods, params = networks
     for mod in mods:

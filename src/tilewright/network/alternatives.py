@@ -3,7 +3,7 @@
 In: the function of a group, a target.  Out: computations that give the same to rounding, and how
 each reads its constants.  They are kernels of their own: with their own hash, records, reference
 and verification; what was measured decides which one a network gets.
-Read next: `extract.py`, `grouping.py`, `topi/nn/winograd.py`.
+Read next: `extract.py`, `decide.py`, `topi/nn/winograd.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.graph.expr import Array, Call, Function, Type, Var, post_order
 from tilewright.graph.op.window import is_blocked, to_order
 from tilewright.graph.traversal import is_call, users
-from tilewright.network.lower import Instead, compute_dag
+from tilewright.network.computation import Instead, compute_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -47,7 +47,7 @@ class Transformed:
         return (alpha, alpha, *channels)
 
     def apply(self, weight: Array) -> Array:
-        """Computed in float64, rounded once."""
+        """Give the kernel in that form, computed in float64 and rounded once."""
         taps = to_order(weight, self.layout, "HWIO" if self.inputs_first else "HWOI")
         size = taps.shape[0]
         g = np.array(matrices(self.tile, size).kernel, "float64")
@@ -68,7 +68,7 @@ class Alternative:
 def alternatives(
     function: Function, constant: Sequence[bool], target: Target
 ) -> Iterator[Alternative]:
-    """Winograd's computations of the one convolution in `function` that has them.
+    """Give Winograd's computations of the one convolution in `function` that has them.
 
     constant: for each parameter, whether its value is known when the network is built
     """

@@ -2,14 +2,14 @@
 
 In: a module, its parameters, a target, schedules (a log).  Out: a `Library`.  Every distinct fused
 group is compiled once, with the best schedule that is known, and compared with the reference.
-Read next: `ship.py`, `schedules.py`, `library.py`, `graph_executor.py`.
+Read next: `decide.py`, `kernels.py`, `memory.py`, `../../runtime/network/library.py`.
 """
 
 from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -36,8 +36,11 @@ from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
 from tilewright.measure.local import LocalBuilder
+from tilewright.network.batching import sample_dependence
+from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
+from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
-from tilewright.network.grouping import Grouped, all_implemented, grouped, uncompared
+from tilewright.network.kernels import BuiltKernel, build_kernels
 from tilewright.network.memory import (
     Lifetime,
     MemoryPlan,
@@ -46,9 +49,8 @@ from tilewright.network.memory import (
     plan_memory,
     steps,
 )
-from tilewright.network.rows import mixes
-from tilewright.network.schedules import DEFAULT, Choice, Chooser, sources_of
-from tilewright.network.ship import ship
+from tilewright.network.schedules import DEFAULT
+from tilewright.pass_options import USUAL, PassOptions
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
@@ -73,6 +75,7 @@ def build(
     sizes: Sequence[Mapping[str, int]] | None = None,
     partial_batches: bool = False,
     use_knowledge: bool = True,
+    pass_options: PassOptions = USUAL,
 ) -> Library:
     """Compile a network.
 
@@ -98,9 +101,8 @@ def build(
                along the first axis of inputs and outputs, depend on each other
     use_knowledge: where `schedules` have nothing, use what is known of devices of this class: what
                ships with Tilewright, and what a site added; see `tilewright.knowledge`
+    pass_options: which passes run, and who is told of them
 
-    `transform.PassContext` counts: with opt_level below 3 nothing is folded into weights, below 2
-    nothing is fused; so do passes that it disables or requires by name.
     Raises ModelError for a network that cannot be compiled.
     """
     began = time.perf_counter()
@@ -113,33 +115,37 @@ def build(
     trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
     with LocalBuilder() as builder:
         predictions = Predictions(chosen, trees, builder)
-        chooser = Chooser(sources_of(schedules), names, chosen.fingerprint, known, predictions)
-        decided = [grouped(f, params, chooser, chosen) for f in functions]
+        evidence = Evidence(sources_of(schedules), names, chosen.fingerprint, known, predictions)
+        decided = [decide(f, params, evidence, chosen, pass_options) for f in functions]
         mains = [d.main for d in decided]
         _check_inputs(mains)
         each = [fused_groups(main) for main in mains]
         joined = _joined(each)
         if partial_batches:
             _check_apart(mains, each)
-        untuned = _untuned(decided, each)
+        kernels = KernelChoices(decided, each, evidence, chosen)
         # Tiles of several samples lie side by side in what Winograd's transforms compute.
-        groups = joined if partial_batches else _implemented(joined, untuned, chooser, chosen)
-        choices = _choices(groups, untuned, chooser, chosen)
-        made, more = ship(groups, choices, chosen, builder, verify=verify and here)
+        groups = joined if partial_batches else kernels.implemented(joined)
+
+        def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
+            by_schedules = kernels.schedules(groups)
+            return build_kernels(groups, by_schedules, chosen, builder, verify=verify and here)
+
+        made, more = built(groups)
         lost = [
-            g.instead_of and m.report.source == DEFAULT for g, m in zip(groups, made, strict=True)
+            g.instead_of and m.report.source == DEFAULT.name
+            for g, m in zip(groups, made, strict=True)
         ]
         if any(lost):  # what was chosen for its schedules turned out not to have any that is right
             groups = [own if no else g for own, g, no in zip(joined, groups, lost, strict=True)]
-            choices = _choices(groups, untuned, chooser, chosen)
-            made, more = ship(groups, choices, chosen, builder, verify=verify and here)
-    notes = [note for note in (unusable, chooser.note()) if note]
+            made, more = built(groups)
+    notes = [note for note in (unusable, evidence.mismatch()) if note]
     if verify and not here:
         why = f"{chosen.triple} is another machine" if chosen.triple else "there is none here"
         notes.append(f"no kernel was run, for want of a device of kind {chosen.kind}: {why}")
     if len(mains) > 1:
         notes.append(f"for {len(mains)} shapes of inputs: calls and times are those of all")
-    notes += chooser.imported() + uncompared(joined, groups, chooser)
+    notes += evidence.notes() + uncompared(joined, groups, evidence)
     notes += [note for d in decided if (note := _as_confirmed(d))]
     artifacts, constants = [m.artifact for m in made], _Constants()
     alignment = chosen.device_kind.alignment
@@ -233,44 +239,14 @@ def _check_apart(mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]
     """Samples of a batch must not depend on each other; of a batch of 1 they cannot."""
     for main, groups in zip(mains, each, strict=True):
         alone = all(p.shape[:1] == (1,) for p in main.params)
-        if not alone and (reason := mixes(main, groups)):
+        if not alone and (reason := sample_dependence(main, groups)):
             raise ModelError(
                 "relay.build(partial_batches=True)", reason,
                 "Leave it out, and build the network for every size.",
             )  # fmt: skip
 
 
-def _untuned(decided: Sequence[Grouped], each: Sequence[Sequence[FusedGroup]]) -> set[str]:
-    """Keys of the groups in which records lost, in every network that has them."""
-    pairs = [(d, g.key) for d, groups in zip(decided, each, strict=True) for g in groups]
-    lost = {key for d, key in pairs if key in d.untuned}
-    return lost - {key for d, key in pairs if key not in d.untuned}
-
-
-def _implemented(
-    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
-) -> list[FusedGroup]:
-    found: dict[str, FusedGroup] = {}
-    for own, without in ((chooser, False), (chooser.without_log, True)):
-        part = [g for g in groups if (g.key in untuned) == without]
-        taken = all_implemented(part, own, target)
-        found |= {g.key: t for g, t in zip(part, taken, strict=True)}
-    return [found[g.key] for g in groups]
-
-
-def _choices(
-    groups: Sequence[FusedGroup], untuned: Collection[str], chooser: Chooser, target: Target
-) -> list[Iterator[Choice]]:
-    """untuned: keys of groups for which the log does not count"""
-    every = [chooser.without_log if (g.instead_of or g.key) in untuned else chooser for g in groups]
-    if chooser.predictions:
-        pairs = zip(groups, every, strict=True)
-        unknown = (g.dag for g, own in pairs if own.expected_seconds(g.dag) is None)
-        chooser.predictions.prefetch(unknown)
-    return [own.choices(g.dag, target) for g, own in zip(groups, every, strict=True)]
-
-
-def _as_confirmed(decided: Grouped) -> str:
+def _as_confirmed(decided: Decision) -> str:
     """A note on what a search found of the network as a whole; "" where none did."""
     line = decided.confirmed
     if line is None:

@@ -1,13 +1,13 @@
 """Whether a log makes a network faster: at the end of a search it runs as a whole, with the log and
 without it.
 
-In: a network, the log of its search.  Out: a `NetworkLine` in it, which `grouping.py` follows.
+In: a network, the log of its search.  Out: a `NetworkLine` in it, which `decide.py` follows.
 What is fastest alone need not be so among its neighbours: weights come from memory there, and
 records of some kernels were compared with guesses of others.  So the networks that the records
 propose are timed in turn with the one that is built without them, then each kernel where it lies in
 a run; what loses there is built as without the log.  A build with the log is then no slower than
 one without it.
-Read next: `grouping.py`, `tune_network.py`.
+Read next: `decide.py`, `tune_network.py`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, own_versions
 from tilewright.network.build import build
-from tilewright.network.grouping import Grouped, grouped
-from tilewright.network.schedules import Chooser
+from tilewright.network.decide import Decision, decide
+from tilewright.network.evidence import Evidence
+from tilewright.pass_options import USUAL, PassOptions
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
@@ -48,7 +49,7 @@ Load = Callable[[Library], tuple[Any, Any]]  # a `GraphModule` or one like it, a
 
 @contextmanager
 def loading(target: Target, farm: Devices | None = None) -> Iterator[Load]:
-    """What brings a library to the device of this machine, or to one of a farm."""
+    """Give what brings a library to the device of this machine, or to one of a farm."""
     if farm is not None:
         with networks_there(farm, str(target.kind)) as load:
             yield load
@@ -71,7 +72,7 @@ class Way:
     device: Any
 
     def seconds(self) -> float:
-        """Of a run."""
+        """Time a run."""
         timed = self.module.benchmark(self.device, repeat=1, number=1, min_repeat_ms=_LEAST_MS)
         return float(timed.median)
 
@@ -85,10 +86,10 @@ class Trials:
 
     def __init__(
         self, mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target,
-        load: Load, seconds: float = SECONDS,
+        load: Load, seconds: float = SECONDS, pass_options: PassOptions = USUAL,
     ) -> None:  # fmt: skip
         self.mod, self.params, self.target = mod, params or {}, target
-        self._load, self._limit = load, seconds
+        self._load, self._limit, self.pass_options = load, seconds, pass_options
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._inputs = sample_inputs(module, self.params)
         self.usual = self._decided()
@@ -96,7 +97,7 @@ class Trials:
         (self.untuned_seconds,) = self._in_turn([self.untuned])
 
     def confirm(self, database: Database) -> NetworkLine:
-        """The fastest way to build the network with these records; it is in the database, too."""
+        """Find the fastest way to build the network with these records; write it down there."""
         proposed = [self._line(self._decided(database))]
         if proposed[0] != self.untuned.line:
             proposed.append(self.untuned.line)
@@ -121,13 +122,15 @@ class Trials:
         database.note(line)
         return line
 
-    def _decided(self, *logs: Database) -> Grouped:
+    def _decided(self, *logs: Database) -> Decision:
         """What these records propose, whatever was confirmed before."""
         names, print_ = (str(self.target),), self.target.fingerprint
-        chooser = Chooser(logs, names, print_, records(self.target))
-        return grouped(self.mod, self.params, chooser, self.target, as_confirmed=False)
+        evidence = Evidence(logs, names, print_, records(self.target))
+        return decide(
+            self.mod, self.params, evidence, self.target, self.pass_options, as_confirmed=False
+        )
 
-    def _line(self, way: Grouped) -> NetworkLine:
+    def _line(self, way: Decision) -> NetworkLine:
         return NetworkLine(
             network=way.network, target=str(self.target), fingerprint=self.target.fingerprint,
             layouts=list(way.layouts), grouping=way.grouping,
@@ -136,7 +139,9 @@ class Trials:
     def _built(self, line: NetworkLine, *logs: Database) -> Way:
         told = Database()
         told.note(line)
-        library = build(self.mod, self.target, self.params, schedules=[told, *logs])
+        library = build(
+            self.mod, self.target, self.params, [told, *logs], pass_options=self.pass_options
+        )
         module, where = self._load(library)
         module.run(**self._inputs)
         return Way(line, library, module, where)
@@ -175,7 +180,7 @@ class Trials:
 
 
 def kernel_seconds(way: Way) -> dict[str, float]:
-    """Of all launches of each kernel where they lie in a run, by the key of its group."""
+    """Time all launches of each kernel where they lie in a run, by the key of its group."""
     taken = [median(each) for each in way.module.launch_seconds(_AT_ONCE)]
     kernels, found = way.library.report.kernels, dict[str, float]()
     for launch, seconds in zip(way.library.plan.launches, taken, strict=True):

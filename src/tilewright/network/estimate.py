@@ -14,6 +14,7 @@ from math import inf
 
 from tilewright.graph.passes import fuse
 from tilewright.network.confirm import Trials, kernel_seconds
+from tilewright.network.costs import guessed_seconds
 from tilewright.network.extract import (
     FusedGroup,
     fused_groups,
@@ -21,7 +22,7 @@ from tilewright.network.extract import (
     ungrouped,
     ways_to_group,
 )
-from tilewright.network.layouts import LAUNCH, RATE, moved_bytes, throughout
+from tilewright.network.layouts import throughout
 from tilewright.targets.target import Target
 
 
@@ -70,7 +71,7 @@ class Estimate:
 
 
 def _ways(trials: Trials) -> list[list[FusedGroup]]:
-    plain, last = ungrouped(trials.mod, trials.params)
+    plain, last = ungrouped(trials.mod, trials.params, trials.pass_options)
     mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
     ways = [way["main"] for each in mods for way in ways_to_group(each, last)]
     return [fused_groups(main) for main in (trials.usual.main, *ways)]
@@ -78,6 +79,5 @@ def _ways(trials: Trials) -> list[list[FusedGroup]]:
 
 def _kernel(group: FusedGroup, target: Target, known: Mapping[str, float]) -> _Kernel:
     others = () if group.is_simple else implementations(group, target)
-    guess = LAUNCH + moved_bytes(group.dag) / RATE if group.is_simple else inf
     keys = (group.key, *(o.key for o in others))
-    return _Kernel(keys, len(group.calls), known.get(group.key, guess))
+    return _Kernel(keys, len(group.calls), known.get(group.key, guessed_seconds(group)))

@@ -2,7 +2,7 @@
 
 In: a module and its parameters.  Out: `Task`s.  `fused_tasks` gives the kernels as `relay.build`
 compiles them, `extract_from_program` the contractions alone, as AutoTVM users know it.
-Read next: `lower.py`, `build.py`.
+Read next: `computation.py`, `build.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.base import context
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
@@ -28,20 +27,27 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Op, Pattern
 from tilewright.graph.op import get as get_op
 from tilewright.graph.op.conv import TRANSPOSED
-from tilewright.graph.passes import Pass, fuse, fuse_attention, optimize, passes_of, separate
+from tilewright.graph.passes import (
+    PASSES,
+    Pass,
+    eliminate_dead_code,
+    fuse,
+    fuse_attention,
+    optimize,
+    passes_of,
+)
 from tilewright.graph.passes.attention import has_attention, is_attention
 from tilewright.graph.passes.weights import CONTRACTIONS
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import is_constant, op_name
 from tilewright.network.alternatives import Alternative, Transformed, alternatives
-from tilewright.network.lower import compute_dag
-from tilewright.network.registered import registered
+from tilewright.network.computation import compute_dag
+from tilewright.network.user_templates import registered
+from tilewright.pass_options import USUAL, Instrument, PassOptions
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.rules.derive import with_default
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
-
-DEFAULT_OPT_LEVEL = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,37 +78,37 @@ class FusedGroup:
 
 
 def prepare(
-    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    pass_options: PassOptions = USUAL,
 ) -> IRModule:
-    """The module whose groups become kernels; opt_level: that of the current PassContext.
-
-    Passes that the context disables or requires count, too.
-    """
-    return groupings(mod, params, opt_level)[0]
+    """Give the module whose groups become kernels."""
+    return groupings(mod, params, pass_options)[0]
 
 
 def groupings(
-    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    pass_options: PassOptions = USUAL,
 ) -> list[IRModule]:
-    """The module in each of the ways to group its operators into kernels, see `ways_to_group`."""
-    return ways_to_group(*ungrouped(mod, params, opt_level))
+    """Give the module in each of the ways to group its operators into kernels, see
+    `ways_to_group`."""
+    return ways_to_group(*ungrouped(mod, params, pass_options))
 
 
 def ungrouped(
-    mod: IRModule | Function, params: Mapping[str, Any] | None = None, opt_level: int | None = None
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    pass_options: PassOptions = USUAL,
 ) -> tuple[IRModule, Pass]:
-    """The module before its operators are grouped, and the pass that groups them."""
-    options = context.current("pass")
-    if opt_level is None:
-        opt_level = getattr(options, "opt_level", DEFAULT_OPT_LEVEL)
-    disabled = tuple(getattr(options, "disabled_pass", None) or ())
-    required = tuple(getattr(options, "required_pass", None) or ())
-    *before, last = passes_of(opt_level, disabled, required)
-    return optimize(mod, params, before), last
+    """Give the module before its operators are grouped, and the pass that groups them."""
+    *before, last = passes_of(pass_options)
+    return optimize(mod, params, before, instruments=pass_options.instruments), last
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
-    """The usual grouping, and, where there is attention, one in which each attention is a kernel.
+    """Give the usual grouping, and, where there is attention, one in which each attention is a
+    kernel.
 
     last: the pass that groups
     """
@@ -111,7 +117,7 @@ def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:
-    """The distinct groups of a prepared function, in the order in which they first run."""
+    """Give the distinct groups of a prepared function, in the order in which they first run."""
     found: dict[str, tuple[ComputeDAG, list[Call]]] = {}
     known: dict[tuple[str, tuple[bool, ...]], ComputeDAG] = {}
     for node in post_order(main.body):
@@ -125,16 +131,26 @@ def fused_groups(main: Function) -> list[FusedGroup]:
     ]
 
 
+def groups_of(mod: IRModule) -> list[FusedGroup]:
+    """Give the kernels of a network whose operators are not grouped yet."""
+    return fused_groups(fuse(mod)["main"])
+
+
+def groups_of_body(body: Expr) -> list[FusedGroup]:
+    """Give the kernels that compute an expression."""
+    return groups_of(eliminate_dead_code(IRModule.from_expr(body)))
+
+
 def every_alternative(
     function: Function, constant: Sequence[bool], target: Target
 ) -> Iterator[Alternative]:
-    """Winograd's computations, and those that users registered."""
+    """Give Winograd's computations, and those that users registered."""
     yield from alternatives(function, constant, target)
     yield from registered(function, constant, target)
 
 
 def implementations(group: FusedGroup, target: Target) -> list[FusedGroup]:
-    """Other computations of a group, for the same calls; see `alternatives.py`."""
+    """Give other computations of a group, for the same calls; see `alternatives.py`."""
     function = group.calls[0].op
     assert isinstance(function, Function)
     constant = [is_constant(a) for a in group.calls[0].args]
@@ -149,22 +165,21 @@ def fused_tasks(
     params: Mapping[str, Any] | None = None,
     target: TargetLike | None = None,
     include_simple: bool = False,
-    opt_level: int | None = None,
     every_implementation: bool = False,
+    pass_options: PassOptions = USUAL,
 ) -> list[Task]:
-    """One task per distinct kernel of the network, in network order; weight: how often it runs.
+    """Give a task per distinct kernel of the network, in network order; weight: how often it runs.
 
     Constant operands (weights) are constant placeholders, so templates may pack them.
     An attention is a task as one kernel, and so is each of the kernels that it is otherwise: the
     build takes what turns out faster.
     include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
-    opt_level: default: that of the current PassContext
     every_implementation: behind each kernel its alternatives (`implementations`), as tasks that
         are `instead_of` it
     """
     chosen = resolve_target(target)
     groups: dict[str, FusedGroup] = {}
-    for grouped in groupings(mod, params, opt_level):
+    for grouped in groupings(mod, params, pass_options):
         for group in fused_groups(grouped["main"]):
             groups.setdefault(group.key, group)
     listed = [g for g in groups.values() if include_simple or not g.is_simple]
@@ -178,22 +193,26 @@ def extract_from_program(
     params: Mapping[str, Any] | None = None,
     target: TargetLike | None = None,
     ops: Iterable[Op | str] | None = None,
+    instruments: Sequence[Instrument] = (),
 ) -> list[Task]:
-    """The distinct contractions of the network by themselves, in network order, as TVM counts them.
+    """Give the distinct contractions of the network by themselves, in network order, as TVM counts
+    them.
 
     Other implementations, of which the network runs the fastest, are the `others` of a task; those
     that users registered are tasks behind it.  One that no template fits has its default schedule
     as its only configuration.
 
     ops: operators (rows of the table, or names) to look for; default: all contractions
+    instruments: told of each pass
     Raises ModelError for a name that is no operator, TargetError without a target.
     """
     chosen = resolve_target(target)
     wanted = _wanted(ops)
-    passes = [p for p in passes_of(DEFAULT_OPT_LEVEL) if p not in (fuse, separate)]
+    passes = [p for p in PASSES if p is not fuse]
+    prepared = optimize(mod, params, passes, instruments=instruments)
     found: dict[str, _Contraction] = {}
     counts: dict[str, int] = {}
-    for node in post_order(optimize(mod, params, passes)["main"].body):
+    for node in post_order(prepared["main"].body):
         if not isinstance(node, Call) or op_name(node) not in wanted:
             continue
         alone = _alone(node)

@@ -1,7 +1,7 @@
 """Memory of a network: where its intermediate values live.
 
 In: a fused function, or lifetimes as plain numbers.  Out: an offset in a slot for each value, and
-the bytes of the slots.  Pure data, no device.  Read next: `passes/placed.py`, `passes/fuse.py`.
+the bytes of the slots.  Pure data, no device.  Read next: `passes/views.py`, `passes/fuse.py`.
 
 The bound: whatever the plan, the values that are alive at one step are apart, so it needs at least
 the largest sum of their sizes over the steps (`peak_bytes`), for the order in which they run.
@@ -34,7 +34,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.passes.placed import begin_of, made_by
+from tilewright.graph.passes.views import begin_of, made_by
 from tilewright.graph.traversal import is_call, op_name
 from tilewright.runtime.drivers import ALIGNMENT
 
@@ -85,7 +85,7 @@ class MemoryPlan:
 
 
 def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> MemoryPlan:
-    """Places for `values` such that those alive at the same step are apart.
+    """Place `values` such that those alive at the same step are apart.
 
     alignment: of every value, in bytes
     """
@@ -207,7 +207,7 @@ class Place:
 
 
 def places(body: Expr) -> dict[Expr, Place]:
-    """The place of each tensor of a fused function.
+    """Give the place of each tensor of a fused function.
 
     Calls of operators are left outside groups where they need no kernel: a view or a slice is a
     part of what it reads, and what a concatenation reads is made as a part of it.
@@ -232,12 +232,12 @@ def places(body: Expr) -> dict[Expr, Place]:
 
 
 def steps(body: Expr) -> list[Call]:
-    """The calls of groups, in the order in which they run."""
+    """Give the calls of groups, in the order in which they run."""
     return [n for n in post_order(body) if isinstance(n, Call) and isinstance(n.op, Function)]
 
 
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:
-    """When each value of `function` that has memory is alive, by the node that owns it.
+    """Say when each value of `function` that has memory is alive, by the node that owns it.
 
     Step k is the k-th call of a group.  To read a part of a value is to read it; inputs and
     constants have memory of their own and do not appear.  The results live to the end.

@@ -16,15 +16,16 @@ from tilewright.farm.address import Devices
 from tilewright.farm.builder import FarmBuilder
 from tilewright.farm.runner import FarmRunner
 from tilewright.graph.expr import Function, IRModule
-from tilewright.graph.passes import fuse
+from tilewright.graph.passes import Pass, fuse
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.network.decide import known_layouts
+from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
-from tilewright.network.grouping import in_known_layouts
-from tilewright.network.layouts import can_choose, rivals
-from tilewright.network.schedules import Chooser
+from tilewright.network.layouts import can_choose, in_layouts, rivals
+from tilewright.pass_options import USUAL, PassOptions
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Event, Options, Report
@@ -56,8 +57,9 @@ def tasks_of(
     rules: bool = True,
     templates: bool = True,
     simple: bool = True,
+    pass_options: PassOptions = USUAL,
 ) -> list[Task]:
-    """The distinct kernels of all of `mods` that can be tuned, each in every implementation;
+    """Give the distinct kernels of all of `mods` that can be tuned, each in every implementation;
     weight: how often they run in all.
 
     rules:     all kernels, by rules; else those that a template fits
@@ -68,7 +70,7 @@ def tasks_of(
     every = (
         t
         for mod in mods
-        for t in fused_tasks(mod, params, target, rules and simple, every_implementation=True)
+        for t in fused_tasks(mod, params, target, rules and simple, True, pass_options)
     )
     for task in every:
         known = found.setdefault(task.key, task)
@@ -89,8 +91,9 @@ def with_layouts(
     rules: bool = False,
     templates: bool = True,
     simple: bool = True,
+    pass_options: PassOptions = USUAL,
 ) -> list[Task]:
-    """`tasks`, and what has to be measured so that `relay.build` can choose groupings and layouts;
+    """Give `tasks`, and what has to be measured so that a build can choose groupings and layouts;
     the latter where the budget has a batch and more for each of them.  Else those of the network
     in the layouts that are known to be fastest on devices of this class, as it is built without a
     log.
@@ -98,45 +101,51 @@ def with_layouts(
     Convolutions in other layouts compete with what they are instead of; what has no template is
     measured in its default schedule, which is one trial.
     """
-    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, mods, params, target)]
+    plain = [ungrouped(mod, params, pass_options) for mod in mods]
+    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target)]
     known = {t.key for t in tasks}
-    more = [t for t in _layout_tasks(mods, params, target, rules) if t.key not in known]
+    more = [t for t in _layout_tasks(plain, target, rules) if t.key not in known]
     once = [t for t in more if t.sketches[0].origin == "default"]
     several = len(tasks) + len(more) - len(once)
     trials = inf if options.trials is None else options.trials
     seconds = inf if options.seconds is None else options.seconds
     if trials < TRIALS_EACH * several + len(once) or seconds < SECONDS_EACH * several:
-        return _known_tasks(mods, params, target, rules, templates, simple) or list(tasks)
+        more = []
+        if pass_options.layouts:
+            more = _known_tasks(plain, target, rules, templates, simple, pass_options)
+        return more or tasks
     return [*tasks, *more]
 
 
+Ungrouped = tuple[IRModule, Pass]  # what `ungrouped` gives
+
+
 def _known_tasks(
-    mods: Sequence[IRModule | Function],
-    params: Mapping[str, Any] | None,
+    plain: Sequence[Ungrouped],
     target: Target,
     rules: bool,
     templates: bool,
     simple: bool,
+    pass_options: PassOptions,
 ) -> list[Task]:
-    """Of the network in the layouts that are known to be fastest; none where it has them."""
-    chooser = Chooser((), (str(target),), target.fingerprint, records(target))
-    plain = [ungrouped(mod, params) for mod in mods]
-    known = [in_known_layouts(m, chooser, target) if last is fuse else m for m, last in plain]
+    """Of the networks in the layouts that are known to be fastest; none where they have them."""
+    evidence = Evidence((), (str(target),), target.fingerprint, records(target))
+    known = [
+        in_layouts(mod, known_layouts(mod, evidence, target)) if last is fuse else mod
+        for mod, last in plain
+    ]
     if all(k is m for k, (m, _) in zip(known, plain, strict=True)):
         return []
-    return tasks_of(known, None, target, rules, templates, simple)
+    return tasks_of(known, None, target, rules, templates, simple, pass_options)
 
 
 def _grouping_tasks(
-    known: Collection[str],
-    mods: Sequence[IRModule | Function],
-    params: Mapping[str, Any] | None,
-    target: Target,
+    known: Collection[str], plain: Sequence[Ungrouped], target: Target
 ) -> list[Task]:
     """The kernels in which ways to group the operators differ; without those that are `known`."""
     found: dict[str, Task] = {}
-    for mod in mods:
-        ways = [fused_groups(way["main"]) for way in ways_to_group(*ungrouped(mod, params))]
+    for mod, last in plain:
+        ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last)]
         common = set.intersection(*({g.key for g in groups} for groups in ways))
         for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
@@ -144,18 +153,12 @@ def _grouping_tasks(
     return list(found.values())
 
 
-def _layout_tasks(
-    mods: Sequence[IRModule | Function],
-    params: Mapping[str, Any] | None,
-    target: Target,
-    rules: bool,
-) -> list[Task]:
+def _layout_tasks(plain: Sequence[Ungrouped], target: Target, rules: bool) -> list[Task]:
     found: dict[str, Task] = {}
-    for mod in mods:
-        plain, last = ungrouped(mod, params)
-        if last is not fuse or not can_choose(plain, target):
+    for mod, last in plain:
+        if last is not fuse or not can_choose(mod, target):
             continue
-        for rival in rivals(plain, target):
+        for rival in rivals(mod, target):
             g = rival.group
             task = task_of_dag(g.dag, target, g.name, g.args, 1, rival.instead_of)
             if rules and not g.is_simple:
@@ -195,15 +198,16 @@ def tune(
 
 
 def as_described(target: Target, farm: Devices | None = None) -> Target:
-    """`target` with what its device reports.  Raises TargetError or DeviceError without one."""
+    """Give `target` with what its device reports.  Raises TargetError or DeviceError without
+    one."""
     with _runner(farm) as runner:
         return target.on(runner.describe(target))
 
 
 def cold_bytes(tasks: Sequence[Task]) -> int:
-    """How many bytes of constants must go by before one of them is read again, where the network
-    has so many that they do not stay in the caches of its processor; 0 where they do, and on
-    devices of their own.
+    """Count the bytes of constants that must go by before one of them is read again, where the
+    network has so many that they do not stay in the caches of its processor; 0 where they do, and
+    on devices of their own.
 
     Each implementation is timed as the direct one: weights of another size are as far away.
     """

@@ -1,6 +1,6 @@
 """A network tuned as somebody asked for it: which of its tasks, from what history, with a display.
 
-In: modules as `wanted.py` gives them, options of a user.  Out: records in the database; what a
+In: modules as `conversion.py` gives them, options of a user.  Out: records in the database; what a
 `Progress` shows.  The command line and `tvmc.tune` are two spellings of `tune_network`.
 Read next: `tune.py`, `../../search/progress.py`.
 """
@@ -41,8 +41,8 @@ def network_tasks(
     templates: bool = True, options: Options | None = None, place: str = "tune",
     simple: bool = True,
 ) -> list[Task]:  # fmt: skip
-    """The tasks of the network, see `tune_network`; with options, in the layouts that the budget
-    allows to compare, see `with_layouts`.
+    """Give the tasks of the network, see `tune_network`; with options, in the layouts that the
+    budget allows to compare, see `with_layouts`.
 
     tuner:  `RULES` tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
@@ -61,7 +61,7 @@ def network_tasks(
 
 
 def task_lines(tasks: Sequence[Task]) -> list[str]:
-    """A line for each task, with the number that `chosen_tasks` takes."""
+    """Write a line for each task, with the number that `chosen_tasks` takes."""
     return [
         f"{k:3d}  {task_label(task)}  x{task.weight}  "
         f"{sum(s.space.range_length for s in task.sketches):,} candidates"
@@ -70,7 +70,7 @@ def task_lines(tasks: Sequence[Task]) -> list[str]:
 
 
 def chosen_tasks(text: str, count: int | None) -> list[int]:
-    """Numbers of tasks, as "all", "3" or "0,2-4" say it.
+    """Read numbers of tasks, as "all", "3" or "0,2-4" say it.
 
     count: how many there are, None: not known yet.  Raises ValueError for what is no such list
     """
@@ -221,8 +221,8 @@ def _told(line: NetworkLine) -> str:
 
 
 def task_row(task: Task, database: Database) -> TaskRow:
-    """A task with what earlier runs left in the log; leaders timed again count once, what other
-    programs measured does not.
+    """Give a task with what earlier runs left in the log; leaders timed again count once, what
+    other programs measured does not.
     """
     identity = task_id(task)
     known = [r for r in database.query(identity) if not r.result.final and not is_imported(r)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.base.errors import DeviceError, ModelError, SpaceError
@@ -17,6 +17,7 @@ from tilewright.graph.expr import Function, IRModule
 from tilewright.measure.database import Database
 from tilewright.network.build import build
 from tilewright.network.extract import fused_tasks
+from tilewright.pass_options import PassOptions
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.targets.target import Target, TargetLike
@@ -24,6 +25,7 @@ from tilewright_tvm.auto_scheduler.hardware import HardwareParams
 from tilewright_tvm.auto_scheduler.records import Path, writing
 from tilewright_tvm.auto_scheduler.search_task import SearchTask
 from tilewright_tvm.auto_scheduler.workload_registry import register_workload_tensors
+from tilewright_tvm.relay.contextual import pass_options
 from tilewright_tvm.transform import PassContext
 
 REPEATS = 10  # of the whole network
@@ -43,8 +45,8 @@ class Network:
         dev = device(self.target.kind)
         if not dev.exist:
             raise DeviceError(f"device {dev}", "it is not there", "Time the network on its device.")
-        with PassContext(opt_level=self.opt_level):
-            library = build(self.mod, self.target, self.params, schedules)
+        options = PassOptions(self.opt_level)
+        library = build(self.mod, self.target, self.params, schedules, pass_options=options)
         module = GraphModule(library["default"](dev))
         return module.benchmark(dev, repeat=REPEATS).median
 
@@ -72,9 +74,8 @@ def extract_tasks(
             f"extract_tasks({mod!r})", "not a network",
             'Pass mod["main"] of what relay.frontend.from_onnx or relay.testing gives.',
         )  # fmt: skip
-    found = fused_tasks(
-        mod, params, target, include_simple=include_simple_tasks, opt_level=opt_level
-    )
+    options = replace(pass_options(), opt_level=opt_level)
+    found = fused_tasks(mod, params, target, include_simple_tasks, pass_options=options)
     tasks, network = [], Network(mod, params, resolve_target(target), opt_level)
     for each in found:
         task = SearchTask(

@@ -4,7 +4,7 @@ In: a network, records of its convolutions in several layouts, the time of trans
 them.  Out: one record for each convolution, in a file that `apply_graph_best` and `relay.build`
 take.  `relay.build` makes the same choice by itself from any log that has these records
 (`relay/compile/layouts.py`); this is AutoTVM's way to ask for it.
-Read next: `relay/compile/layouts.py`, `relay/compile/assign.py`.
+Read next: `relay/compile/layouts.py`, `relay/compile/assignment.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -33,9 +34,11 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import LOG, Record
 from tilewright.network import layouts as L
-from tilewright.network.assign import cheapest, total
-from tilewright.network.extract import FusedGroup, ungrouped
-from tilewright.network.schedules import Chooser
+from tilewright.network.assignment import cheapest, total
+from tilewright.network.costs import Costs, moved_bytes
+from tilewright.network.decide import transformation_costs
+from tilewright.network.evidence import Evidence
+from tilewright.network.extract import FusedGroup, groups_of_body, ungrouped
 from tilewright.schedule.default import generic_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
@@ -47,6 +50,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 from tilewright_tvm.autotvm.dispatch import ApplyHistoryBest
+from tilewright_tvm.relay.contextual import pass_options
 
 __all__ = ["DPTuner", "PBQPTuner"]
 
@@ -110,7 +114,7 @@ class BaseGraphTuner:
         self._spellings = (str(self.target), str(target))
         self._look_up()
         module = _with_weights(graph, input_shapes, dtype, place)
-        self._module = ungrouped(module, None, 3)[0]
+        self._module = ungrouped(module, None, replace(pass_options(), opt_level=3))[0]
         self._units = L.units_of(self._module, L.candidate_layouts(self.target))
         self._convolutions = [u for u in self._units if any(map(L.may_choose, u.steps))]
         if not self._convolutions or not L.candidate_layouts(self.target):
@@ -152,12 +156,12 @@ class BaseGraphTuner:
             for record, dag in _pairs(ApplyHistoryBest(layout_records).database):
                 self._moves.append(record, dag)
             self._look_up()
-        missing = [g for g in self._followers.values() if self._chooser.seconds(g.dag) is None]
+        missing = [g for g in self._followers.values() if self._evidence.seconds(g.dag) is None]
         if infer_layout:
             known = [
-                g for g in self._followers.values() if self._chooser.seconds(g.dag) is not None
+                g for g in self._followers.values() if self._evidence.seconds(g.dag) is not None
             ]
-            times = [(self._chooser.seconds(g.dag) or 0.0) / L.moved_bytes(g.dag) for g in known]
+            times = [(self._evidence.seconds(g.dag) or 0.0) / moved_bytes(g.dag) for g in known]
             if not times:
                 raise RecordError(
                     "benchmark_layout_transform(infer_layout=True)",
@@ -192,9 +196,9 @@ class BaseGraphTuner:
                 f"{type(self).__name__}.run({', '.join(options)})", "it has no options",
                 "Call run().",
             )  # fmt: skip
-        cost = L.Costs(self._seconds)
+        cost = Costs(self._seconds)
         costs = [self._costs_of(unit, cost) for unit in self._units]
-        pairs = L.transformations(self._units, cost)
+        pairs = transformation_costs(self._units, cost)
         self._chosen, exact = cheapest(costs, pairs, self.most)
         spent = total(self._chosen, costs, pairs)
         self._log.info(
@@ -219,7 +223,7 @@ class BaseGraphTuner:
             for record in chosen:
                 log.append(record, self._database.dag(record.task.dag))
             for group in self._followers.values():
-                known = self._chooser.best(group.dag)
+                known = self._evidence.best(group.dag)
                 if known is not None:
                     log.append(known, group.dag.to_json())
         self._log.info("wrote %d records to %s", len(chosen), record_file)
@@ -227,18 +231,18 @@ class BaseGraphTuner:
     def _look_up(self) -> None:
         """Read all records there are now."""
         sources = [self._database, self._moves]
-        self._chooser = Chooser(sources, self._spellings, self.target.fingerprint)
+        self._evidence = Evidence(sources, self._spellings, self.target.fingerprint)
 
     # -- costs -------------------------------------------------------------------------------------
     def _seconds(self, group: FusedGroup) -> float | None:
         """Of the kernel; of its convolution alone where only that was measured."""
-        ask = self._chooser.seconds if group.is_simple else self._chooser.expected_seconds
+        ask = self._evidence.seconds if group.is_simple else self._evidence.expected_seconds
         found = ask(group.dag)
         if found is None and self._rate is not None and group.key in self._followers:
-            found = self._rate * L.moved_bytes(group.dag)
+            found = self._rate * moved_bytes(group.dag)
         return found
 
-    def _costs_of(self, unit: L.Unit, cost: L.Costs) -> list[float]:
+    def _costs_of(self, unit: L.Unit, cost: Costs) -> list[float]:
         found = [cost.of_body(o.body) for o in unit.options]
         if unit not in self._convolutions:
             return [0.0 if t == inf and k == 0 else t for k, t in enumerate(found)]
@@ -260,8 +264,8 @@ class BaseGraphTuner:
 
     def _record(self, unit: L.Unit, k: int) -> Record:
         """The best of the kernel, else of its convolution alone."""
-        (group,) = L.groups_of_body(unit.options[k].body)
-        found = self._chooser.best(group.dag) or self._chooser.best_of_anchor(group.dag)
+        (group,) = groups_of_body(unit.options[k].body)
+        found = self._evidence.best(group.dag) or self._evidence.best_of_anchor(group.dag)
         assert found is not None  # it had a cost
         return found
 

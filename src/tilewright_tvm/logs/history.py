@@ -89,6 +89,10 @@ class History:
         """Kinds of the devices that it knows of."""
         return {key[0] for key in self._told}
 
+    def told(self) -> str:
+        """How many configurations there are, and which lines could not be used, for the user."""
+        return "; ".join([f"{len(self)} configurations of AutoTVM's logs", *self.unusable.told()])
+
     def configurations(self, target: Target, name: str, args: Iterable[Any]) -> list[Told]:
         """Of a workload, best first."""
         return list(self._told.get(_key(target, name, list(args)), ()))

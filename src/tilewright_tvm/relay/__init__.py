@@ -45,7 +45,7 @@ from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.graph.language import Relay as _Relay
 from tilewright.graph.later import defer as _defer
 from tilewright.graph.leaves import const, var
-from tilewright.graph.passes import PASSES, bind_params, optimize
+from tilewright.graph.passes import PASSES, bind_params
 from tilewright.graph.passes.extents import with_sizes
 from tilewright.graph.scope import If, Let, ScopeBuilder, bind
 from tilewright.graph.types import scalar_type
@@ -90,7 +90,7 @@ from tilewright_tvm.relay.adt import (
     PatternWildcard,
     TypeData,
 )
-from tilewright_tvm.relay.build_module import build
+from tilewright_tvm.relay.contextual import build, optimize
 from tilewright_tvm.relay.executor import create_executor
 from tilewright_tvm.relay.expr import TupleWrapper
 from tilewright_tvm.relay.parser import fromtext, parse, parse_expr

@@ -2,7 +2,7 @@
 
 In: a function of `relay` and its arguments, tensors of `te` where it takes graph values.  Out: the
 tensors of what it gives, one stage or a few for each operator that it is made of.  `topi` finds
-these names here when they are asked for.  Read next: `compile/lower.py`.
+these names here when they are asked for.  Read next: `compile/computation.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.graph.expr import Constant, Expr, Var, post_order
 from tilewright.graph.leaves import var
 from tilewright.ir import expr as E
-from tilewright.network.lower import value_of
+from tilewright.network.computation import value_of
 from tilewright.topi.stage import Indices, stage
 from tilewright_tvm import relay
 

@@ -1,6 +1,6 @@
 """`relay.vm`: networks for `runtime.vm.VirtualMachine`, as TVM has them.
 
-In: a module.  Out: an `Executable`.  Read next: `compile/vm.py`.
+In: a module.  Out: an `Executable`.  Read next: `compile/executable.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,12 @@ from tilewright.functional.calls import is_program
 from tilewright.functional.program import Program
 from tilewright.graph import definitions
 from tilewright.graph.expr import Function, IRModule
-from tilewright.graph.passes import optimize
 from tilewright.graph.untyped import has_untyped
-from tilewright.network import vm
-from tilewright.network.build import build
+from tilewright.network import executable
 from tilewright.runtime.device import Device
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay.contextual import build, optimize
 
 __all__ = ["Executable", "VMCompiler", "compile"]
 
@@ -36,7 +35,7 @@ _NOT_THERE = {
 }  # fmt: skip
 
 
-class Executable(vm.Executable):
+class Executable(executable.Executable):
     """A network, built for the shapes it is called with.
 
     mod:    the network; params: weights by name, which become constants

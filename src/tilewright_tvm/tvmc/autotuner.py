@@ -16,6 +16,7 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.base.terminal import say
 from tilewright.graph.expr import IRModule
 from tilewright.measure.database import Database
+from tilewright.network.conversion import in_layout
 from tilewright.network.tune import Measuring, as_described, with_layouts
 from tilewright.network.tune_network import (
     RULES,
@@ -24,7 +25,6 @@ from tilewright.network.tune_network import (
     task_lines,
     tune_network,
 )
-from tilewright.network.wanted import in_layout
 from tilewright.schedule.task import Task
 from tilewright.search.progress import Progress
 from tilewright.search.propose.named import tuner_name

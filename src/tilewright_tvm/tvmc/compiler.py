@@ -15,13 +15,13 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.base.terminal import say
 from tilewright.graph.expr import IRModule
-from tilewright.network.wanted import in_layout
+from tilewright.network.conversion import in_layout
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.own_files import write_source
 from tilewright.targets.target import Target
 from tilewright_tvm.instrument import PassTimingInstrument
 from tilewright_tvm.relay.backend import Executor, Runtime
-from tilewright_tvm.relay.build_module import build
+from tilewright_tvm.relay.contextual import build
 from tilewright_tvm.transform import PassContext
 from tilewright_tvm.tvmc.model import TVMCModel, TVMCPackage
 from tilewright_tvm.tvmc.target import chosen_target
@@ -80,7 +80,12 @@ def compile_model(
     ):  # fmt: skip
         mod = in_layout(tvmc_model.mod, desired_layout)
         library = build(
-            mod, chosen, tvmc_model.params, tuning_records, executor=executor, runtime=runtime
+            mod,
+            chosen,
+            tvmc_model.params,
+            tuning_records,
+            executor=executor,
+            runtime=runtime,
         )
     path = tvmc_model.export_package(library, package_path, cross, cross_options, output_format)
     for end in [dump_code] if isinstance(dump_code, str) else dump_code or ():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import IRModule
-from tilewright.network.wanted import CONVOLUTIONS
+from tilewright.network.conversion import CONVOLUTIONS
 from tilewright_tvm.relay import transform as passes
 from tilewright_tvm.transform import Sequential
 

@@ -1,14 +1,14 @@
 """`relay.layout_transform`: a value in another order of its axes, or in blocks.
 
 In: graph values and layouts of TVM (NCHW, NHWC, NCHW8c).  Out: views and transpositions.
-Read next: `passes/form.py`.
+Read next: `passes/data_layout.py`.
 """
 
 from __future__ import annotations
 
 from tilewright.base.errors import ExpressionError, ModelError
 from tilewright.graph.expr import Expr
-from tilewright.graph.passes.form import convert, form_of
+from tilewright.graph.passes.data_layout import axis_layout, convert
 from tilewright.topi import layout as L
 
 
@@ -26,7 +26,7 @@ def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Expr:
     plain, shape = "".join(extents), list(extents.values())
     if not data.tensor_type.size:
         raise ModelError(place, "it has no elements to move", "Use relay.zeros of the new shape.")
-    source, wanted = form_of(plain, src_layout, place), form_of(plain, dst_layout, place)
+    source, wanted = axis_layout(plain, src_layout, place), axis_layout(plain, dst_layout, place)
     if not wanted.fits(shape):
         raise ModelError(
             place, f"blocks of {dst_layout} do not divide {tuple(shape)}", "Pad it to that."

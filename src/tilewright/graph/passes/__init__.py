@@ -19,7 +19,7 @@ from tilewright.graph.passes.attention import single_heads
 from tilewright.graph.passes.bind import bind_params
 from tilewright.graph.passes.canonicalize import canonicalize
 from tilewright.graph.passes.combine import combine_products
-from tilewright.graph.passes.common import eliminate_common
+from tilewright.graph.passes.common_subexpressions import eliminate_common
 from tilewright.graph.passes.constants import fold_constants
 from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
@@ -39,7 +39,7 @@ from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
 from tilewright.graph.stages import made_of_constants
 from tilewright.graph.traversal import each_function
-from tilewright_tvm.transform import PassInfo, watched
+from tilewright.pass_options import USUAL, Instrument, PassInfo, PassOptions, watched
 
 Pass = Callable[[IRModule], IRModule]
 
@@ -68,79 +68,43 @@ PASSES: tuple[Pass, ...] = (
 
 FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
 
-# Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
-_RUN: dict[str, tuple[Pass, ...]] = {
-    "CanonicalizeOps": (canonicalize,),
-    "FlattenAtrousConv": (flatten_atrous,),
-    "FoldConstant": (fold_constants,),
-    "FoldScaleAxis": FOLDING,
-    "BackwardFoldScaleAxis": (fold_scale_after,),
-    "ForwardFoldScaleAxis": (fold_scale_before,),
-    "SimplifyExpr": (drop_empty, eliminate_dead_code),
-    "DeadCodeElimination": (eliminate_dead_code,),
-    "FuseOps": (fuse,),
-}
-# without which there are no kernels,
-_NEEDED = ("Inline", "SimplifyInference")
-# those that it runs where `PassContext(required_pass=)` asks for them, before constants are folded
-_ASKED: dict[str, tuple[Pass, ...]] = {
-    "EliminateCommonSubexpr": (eliminate_common,),
-    "CombineParallelBatchMatmul": (combine_parallel_batch_matmul,),
-    "CombineParallelConv2D": (combine_parallel_conv2d,),
-    "CombineParallelDense": (combine_parallel_dense,),
-}
-_TITLES = {known[0]: name for name, known in {**_RUN, **_ASKED}.items() if len(known) == 1} | {
-    inline_calls: "Inline",
-    simplify_inference: "SimplifyInference",
-}
-# and those that it has not, so that they are disabled as it is.
-_NEVER = (
-    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite",
-    "ConvertLayout", "DefuseOps", "DynamicToStatic", "EtaExpand",
-    "FastMath", "FirstOrderGradient", "LambdaLift", "LazyGradientInit", "Legalize", "ManifestAlloc",
-    "ManifestLifetimes", "MemoryPlan", "MetaScheduleLayoutRewrite", "PartialEvaluate",
-    "PartitionGraph", "PlanDevices",
-    "SimplifyFCTranspose", "SplitArgs", "ToANormalForm", "ToMixedPrecision", "qnn.Legalize",
-    "tir.CommonSubexprElimTIR", "tir.HoistIfThenElse", "tir.LoopPartition",
+NEEDED = (inline_calls, simplify_inference)  # without which there are no kernels
+# Run where they are asked for, before constants are folded.
+OPTIONAL = (
+    eliminate_common, combine_parallel_batch_matmul, combine_parallel_conv2d,
+    combine_parallel_dense,
 )  # fmt: skip
+_NAMED: dict[str, Pass] = {p.__name__: p for p in (*PASSES, *OPTIONAL)}
 
 
-def passes_of(
-    opt_level: int, disabled: Sequence[str] = (), required: Sequence[str] = ()
-) -> tuple[Pass, ...]:
-    """The passes of `transform.PassContext(opt_level=)`: below 3 scales and shifts stay operators,
-    below 2 every operator has a kernel of its own.
+def passes_of(options: PassOptions = USUAL) -> tuple[Pass, ...]:
+    """Give the passes of a build: below level 3 scales and shifts stay operators, below 2, or
+    without `fuse`, every operator has a kernel of its own.
 
-    disabled: TVM's names of passes that do not run; without FuseOps as below 2
-    required: those that run at any level
-    Raises ModelError for a name that is none, or of a pass that there is not.
+    Raises ModelError for a name that is none, or of a pass without which there are no kernels.
     """
-    off = {p for name in disabled for p in _named(name, "disabled_pass")}
-    on = [p for name in required for p in _named(name, "required_pass")]
+    off = {_named(name, "disabled") for name in options.disabled}
+    on = [_named(name, "required") for name in options.required]
     kept: list[Pass] = []
     for p in PASSES:
         if p is fuse:
-            kept.append(fuse if p not in off and (opt_level >= 2 or p in on) else separate)
+            kept.append(fuse if p not in off and (options.opt_level >= 2 or p in on) else separate)
             continue
         if p is fold_constants:
-            kept += [more for more in on if more not in PASSES and more not in off]
-        if p not in off and (opt_level >= 3 or p not in FOLDING or p in on):
+            kept += [more for more in on if more in OPTIONAL and more not in off]
+        if p not in off and (options.opt_level >= 3 or p not in FOLDING or p in on):
             kept.append(p)
     return tuple(kept)
 
 
-def _named(name: str, option: str) -> tuple[Pass, ...]:
-    known = {**_RUN, **_ASKED}
-    if name in known:
-        return known[name]
-    if name in (_NEVER if option == "disabled_pass" else _NEEDED):
-        return ()  # it is so anyway
-    place = f"PassContext({option}=[{name!r}])"
-    if name in _NEEDED:
+def _named(name: str, option: str) -> Pass:
+    place = f"PassOptions({option}=[{name!r}])"
+    if name not in _NAMED:
+        near = difflib.get_close_matches(name, _NAMED, 3) or list(_NAMED)
+        raise ModelError(place, "there is no such pass", f"Use {', '.join(near)}.")
+    if option == "disabled" and _NAMED[name] in NEEDED:
         raise ModelError(place, "no kernel can be made without it", "Leave it out.")
-    near = difflib.get_close_matches(name, known, 3) or list(known)
-    reason = "relay.build has no such pass" if name in _NEVER else "there is no such pass"
-    raise ModelError(place, reason, f"Use {', '.join(near)}.")
+    return _NAMED[name]
 
 
 def optimize(
@@ -148,12 +112,11 @@ def optimize(
     params: Mapping[str, Any] | None = None,
     passes: Sequence[Pass] = PASSES,
     observe: Callable[[str, IRModule], None] | None = None,
+    instruments: Sequence[Instrument] = (),
 ) -> IRModule:
-    """`mod` with `params` (arrays by name) made constants and every pass applied in order.
+    """Make `params` (arrays by name) constants of `mod`, and apply every pass in order.
 
-    Instruments of the innermost `transform.PassContext` are told of each, by TVM's name for it
-    where there is one.
-    observe: called with the name of each pass and its result.
+    observe: called with the name of each pass and its result; instruments: told of each
     """
     current = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     require_closed(current, "the network")
@@ -161,7 +124,7 @@ def optimize(
         current = bind_params(current, params)
     current = each_function(extension().network(current, "relay.build"), made_of_constants)
     for change in passes:
-        current = watched(PassInfo(_TITLES.get(change, change.__name__)), change, current)
+        current = watched(PassInfo(change.__name__), change, current, instruments)
         if observe is not None:
             observe(change.__name__, current)
     return current

@@ -4,7 +4,7 @@ In: a function before fusion.  Out: groups for `fuse`: product, elementwise step
 softmax, the same again, product; and what only moves the operands or the result, such as taking the
 heads of queries out of a larger product and putting them side by side again.  Whether they are one
 kernel or several is decided by what was measured: `compile/extract.py` offers both,
-`compile/grouping.py` takes the faster one.  Read next: `fuse.py`.
+`compile/decide.py` takes the faster one.  Read next: `fuse.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _is_single(node: Expr) -> bool:
 
 
 def attentions(body: Expr) -> list[list[Call]]:
-    """The steps of each attention in `body`, in order; the last one is its result."""
+    """Give the steps of each attention in `body`, in order; the last one is its result."""
     readers = users(body)
     position = {node: k for k, node in enumerate(readers)}
     found, taken = [], set[Expr]()
@@ -95,7 +95,7 @@ def has_attention(mod: IRModule) -> bool:
 
 
 def is_attention(steps: Sequence[str]) -> bool:
-    """Whether the operators of a group are those of an attention."""
+    """Say whether the operators of a group are those of an attention."""
     return SOFTMAX in steps and list(steps).count(PRODUCT) == 2
 
 

@@ -31,8 +31,8 @@ Shape = tuple[int, ...]
 
 
 def batch_of(function: Function, bound: Collection[str] = ()) -> int:
-    """The first extent of all inputs that are not in `bound`.  Raises ModelError where they differ,
-    or there is none."""
+    """Give the first extent of all inputs that are not in `bound`.  Raises ModelError where they
+    differ, or there is none."""
     found = {p.name_hint: p.shape[:1] for p in function.params if p.name_hint not in bound}
     sizes = set(found.values())
     if len(sizes) != 1 or () in sizes:
@@ -45,7 +45,7 @@ def batch_of(function: Function, bound: Collection[str] = ()) -> int:
 
 
 def with_batch(function: Function, size: int, bound: Collection[str] = ()) -> Function:
-    """`function` for inputs whose first extent is `size`.
+    """Give `function` for inputs whose first extent is `size`.
 
     bound: parameters that are no inputs
     Raises ModelError where the network fixes its batch size.

@@ -27,7 +27,7 @@ from tilewright.graph.traversal import substitute
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
-    """`mod` whose main has the parameters named in `params` replaced by constants.
+    """Give `mod` whose main has the parameters named in `params` replaced by constants.
 
     params: numpy arrays, or anything with `.numpy()`, in the parameter's shape and element type; a
         number of Python for a parameter without axes whose type has it.
@@ -71,7 +71,7 @@ def _number_as(value: float, wanted: TensorType) -> Array:
 def with_weights(
     mod: IRModule, params: Mapping[str, Array], shared: Mapping[str, Array]
 ) -> IRModule:
-    """`mod` for the weights `shared` of the same network for other shapes.
+    """Give `mod` for the weights `shared` of the same network for other shapes.
 
     What an importer computes of shapes are weights, too: those of `params` that `shared` has not,
     or with other values, become constants, and a weight that is only in `shared` a parameter that

@@ -66,7 +66,7 @@ def _divide(node: Call) -> Expr:
 
 
 def is_normal(numbers: Array) -> bool:
-    """Whether no number is zero, infinite, NaN, or so small that digits are missing."""
+    """Say whether no number is zero, infinite, NaN, or so small that digits are missing."""
     kind = DType(numbers.dtype)
     return bool(np.all(np.isfinite(numbers) & (np.abs(numbers) >= kind.smallest / kind.eps)))
 

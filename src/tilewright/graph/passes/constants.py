@@ -30,7 +30,7 @@ def fold_constants(mod: IRModule) -> IRModule:
 
 
 def compute_constants(mod: IRModule) -> IRModule:
-    """`fold_constants` that leaves everything else spelled as it is."""
+    """Give `fold_constants` that leaves everything else spelled as it is."""
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
 
@@ -49,7 +49,7 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 
 def computed_of_constants(node: Expr) -> Expr:
-    """`node`, with all under it that depends on constants only computed."""
+    """Give `node`, with all under it that depends on constants only computed."""
     return rewrite(node, _visit)
 
 

@@ -36,7 +36,7 @@ def eliminate_dead_code(mod: IRModule) -> IRModule:
 
 
 def simpler(node: Expr) -> Expr:
-    """What `node` gives, without an operator that does nothing; `node` where there is none."""
+    """Give what `node` gives, without an operator that does nothing; `node` where there is none."""
     if not isinstance(node, Call) or not op_name(node):
         return unpacked(node)
     if (test := NEUTRAL.get(op_name(node))) is not None and test(node):
@@ -50,13 +50,13 @@ def simpler(node: Expr) -> Expr:
 
 
 def is_view(node: Expr) -> bool:
-    """Whether `node` only renames the axes of its argument."""
+    """Say whether `node` only renames the axes of its argument."""
     name = op_name(node)
     return name != "" and TABLE[name].view
 
 
 def merged_view(node: Call) -> Expr:
-    """A view of a view as one; what is viewed, where its shape is the same."""
+    """Give a view of a view as one; what is viewed, where its shape is the same."""
     source = node.args[0]
     if is_view(source):
         assert isinstance(source, Call)

@@ -39,7 +39,7 @@ _WAY_OUT = "Make a module for each size and give relay.build the list of them."
 
 
 def open_extents(mod: IRModule | Function) -> tuple[str, ...]:
-    """The names of the extents that are open, in the order of the inputs."""
+    """Give the names of the extents that are open, in the order of the inputs."""
     if isinstance(mod, OpenModule):
         return mod.names
     functions = [mod] if isinstance(mod, Function) else mod.functions.values()
@@ -53,7 +53,7 @@ def require_closed(mod: IRModule | Function, place: str) -> None:
 
 
 def with_sizes(mod: IRModule | Function, sizes: Mapping[str, int]) -> IRModule:
-    """The network whose open extents (`relay.Any()`) are these numbers, by name.
+    """Give the network whose open extents (`relay.Any()`) are these numbers, by name.
 
     Raises ModelError for a name too few or too many, and where the network cannot be of that size.
     """
@@ -79,7 +79,7 @@ def with_sizes(mod: IRModule | Function, sizes: Mapping[str, int]) -> IRModule:
 
 
 def with_shapes(function: Function, shapes: Sequence[tuple[int, ...]]) -> Function:
-    """`function` for parameters of these shapes, where extents are open.
+    """Give `function` for parameters of these shapes, where extents are open.
 
     Extents that no name was given for may differ, although they are called the same.
     """
@@ -88,8 +88,8 @@ def with_shapes(function: Function, shapes: Sequence[tuple[int, ...]]) -> Functi
 
 
 def for_arguments(function: Function, args: Sequence[Expr]) -> Function:
-    """`function` for the shapes of these arguments, where they are others than those that stand
-    for its open extents."""
+    """Give `function` for the shapes of these arguments, where they are others than those that
+    stand for its open extents."""
     if len(args) != len(function.params):
         return function
     pairs = list(zip(function.params, args, strict=True))
@@ -103,7 +103,8 @@ def for_arguments(function: Function, args: Sequence[Expr]) -> Function:
 
 
 def numbers_of(params: Sequence[Var], shapes: Sequence[tuple[int, ...]], place: str) -> Numbers:
-    """What open extents are where parameters have these shapes; of one name where they are one."""
+    """Give what open extents are where parameters have these shapes; of one name where they are
+    one."""
     sizes: dict[str, set[int]] = {}
     for p, shape in zip(params, shapes, strict=True):
         for axis, name in p.open_extents.items():
@@ -115,7 +116,7 @@ def numbers_of(params: Sequence[Var], shapes: Sequence[tuple[int, ...]], place: 
 def opened(
     names: tuple[str, ...], make: Callable[[Mapping[str, int]], tuple[IRModule, dict[str, Array]]]
 ) -> tuple[IRModule, dict[str, Array]]:
-    """The network that `make` makes for every number of the extents `names`, and its weights.
+    """Give the network that `make` makes for every number of the extents `names`, and its weights.
 
     It is made once, so what cannot be imported is told at once.
     """
@@ -150,8 +151,8 @@ class Numbers:
         return self.extent(value) if is_number else value
 
     def means(self, data: np.ndarray) -> bool:
-        """Whether a constant has an open extent, or is one, or the share of one element of it, or
-        may be a shape with one."""
+        """Say whether a constant has an open extent, or is one, or the share of one element of it,
+        or may be a shape with one."""
         if self.shape(data.shape) != data.shape:
             return True
         if data.ndim == 1 and data.dtype.kind in "iu" and data.size <= MAX_RANK:

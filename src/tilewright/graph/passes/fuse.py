@@ -1,8 +1,8 @@
 """Fusion: which operators share a kernel.
 
 In: a module of plain calls.  Out: an equal module whose main calls fused functions, one per
-kernel; views, and what `placed.py` finds, stay outside, they cost nothing.  Read next:
-`printer.py` for how it looks, `placed.py`.
+kernel; views, and what `views.py` finds, stay outside, they cost nothing.  Read next:
+`printer.py` for how it looks, `views.py`.
 
 A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
 steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
@@ -30,7 +30,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.passes.placed import placed
+from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
     each_function,
     is_call,
@@ -70,7 +70,7 @@ class Group:
         return self.steps[-1]
 
     def with_steps(self, more: Sequence[Call]) -> Group | None:
-        """The group with `more` behind its result; None where that is too much for one kernel."""
+        """Give the group with `more` behind it; None where that is too much for one kernel."""
         sizes = dict(self.sizes)
         for step in more:
             op = TABLE[op_name(step)]
@@ -100,17 +100,17 @@ def fuse(mod: IRModule) -> IRModule:
 
 
 def fuse_attention(mod: IRModule) -> IRModule:
-    """`fuse` with each attention, softmax(a b) c, in one group."""
+    """Do `fuse` with each attention, softmax(a b) c, in one group."""
     return each_function(mod, lambda f: with_body(f, _fused(f.body, whole=attentions(f.body))))
 
 
 def separate(mod: IRModule) -> IRModule:
-    """`fuse` with every operator in a group of its own."""
+    """Do `fuse` with every operator in a group of its own."""
     return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
 
 
 def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:
-    """The groups of `body`, in an order in which each group's inputs come before it.
+    """Give the groups of `body`, in an order in which each group's inputs come before it.
 
     whole: steps that are groups already
     """
@@ -120,7 +120,7 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
     group_of: dict[Expr, Group] = {}
     for own in whole:
         group_of |= dict.fromkeys(own, Group(list(own), Pattern.OPAQUE, {}))
-    outside = placed(body, readers, group_of) if join else set()
+    outside = memory_views(body, readers, group_of) if join else set()
     outside.update(n for n in nodes if is_view(n))
     steps = [n for n in nodes if isinstance(n, Call) and op_name(n) and n not in outside]
     # anchors first: they take what elementwise steps could take as well

@@ -28,7 +28,7 @@ def inline_calls(mod: IRModule) -> IRModule:
 
 
 def defuse(mod: IRModule) -> IRModule:
-    """`fuse` undone: each call of a function becomes what the function computes."""
+    """Undo `fuse`: each call of a function becomes what the function computes."""
     return each_function(mod, lambda f: with_body(f, _inlined(f.body, lambda g: True)))
 
 

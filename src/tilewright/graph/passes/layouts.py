@@ -3,7 +3,7 @@
 In: a module, and which layout which operator shall have.  Out: an equal module: weights that are
 constants are stored anew, a value is transformed where its reader needs it otherwise, once for all
 readers, and only there; inputs and results of the network lie as before.
-Read next: `follow.py`, `form.py`; `compile/layouts.py`, where measurements choose.
+Read next: `layout_propagation.py`, `data_layout.py`; `compile/decide.py`, which chooses.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.op import TABLE
 from tilewright.graph.op.window import RANKS, is_blocked
-from tilewright.graph.passes.follow import (
+from tilewright.graph.passes.data_layout import AxisLayout, axis_layout, convert, plain
+from tilewright.graph.passes.layout_propagation import (
     CHOOSING,
     RESIZE,
-    Followed,
+    Propagated,
     convolution_in,
-    follow,
     operands,
+    propagate,
     resized_in,
 )
-from tilewright.graph.passes.form import Form, convert, form_of, plain
 from tilewright.graph.traversal import each_function, op_name, unpacked, with_body
 
 RESIZES = tuple(f"{RESIZE}{rank}d" for rank in RANKS)
 
 # What a call becomes, given the forms of what it reads; None: it stays, its axes as they were.
-Pick = Callable[[Call, Sequence[Form]], Followed | None]
+Pick = Callable[[Call, Sequence[AxisLayout]], Propagated | None]
 
 
 def convert_layout(mod: IRModule, desired: Mapping[str, Sequence[str]]) -> IRModule:
-    """Every operator named in `desired` gets its layout, others follow where they can.
+    """Give every operator named in `desired` its layout; others follow where they can.
 
     desired: {"nn.conv2d": ["NHWC", "default"]}: of the data, and of the kernel where there is one;
         in blocks: ["NCHW8c", "default"].  Convolutions of all ranks, poolings and image.resize2d;
@@ -51,7 +51,7 @@ def convert_layout(mod: IRModule, desired: Mapping[str, Sequence[str]]) -> IRMod
     """
     wanted = {name: _checked(name, layouts) for name, layouts in desired.items()}
 
-    def pick(node: Call, forms: Sequence[Form]) -> Followed | None:
+    def pick(node: Call, forms: Sequence[AxisLayout]) -> Propagated | None:
         name = op_name(node)
         layouts = wanted.get(name)
         if name in CHOOSING and node.args[0].dtype.is_int:
@@ -59,13 +59,13 @@ def convert_layout(mod: IRModule, desired: Mapping[str, Sequence[str]]) -> IRMod
         if name == RESIZE:
             layouts = wanted.get(f"{name}{len(node.shape) - 2}d")
         if layouts is None:
-            return followed(node, forms)
+            return propagated(node, forms)
         if name == RESIZE:
             return resized_in(node, layouts[0])
         if name in CHOOSING:
             return convolution_in(node, layouts[0], *layouts[1:])
-        form = form_of(node.attrs.layout, layouts[0], f"{name} in {layouts[0]}")
-        found = follow(node, form)
+        form = axis_layout(node.attrs.layout, layouts[0], f"{name} in {layouts[0]}")
+        found = propagate(node, form)
         if found is None and not form.is_plain:
             raise ModelError(
                 f"{name} in {layouts[0]}", "it cannot have this layout",
@@ -100,26 +100,26 @@ def prefer_layouts(mod: IRModule, layout_of: Callable[[Call], str]) -> IRModule:
     """Two-dimensional convolutions in the layouts of their data that `layout_of` names, where they
     can have them; "": as they are."""
 
-    def pick(node: Call, forms: Sequence[Form]) -> Followed | None:
+    def pick(node: Call, forms: Sequence[AxisLayout]) -> Propagated | None:
         if op_name(node) != "nn.conv2d" or is_blocked(node.attrs.data_layout):
-            return followed(node, forms)
+            return propagated(node, forms)
         layout = layout_of(node)
-        return (convolution_in(node, layout) if layout else None) or followed(node, forms)
+        return (convolution_in(node, layout) if layout else None) or propagated(node, forms)
 
     return each_function(mod, lambda f: with_body(f, relayout(f.body, pick)))
 
 
-def followed(node: Call, forms: Sequence[Form]) -> Followed | None:
-    """`node` in the form of the first of its arguments that is not as it was."""
+def propagated(node: Call, forms: Sequence[AxisLayout]) -> Propagated | None:
+    """Give `node` in the form of the first of its arguments that is not as it was."""
     for form in dict.fromkeys(f for f in forms if not f.is_plain):
-        found = follow(node, form)
+        found = propagate(node, form)
         if found is not None:
             return found
     return None
 
 
 def relayout(body: Expr, pick: Pick) -> Expr:
-    """`body` with each call as `pick` says, and what is needed between them."""
+    """Give `body` with each call as `pick` says, and what is needed between them."""
     return _Rewritten(pick).of(body)
 
 
@@ -128,8 +128,8 @@ class _Rewritten:
 
     def __init__(self, pick: Pick) -> None:
         self.pick = pick
-        self.made: dict[Expr, tuple[Expr, Form]] = {}
-        self.known: dict[tuple[Expr, Form], Expr] = {}
+        self.made: dict[Expr, tuple[Expr, AxisLayout]] = {}
+        self.known: dict[tuple[Expr, AxisLayout], Expr] = {}
 
     def of(self, body: Expr) -> Expr:
         for node in post_order(body):
@@ -141,7 +141,7 @@ class _Rewritten:
                 self.made[node] = node, _plain_of(node.checked_type)
         return self._as_it_was(body)
 
-    def at(self, value: Expr, form: Form) -> Expr:
+    def at(self, value: Expr, form: AxisLayout) -> Expr:
         """The new value of `value` in a form, converted at most once."""
         new, own = self.made[value]
         if own == form:
@@ -190,7 +190,7 @@ class _Rewritten:
         return self.at(value, plain(len(kind.shape)))
 
 
-def _plain_of(kind: Type) -> Form:
+def _plain_of(kind: Type) -> AxisLayout:
     """As it was; of several results that of the first."""
     while not isinstance(kind, TensorType):
         kind = kind.fields[0]

@@ -45,7 +45,7 @@ NEVER = (
 def to_mixed_precision(
     mod: IRModule, dtype: str = "float16", keep_outputs: bool = False
 ) -> IRModule:
-    """`mod` with its float32 contractions, and what follows them, in `dtype`.
+    """Give `mod` with its float32 contractions, and what follows them, in `dtype`.
 
     Parameters and inputs keep their types and are cast where they are read; `relay.build` folds the
     casts of weights.  An operator that reads both a narrow value and the result of one in `NEVER`

@@ -279,7 +279,8 @@ def _untranspose(move: Call) -> Move:
 def unstretched(
     shape: Sequence[int], whole: Sequence[int], wanted: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """The shape that stretches to `wanted` as `shape` does to `whole`, which has as many elements.
+    """Give the shape that stretches to `wanted` as `shape` does to `whole`, which has as many
+    elements.
 
     None where `wanted` joins axes of which some are stretched, some not.
     """

@@ -45,7 +45,7 @@ def _normalise(node: Call) -> Expr:
 
 
 def scale_and_shift(vectors: Sequence[Expr], attrs: Attrs) -> tuple[Expr, Expr]:
-    """What a batch norm multiplies by and adds; vectors: gamma, beta, mean, variance."""
+    """Give what a batch norm multiplies by and adds; vectors: gamma, beta, mean, variance."""
     gamma, beta, mean, var = vectors
     one, epsilon = const(1, var.dtype), const(attrs.epsilon, var.dtype)
     scale: Expr = call("divide", one, call("sqrt", call("add", var, epsilon)))
@@ -56,6 +56,6 @@ def scale_and_shift(vectors: Sequence[Expr], attrs: Attrs) -> tuple[Expr, Expr]:
 
 
 def along(vector: Expr, axis: int, rank: int) -> Expr:
-    """A vector as a tensor of `rank` dimensions that varies along `axis` only."""
+    """Give a vector as a tensor of `rank` dimensions that varies along `axis` only."""
     shape = tuple(vector.shape[0] if k == axis % rank else 1 for k in range(rank))
     return vector if shape == vector.shape else call("reshape", vector, newshape=shape)

@@ -16,17 +16,17 @@ CONTRACTIONS = (*CONVOLUTIONS, "nn.dense")
 
 
 def is_contraction(node: Expr) -> bool:
-    """Whether `node` is one whose channels are one axis, not blocks."""
+    """Say whether `node` is one whose channels are one axis, not blocks."""
     return isinstance(node, Call) and is_call(node, *CONTRACTIONS) and len(channel_axes(node)) == 1
 
 
 def channel_axis(node: Call) -> int:
-    """The axis of a contraction's data and of its result that its channels run along."""
+    """Give the axis of a contraction's data and of its result that its channels run along."""
     return channel_axes(node)[0]
 
 
 def channel_axes(node: Call) -> tuple[int, ...]:
-    """The same; where they lie in blocks two axes, the second that of a block."""
+    """Give the same; where they lie in blocks two axes, the second that of a block."""
     if not is_call(node, *CONVOLUTIONS):
         return (1,)
     letters = filter(str.isalpha, str(node.attrs.data_layout))
@@ -34,12 +34,12 @@ def channel_axes(node: Call) -> tuple[int, ...]:
 
 
 def varies_only_at(scale: Array, *axes: int) -> bool:
-    """Whether a full-rank `scale` is the same along every axis but `axes`."""
+    """Say whether a full-rank `scale` is the same along every axis but `axes`."""
     return all(n == 1 or k in axes for k, n in enumerate(scale.shape))
 
 
 def constant_operand(node: Expr) -> Array | None:
-    """c in `x op c` when c is a constant that does not stretch x."""
+    """Give c in `x op c` when c is a constant that does not stretch x."""
     if not isinstance(node, Call) or len(node.args) != 2:
         return None
     x, c = node.args
@@ -53,7 +53,8 @@ def constant_operand(node: Expr) -> Array | None:
 
 
 def scaled_weight(node: Call, scale: Array, side: str) -> Constant:
-    """The constant weight of `node` times `scale` [channels or 1] of its input or output channels.
+    """Give the constant weight of `node` times `scale` [channels or 1] of its input or output
+    channels.
 
     side: "I" or "O".  Computed in float64, rounded once.
     """

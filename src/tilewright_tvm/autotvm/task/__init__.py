@@ -59,12 +59,13 @@ def extract_from_program(
     ops: rows of the table, names, or functions: `relay.op.get("nn.conv2d")`, `relay.nn.conv2d`
     """
     from tilewright.network.extract import extract_from_program as extract
+    from tilewright_tvm.relay.contextual import instruments
 
     if ops is not None:
         ops = [ops] if isinstance(ops, str) or not isinstance(ops, Iterable) else ops
         ops = [getattr(op, "door_name", op) if callable(op) else op for op in ops]
         ops = [op.removeprefix("relay.") if isinstance(op, str) else op for op in ops]
-    return extract(mod, params=params, target=target, ops=ops)
+    return extract(mod, params, target, ops, instruments())
 
 
 def extract_from_multiple_program(

@@ -45,6 +45,7 @@ from tilewright.graph.passes.layouts import convert_layout, prefer_layouts
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.graph.traversal import each_function
 from tilewright.graph.untyped import typed
+from tilewright.pass_options import PassInfo
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.gradients.backward import gradient
@@ -60,7 +61,6 @@ from tilewright_tvm.transform import (
     ModulePass,
     Pass,
     PassContext,
-    PassInfo,
     PrintIR,
     Sequential,
     function_pass,
@@ -498,7 +498,7 @@ class ToMixedPrecision(RelayPass):
     missing_op_mode: int = 1
 
     def change(self, mod: IRModule) -> IRModule:
-        options = getattr(context.current("pass"), "config", {})
+        options = PassContext.current().config or {}
         keep = bool(options.get("relay.ToMixedPrecision.keep_orig_output_dtype", False))
         return to_mixed_precision(mod, self.mixed_precision_type, keep)
 

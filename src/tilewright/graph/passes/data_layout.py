@@ -1,8 +1,9 @@
 """How the elements of a value lie: in the order of its axes, in another one, or in blocks.
 
-In: layouts of TVM (NCHW, NHWC, NCHW8c).  Out: a `Form`, the shape a value has in it, and the views
-and the transposition from one form to another.  A layout names axes, a form numbers them, so that
-it also says how what is made of a value lies.  Read next: `follow.py`, `layouts.py`.
+In: layouts of TVM (NCHW, NHWC, NCHW8c).  Out: an `AxisLayout`, the shape a value has in it, and the
+views and the transposition from one to another.  NCHW8c names axes, an `AxisLayout`, the form of a
+value, numbers them, so that it also says how what is made of the value lies.
+Read next: `layout_propagation.py`, `layouts.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Pieces = list[list[tuple[int, int, int]]]
 
 
 @dataclass(frozen=True)
-class Form:
+class AxisLayout:
     """order: the axes, outermost first; ~k is the inner part of axis k, as long as its block.
 
     NHWC of a value declared NCHW is (0, 2, 3, 1), NCHW8c is (0, 1, 2, 3, ~1) with blocks ((1, 8),).
@@ -47,38 +48,38 @@ class Form:
         return dict(self.blocks).get(axis, 1)
 
     def place(self, axis: int) -> int:
-        """Where the axis, or its outer part, lies."""
+        """Say where the axis, or its outer part, lies."""
         return self.order.index(axis)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether a value of `shape` has this form: blocks divide their axes."""
+        """Say whether a value of `shape` has this form: blocks divide their axes."""
         return len(shape) == self.rank and all(
             shape[axis] == 1 or shape[axis] % block == 0 for axis, block in self.blocks
         )
 
     def spread(self, values: Mapping[int, int], inner: Mapping[int, int]) -> tuple[int, ...]:
-        """`values` of the axes, `inner` of the inner parts, in the order of the form."""
+        """Give `values` of the axes, `inner` of the inner parts, in the order of the form."""
         return tuple(values[k] if k >= 0 else inner[~k] for k in self.order)
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape that a value of `shape` has in this form."""
+        """Give the shape that a value of `shape` has in this form."""
         blocks = {axis: min(block, shape[axis]) for axis, block in self.blocks}
         outer = {k: n // blocks.get(k, 1) for k, n in enumerate(shape)}
         return self.spread(outer, blocks)
 
     def layout(self, letters: str) -> str:
-        """The form in words, of a value whose axes are `letters`: NCHW8c."""
+        """Give the form in words, of a value whose axes are `letters`: NCHW8c."""
         return "".join(
             letters[k] if k >= 0 else f"{self.block(~k)}{letters[~k].lower()}" for k in self.order
         )
 
 
-def plain(rank: int) -> Form:
-    return Form(tuple(range(rank)))
+def plain(rank: int) -> AxisLayout:
+    return AxisLayout(tuple(range(rank)))
 
 
-def form_of(source: str, wanted: str, place: str) -> Form:
-    """The form in which a value of layout `source` has the layout `wanted`.
+def axis_layout(source: str, wanted: str, place: str) -> AxisLayout:
+    """Give the form in which a value of layout `source` has the layout `wanted`.
 
     Raises ModelError unless both are layouts of the same axes, and `source` has no blocks.
     """
@@ -97,17 +98,17 @@ def form_of(source: str, wanted: str, place: str) -> Form:
         )  # fmt: skip
     at = had.axes.index
     order = tuple(at(a) if a.isupper() else ~at(a.upper()) for a in has.axes)
-    return Form(order, tuple(sorted((at(a.upper()), n) for a, n in has.blocks.items())))
+    return AxisLayout(order, tuple(sorted((at(a.upper()), n) for a, n in has.blocks.items())))
 
 
-def is_same_memory(shape: Sequence[int], source: Form, wanted: Form) -> bool:
-    """Whether a value of `shape` lies the same way in both: only extents of 1 change places."""
+def is_same_memory(shape: Sequence[int], source: AxisLayout, wanted: AxisLayout) -> bool:
+    """Say whether a value of `shape` lies the same way in both: only extents of 1 change places."""
     found = _pieces(shape, source, wanted)
     return found is not None and _listed(source, found) == _listed(wanted, found)
 
 
-def convert(value: Expr, shape: Sequence[int], source: Form, wanted: Form) -> Expr:
-    """`value`, of `shape` and stored in the form `source`, in the form `wanted`."""
+def convert(value: Expr, shape: Sequence[int], source: AxisLayout, wanted: AxisLayout) -> Expr:
+    """Give `value`, of `shape` and stored in the form `source`, in the form `wanted`."""
     if source == wanted:
         return value
     pieces = _pieces(shape, source, wanted)
@@ -139,7 +140,7 @@ def _viewed(value: Expr, shape: Sequence[int]) -> Expr:
     return value if same else call("reshape", value, newshape=tuple(shape))
 
 
-def _pieces(shape: Sequence[int], *forms: Form) -> Pieces | None:
+def _pieces(shape: Sequence[int], *forms: AxisLayout) -> Pieces | None:
     """The axes cut wherever one of the forms cuts them, without pieces of one element; None where
     their cuts do not fall together."""
     found: Pieces = []
@@ -152,7 +153,7 @@ def _pieces(shape: Sequence[int], *forms: Form) -> Pieces | None:
     return found
 
 
-def _listed(form: Form, pieces: Pieces) -> list[tuple[int, int, int]]:
+def _listed(form: AxisLayout, pieces: Pieces) -> list[tuple[int, int, int]]:
     """The pieces in the order in which they lie in `form`."""
     found = []
     for k in form.order:

@@ -2,7 +2,7 @@
 
 In: a call and the form in which what it reads lies.  Out: the forms of its arguments and of its
 result, and the call on them; None where the operator needs its axes as they are.
-Read next: `form.py`, `layouts.py`.
+Read next: `data_layout.py`, `layouts.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilewright.graph.op.pooling import ROWS as POOLS
 from tilewright.graph.op.reduction import ROWS as REDUCTIONS
 from tilewright.graph.op.reduction import reduced_axes
 from tilewright.graph.op.window import IMAGE, is_blocked, layouts
-from tilewright.graph.passes.form import Form, convert, form_of, plain
+from tilewright.graph.passes.data_layout import AxisLayout, axis_layout, convert, plain
 from tilewright.graph.passes.simplify import along, scale_and_shift
 from tilewright.graph.traversal import is_call, op_name
 
@@ -27,45 +27,45 @@ Values = Sequence[Expr]
 
 
 @dataclass(frozen=True)
-class Followed:
+class Propagated:
     """forms:  of each value read, those in tuples one by one
     result: the form of what `make` gives of these values (of its first value, where it has several)
     """
 
-    forms: tuple[Form, ...]
-    result: Form
+    forms: tuple[AxisLayout, ...]
+    result: AxisLayout
     make: Callable[[Values], Expr]
 
 
 RESIZE = "image.resize"
-Rule = Callable[[Call, Form], Followed | None]
+Rule = Callable[[Call, AxisLayout], Propagated | None]
 
 
 def operands(node: Call) -> list[Expr]:
-    """The values that `node` reads, those in tuples one by one."""
+    """Give the values that `node` reads, those in tuples one by one."""
     return [v for a in node.args for v in (a.fields if isinstance(a, Tuple) else (a,))]
 
 
-def follow(node: Call, form: Form) -> Followed | None:
-    """`node` reading values that lie in `form`, as far as they have its axes."""
+def propagate(node: Call, form: AxisLayout) -> Propagated | None:
+    """Give `node` reading values that lie in `form`, as far as they have its axes."""
     rule = RULES.get(op_name(node))
     if rule is None and op_name(node) and TABLE[op_name(node)].pattern <= Pattern.BROADCAST:
         rule = _elementwise
     return None if rule is None or form.is_plain else rule(node, form)
 
 
-def _alone(node: Call, form: Form, result: Form, **attrs: Any) -> Followed | None:
+def _alone(node: Call, form: AxisLayout, result: AxisLayout, **attrs: Any) -> Propagated | None:
     """`node` with other attributes, of one value that fits the form."""
     if not form.fits(node.args[0].shape):
         return None
     changed = {**node.attrs, **attrs}
-    return Followed((form,), result, lambda v: Call(node.op, v, changed))
+    return Propagated((form,), result, lambda v: Call(node.op, v, changed))
 
 
 # -- element by element ----------------------------------------------------------------------------
 
 
-def _elementwise(node: Call, form: Form) -> Followed | None:
+def _elementwise(node: Call, form: AxisLayout) -> Propagated | None:
     if not isinstance(node.checked_type, TensorType) or not form.fits(node.shape):
         return None
     forms, wide = [], []
@@ -89,10 +89,10 @@ def _elementwise(node: Call, form: Form) -> Followed | None:
             stretched.append(value)
         return Call(node.op, stretched, node.attrs)
 
-    return Followed(tuple(forms), form, make)
+    return Propagated(tuple(forms), form, make)
 
 
-def _bias_add(node: Call, form: Form) -> Followed | None:
+def _bias_add(node: Call, form: AxisLayout) -> Propagated | None:
     data, axis = node.args[0], node.attrs.axis % len(node.shape)
     if not form.fits(data.shape):
         return None
@@ -103,10 +103,10 @@ def _bias_add(node: Call, form: Form) -> Followed | None:
         bias = along(values[1], axis, form.rank)
         return call("add", values[0], convert(bias, bias.shape, plain(form.rank), form))
 
-    return Followed((form, plain(1)), form, make)
+    return Propagated((form, plain(1)), form, make)
 
 
-def _batch_norm(node: Call, form: Form) -> Followed | None:
+def _batch_norm(node: Call, form: AxisLayout) -> Propagated | None:
     axis = node.attrs.axis % len(node.args[0].shape)
     if not form.fits(node.args[0].shape):
         return None
@@ -119,10 +119,10 @@ def _batch_norm(node: Call, form: Form) -> Followed | None:
         scaled = call("add", call("multiply", values[0], scale), shift)
         return Tuple([scaled, values[3], values[4]])
 
-    return Followed((form, *[plain(1)] * 4), form, make)
+    return Propagated((form, *[plain(1)] * 4), form, make)
 
 
-def _broadcast_to(node: Call, form: Form) -> Followed | None:
+def _broadcast_to(node: Call, form: AxisLayout) -> Propagated | None:
     if len(node.args[0].shape) != form.rank or not form.fits(node.shape):
         return None
     if any(node.args[0].shape[axis] != node.shape[axis] for axis, _ in form.blocks):
@@ -133,18 +133,18 @@ def _broadcast_to(node: Call, form: Form) -> Followed | None:
 # -- along axes ------------------------------------------------------------------------------------
 
 
-def _spread(form: Form, values: Sequence[Any], inner: Any) -> tuple[Any, ...]:
+def _spread(form: AxisLayout, values: Sequence[Any], inner: Any) -> tuple[Any, ...]:
     return tuple(values[k] if k >= 0 else inner for k in form.order)
 
 
-def _pad(node: Call, form: Form) -> Followed | None:
+def _pad(node: Call, form: AxisLayout) -> Propagated | None:
     sides = [tuple(map(int, pair)) for pair in node.attrs.pad_width]
     if len(sides) != form.rank or any(any(sides[axis]) for axis, _ in form.blocks):
         return None
     return _alone(node, form, form, pad_width=_spread(form, sides, (0, 0)))
 
 
-def _slice(node: Call, form: Form) -> Followed | None:
+def _slice(node: Call, form: AxisLayout) -> Propagated | None:
     a = node.attrs
     begin, extents, strides = list(a.begin), list(a.extents), list(a.strides)
     if not form.fits(node.shape):
@@ -160,25 +160,25 @@ def _slice(node: Call, form: Form) -> Followed | None:
     )  # fmt: skip
 
 
-def _concatenate(node: Call, form: Form) -> Followed | None:
+def _concatenate(node: Call, form: AxisLayout) -> Propagated | None:
     parts, axis = operands(node), node.attrs.axis % len(node.shape)
     if not all(form.fits(p.shape) for p in parts):
         return None
     if form.block(axis) > 1 and any(p.shape[axis] == 1 for p in parts):
         return None  # which has no block
     attrs = {**node.attrs, "axis": form.place(axis)}
-    return Followed((form,) * len(parts), form, lambda v: Call(node.op, (Tuple(v),), attrs))
+    return Propagated((form,) * len(parts), form, lambda v: Call(node.op, (Tuple(v),), attrs))
 
 
-def _resize(node: Call, form: Form) -> Followed | None:
+def _resize(node: Call, form: AxisLayout) -> Propagated | None:
     axes = [a % form.rank for a in node.attrs.axes]
     if any(form.block(a) > 1 for a in axes):
         return None
     return _alone(node, form, form, axes=tuple(form.place(a) for a in axes))
 
 
-def resized_in(node: Call, layout: str) -> Followed | None:
-    """A resize of an image in another layout; None where its axes are those of no image.
+def resized_in(node: Call, layout: str) -> Propagated | None:
+    """Give a resize of an image in another layout; None where its axes are those of no image.
 
     Raises ModelError for a layout that is none of such a value.
     """
@@ -186,11 +186,11 @@ def resized_in(node: Call, layout: str) -> Followed | None:
     axes = sorted(a % (rank + 2) for a in node.attrs.axes)
     for known in layouts(rank) if rank in IMAGE else ():
         if axes == [known.index(letter) for letter in IMAGE[rank]]:
-            return _resize(node, form_of(known, layout, f"{RESIZE}{rank}d in {layout}"))
+            return _resize(node, axis_layout(known, layout, f"{RESIZE}{rank}d in {layout}"))
     return None
 
 
-def _reduce(node: Call, form: Form) -> Followed | None:
+def _reduce(node: Call, form: AxisLayout) -> Propagated | None:
     a, rank = node.attrs, len(node.args[0].shape)
     if rank != form.rank:
         return None
@@ -202,25 +202,25 @@ def _reduce(node: Call, form: Form) -> Followed | None:
     if not a.keepdims:  # those that stay are numbered anew
         at = {k: i for i, k in enumerate(kept)} | {~k: ~i for i, k in enumerate(kept)}
         order = tuple(at[k] for k in form.order if k in at)
-        result = Form(order, tuple((at[k], n) for k, n in form.blocks))
+        result = AxisLayout(order, tuple((at[k], n) for k, n in form.blocks))
     places = tuple(sorted(form.place(k) for k in gone))
     return _alone(node, form, result, axis=places, exclude=False)
 
 
-def _transpose(node: Call, form: Form) -> Followed | None:
+def _transpose(node: Call, form: AxisLayout) -> Propagated | None:
     """Nothing moves: what was axis `axes[k]` is now axis k."""
     if not form.fits(node.args[0].shape):
         return None
     now = {old: new for new, old in enumerate(node.attrs.axes)}
     order = tuple(now[k] if k >= 0 else ~now[~k] for k in form.order)
     blocks = tuple(sorted((now[k], n) for k, n in form.blocks))
-    return Followed((form,), Form(order, blocks), lambda v: v[0])
+    return Propagated((form,), AxisLayout(order, blocks), lambda v: v[0])
 
 
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def _pool(node: Call, form: Form) -> Followed | None:
+def _pool(node: Call, form: AxisLayout) -> Propagated | None:
     known = node.attrs.layout
     if is_blocked(known) or len(known) != form.rank:
         return None
@@ -232,14 +232,16 @@ def _pool(node: Call, form: Form) -> Followed | None:
     if not all(form.fits(a.shape) for a in node.args):  # of a gradient two
         return None
     attrs = {**node.attrs, "layout": wanted}
-    return Followed((form,) * len(node.args), form, lambda v: Call(node.op, v, attrs))
+    return Propagated((form,) * len(node.args), form, lambda v: Call(node.op, v, attrs))
 
 
 # -- convolutions, which do not follow but choose --------------------------------------------------
 
 
-def convolution_in(node: Call, data_layout: str, kernel_layout: str = "default") -> Followed | None:
-    """The convolution `node` in a layout of its data and one of its kernel.
+def convolution_in(
+    node: Call, data_layout: str, kernel_layout: str = "default"
+) -> Propagated | None:
+    """Give the convolution `node` in a layout of its data and one of its kernel.
 
     data_layout:   NHWC, NCHW, or in blocks: NCHW8c; of one and three axes likewise.  Channels that
         do not fill whole blocks stay as they are: those of an image with three, say
@@ -249,7 +251,7 @@ def convolution_in(node: Call, data_layout: str, kernel_layout: str = "default")
     """
     name, rank = op_name(node), len(node.attrs.strides)
     place = f"{name} in {data_layout}"
-    data = form_of(node.attrs.data_layout, data_layout, place)
+    data = axis_layout(node.attrs.data_layout, data_layout, place)
     if is_blocked(data_layout):
         if name != "nn.conv2d" or "".join(filter(str.isalpha, data_layout)) != "NCHWc":
             raise ModelError(
@@ -264,14 +266,14 @@ def convolution_in(node: Call, data_layout: str, kernel_layout: str = "default")
     wanted = kernel_layout
     if kernel_layout == "default":
         wanted = _usual_kernel(node, data_layout)
-    weight = form_of(node.attrs.kernel_layout, wanted, f"{name} with kernel {wanted}")
+    weight = axis_layout(node.attrs.kernel_layout, wanted, f"{name} with kernel {wanted}")
     if weight.blocks:
         raise ModelError(
             f"{name} with kernel {wanted}", f"data in {data_layout} has none in blocks",
             "Use default.",
         )  # fmt: skip
     attrs = {**node.attrs, "data_layout": data_layout, "kernel_layout": wanted}
-    return Followed((data, weight), data, lambda v: Call(node.op, v, attrs))
+    return Propagated((data, weight), data, lambda v: Call(node.op, v, attrs))
 
 
 def _usual_kernel(node: Call, data_layout: str) -> str:
@@ -286,7 +288,7 @@ def _usual_kernel(node: Call, data_layout: str) -> str:
     return f"{outer}{image}" if data_layout[1] == "C" else f"{image}{outer}"
 
 
-def _in_blocks(node: Call, block: int, kernel_layout: str) -> Followed | None:
+def _in_blocks(node: Call, block: int, kernel_layout: str) -> Propagated | None:
     a = node.attrs
     at = a.data_layout.index("C")
     channels, made = node.args[0].shape[at], node.shape[at]
@@ -301,17 +303,17 @@ def _in_blocks(node: Call, block: int, kernel_layout: str) -> Followed | None:
             f"it reads {kernel}", 'Use "default".',
         )  # fmt: skip
     layout = f"NCHW{inner}c"
-    data = form_of(a.data_layout, layout, "nn.conv2d")
-    weight = form_of(a.kernel_layout, kernel, "nn.conv2d")
-    result = form_of(a.data_layout, f"NCHW{outer}c", "nn.conv2d")
+    data = axis_layout(a.data_layout, layout, "nn.conv2d")
+    weight = axis_layout(a.kernel_layout, kernel, "nn.conv2d")
+    result = axis_layout(a.data_layout, f"NCHW{outer}c", "nn.conv2d")
     attrs = {**a, "data_layout": layout, "kernel_layout": kernel}
-    flat = plain(4) if a.data_layout == "NCHW" else form_of(a.data_layout, "NCHW", "nn.conv2d")
+    flat = plain(4) if a.data_layout == "NCHW" else axis_layout(a.data_layout, "NCHW", "nn.conv2d")
 
     def make(values: Values) -> Expr:
         found = Call(node.op, values, attrs)
         return found if outer > 1 else convert(found, node.shape, result, flat)
 
-    return Followed((data, weight), result if outer > 1 else flat, make)
+    return Propagated((data, weight), result if outer > 1 else flat, make)
 
 
 RULES: dict[str, Rule] = {

@@ -26,7 +26,7 @@ def cheapest(
     pairs: Mapping[tuple[int, int], Any],
     most: int | None = None,
 ) -> tuple[list[int], bool]:
-    """A choice for each, and whether no other costs less.
+    """Give a choice for each, and whether no other costs less.
 
     costs: of each choice alone; infinite: it is none
     pairs: (i, j) -> the cost of each choice of i with each of j
@@ -61,7 +61,7 @@ def total(
     costs: Sequence[Sequence[float]],
     pairs: Mapping[tuple[int, int], Any],
 ) -> float:
-    """What the choices cost together."""
+    """Give what the choices cost together."""
     alone = sum(costs[k][c] for k, c in enumerate(chosen))
     return float(alone + sum(t[chosen[i]][chosen[j]] for (i, j), t in pairs.items()))
 

@@ -46,7 +46,7 @@ class Instead:
 def compute_dag(
     function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
 ) -> te.ComputeDAG:
-    """The computation of a fused function; its arguments are the parameters, then the result.
+    """Give the computation of a fused function; its arguments are the parameters, then the result.
 
     constant: for each parameter, whether its value is known when the network is built.
     """
@@ -59,7 +59,7 @@ def compute_dag(
 def tensors_of(
     function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
 ) -> tuple[list[te.Tensor], te.Tensor]:
-    """Placeholders for the parameters (named as they are) and the tensor of the result."""
+    """Give placeholders for the parameters (named as they are) and the tensor of the result."""
     flags = [*constant, *[False] * (len(function.params) - len(constant))]
     other: Mapping[Var, tuple[int, ...]] = {} if instead is None else instead.shapes
     inputs = [
@@ -76,7 +76,7 @@ def tensors_of(
 
 
 def value_of(body: Expr, known: Mapping[Expr, Any], instead: Instead | None = None) -> Any:
-    """The tensor, or tuple of tensors, of an expression; known: those of nodes behind it."""
+    """Give the tensor, or tuple of tensors, of an expression; known: those of nodes behind it."""
     values = dict(known)
     for node in post_order(body):
         if node in values:

@@ -1,4 +1,4 @@
-"""`ship`: for each kernel the first choice that compiles and computes what it must.
+"""`build_kernels`: for each kernel the first choice that compiles and computes what it must.
 
 In: fused groups with their choices of schedules, a target, the device.  Out: artefacts with their
 reports.  What a log proposes is judged by the masks, built and tried in worker processes under a
@@ -25,9 +25,9 @@ from tilewright.measure.jobs import Built, Job, RunJob, RunResult, proving
 from tilewright.measure.local import LOG_SECONDS, LocalBuilder, LocalRunner
 from tilewright.measure.record import TaskId
 from tilewright.measure.reference import Reference
-from tilewright.network import made_before
+from tilewright.network import build_cache
 from tilewright.network.extract import FusedGroup
-from tilewright.network.schedules import DEFAULT, Choice
+from tilewright.network.schedules import Choice
 from tilewright.runtime.network.report import KernelReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.default import default_schedule
@@ -47,22 +47,22 @@ VERIFIED, BEFORE, UNVERIFIED = "verified here", "verified here before", "not ver
 
 
 @dataclass(frozen=True)
-class Shipped:
+class BuiltKernel:
     """A kernel and how it came about."""
 
     artifact: Artifact
     report: KernelReport
 
 
-def ship(
+def build_kernels(
     groups: Sequence[FusedGroup],
     choices: Sequence[Iterator[Choice]],
     target: Target,
     builder: LocalBuilder,
     *,
     verify: bool,
-) -> tuple[list[Shipped], list[str]]:
-    """A kernel for each group, and notes for the report.
+) -> tuple[list[BuiltKernel], list[str]]:
+    """Build a kernel for each group; notes for the report behind them.
 
     choices: of each group, the preferred one first
     builder: whose processes build them, under deadlines of their own
@@ -149,7 +149,7 @@ class _Attempt:
             return
         assert self.choice is not None
         if not workers.can_run(self.choice):
-            if self.choice.source == DEFAULT:
+            if self.choice.kind.trusted:
                 self.check = UNVERIFIED
             else:
                 self._refuse(f"it cannot be verified ({workers.broken})")
@@ -181,7 +181,7 @@ class _Attempt:
             return True
         assert self.choice is not None
         result = self._trial.result()
-        hung = result.error == "timeout" and self.choice.source != DEFAULT
+        hung = result.error == "timeout" and not self.choice.kind.trusted
         if result.error is not None and not result.first and not hung:
             return False
         self._judge(result)
@@ -213,7 +213,7 @@ class _Attempt:
             if result.order:
                 self.check = f"{VERIFIED}; {NOT_MADE}{result.order}"
 
-    def shipped(self) -> Shipped:
+    def shipped(self) -> BuiltKernel:
         assert self.artifact is not None and self.choice is not None
         group = self.group
         report = KernelReport(
@@ -222,7 +222,7 @@ class _Attempt:
             verified=self.check != UNVERIFIED, check=self.check,
             note="; ".join(self.failures), group=group.instead_of or group.key,
         )  # fmt: skip
-        return Shipped(self.artifact, report)
+        return BuiltKernel(self.artifact, report)
 
     def _refuse(self, reason: str) -> None:
         assert self.choice is not None
@@ -261,10 +261,10 @@ class _Workers:
     def build(self, group: FusedGroup, choice: Choice) -> Future[Built]:
         """Only what Tilewright chose itself is ever compiled in this process."""
         assert not isinstance(choice.schedule, str)
-        own = choice.source == DEFAULT
+        own = choice.kind.trusted
         name = kernel_name(group)
         future: Future[Built] = Future()
-        known = made_before.known(group.dag, choice.schedule, self.target, name)
+        known = build_cache.load(group.dag, choice.schedule, self.target, name)
         if known is not None:
             self._known.add(group.key)
             future.set_result(Built(known))
@@ -287,20 +287,20 @@ class _Workers:
         assert not isinstance(choice.schedule, str)
         if group.key not in self._known:
             name = kernel_name(group)
-            made_before.remember(artifact, group.dag, choice.schedule, self.target, name)
+            build_cache.store(artifact, group.dag, choice.schedule, self.target, name)
 
     def can_run(self, choice: Choice) -> bool:
         """Whether a process that may be lost can use the device."""
         if not self.broken:
             try:
-                self._runners[choice.source == DEFAULT].describe(self.target)
+                self._runners[choice.kind.trusted].describe(self.target)
             except TilewrightError as error:
                 self.broken = str(error)
         return not self.broken
 
     def renew(self, choice: Choice) -> None:
         """The next trial gets a new process.  Raises a TilewrightError when the device is gone."""
-        self._runners[choice.source == DEFAULT].probe(self.target)
+        self._runners[choice.kind.trusted].probe(self.target)
 
     def run_job(self, group: FusedGroup, artifact: Artifact) -> RunJob:
         """A comparison with the reference.
@@ -312,10 +312,10 @@ class _Workers:
 
     def trial(self, choice: Choice, run: RunJob) -> Future[RunResult]:
         """Do it, as measuring does, and sign what is right."""
-        return self._runners[choice.source == DEFAULT].submit(run)
+        return self._runners[choice.kind.trusted].submit(run)
 
     def compile(self, choice: Choice, source: Source) -> Future[Built]:
-        return self._builders[choice.source == DEFAULT].compile(source, self.target)
+        return self._builders[choice.kind.trusted].compile(source, self.target)
 
     def _job(
         self, group: FusedGroup, payload: dict[str, Any], reference: Reference | None = None
@@ -331,7 +331,7 @@ class _Workers:
 
 
 def kernel_name(group: FusedGroup) -> str:
-    """Unique for the computation, so that two kernels of a process never share a name."""
+    """Name a kernel by its computation, so that two kernels of a process never share a name."""
     clean = "".join(c if c.isalnum() else "_" for c in group.name)[:_NAME_LENGTH]
     return f"{clean}_{group.key[:10]}"
 

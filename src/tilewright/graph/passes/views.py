@@ -19,8 +19,8 @@ from tilewright.runtime.drivers import ALIGNMENT
 Readers = Mapping[Expr, Sequence[Expr]]
 
 
-def placed(body: Expr, readers: Readers, taken: Iterable[Expr] = ()) -> set[Expr]:
-    """The slices and concatenations of `body` that need no kernel.
+def memory_views(body: Expr, readers: Readers, taken: Iterable[Expr] = ()) -> set[Expr]:
+    """Give the slices and concatenations of `body` that need no kernel.
 
     A slice whose elements are neighbours is a part of what it reads, unless that is made for it
     alone by moving or elementwise steps: then only what is kept is computed.  The parts of a
@@ -47,7 +47,7 @@ def placed(body: Expr, readers: Readers, taken: Iterable[Expr] = ()) -> set[Expr
 
 
 def made_by(node: Expr) -> Expr:
-    """What computes the value that `node` is a view of."""
+    """Give what computes the value that `node` is a view of."""
     while is_view(node):
         assert isinstance(node, Call)
         node = node.args[0]
@@ -55,7 +55,7 @@ def made_by(node: Expr) -> Expr:
 
 
 def begin_of(node: Expr) -> int:
-    """Where in what it reads a view, or a slice that is a part of it, begins; in bytes."""
+    """Say where in what it reads a view, or a slice that is a part of it, begins; in bytes."""
     if not is_call(node, "strided_slice"):
         return 0
     assert isinstance(node, Call)

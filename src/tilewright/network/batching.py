@@ -43,8 +43,8 @@ class _Mixed(Exception):
     """Samples meet.  The argument says where."""
 
 
-def mixes(main: Function, groups: Sequence[FusedGroup]) -> str:
-    """What makes samples depend on each other; "" where nothing does.
+def sample_dependence(main: Function, groups: Sequence[FusedGroup]) -> str:
+    """Say what makes samples depend on each other; "" where nothing does.
 
     groups: the kernels of `main`
     """

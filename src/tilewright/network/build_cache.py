@@ -1,4 +1,4 @@
-"""Kernels that were built here before: choosing and lowering them takes longer than reading them.
+"""The build cache: kernels that were built here before are read, not chosen and lowered again.
 
 In: a computation, its schedule, a target, a name.  Out: the artefact that came of them, if this
 state of Tilewright's code, with this compiler, made it here before.
@@ -21,8 +21,8 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 
-def known(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> Artifact | None:
-    """What `remember` was given for them; None where it was not, or where it may be another now.
+def load(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> Artifact | None:
+    """Read what `store` was given for them; None where it was not, or where it may be another now.
 
     schedule: None is the default one
     """
@@ -37,7 +37,7 @@ def known(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str)
     return replace(found, meta={**found.meta, "cached": True})
 
 
-def remember(
+def store(
     artifact: Artifact, dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str
 ) -> None:
     """Keep what a schedule led to.  Raises TargetError without the compiler."""

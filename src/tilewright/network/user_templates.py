@@ -18,7 +18,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Function, TensorType, Type, post_order
 from tilewright.graph.op import Op, Pattern
 from tilewright.network.alternatives import Alternative
-from tilewright.network.lower import Instead, compute_dag
+from tilewright.network.computation import Instead, compute_dag
 from tilewright.schedule.template import RegisteredAnchor, registered_computations
 from tilewright.schedule.workload import TENSOR
 from tilewright.targets.target import Target
@@ -33,7 +33,7 @@ _SAME: dict[tuple[str, str, str], bool] = {}  # template, computations: compared
 def registered(
     function: Function, constant: Sequence[bool], target: Target
 ) -> Iterator[Alternative]:
-    """The group with its anchor computed by each template of a user's that is for it.
+    """Give the group with its anchor computed by each template of a user's that is for it.
 
     Raises ModelError for a template that computes something else.
     """

@@ -18,14 +18,14 @@ CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 
 
 def in_layout(mod: IRModule, layout: str | None) -> IRModule:
-    """The network with its convolutions in `layout`; None: as they are.  Raises ModelError."""
+    """Give the network with its convolutions in `layout`; None: as they are.  Raises ModelError."""
     if layout is None:
         return mod
     return convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
 
 
 def in_type(mod: IRModule, params: Mapping[str, Any], dtype: str) -> IRModule:
-    """The network with its weights inside and its contractions in `dtype`.
+    """Give the network with its weights inside and its contractions in `dtype`.
 
     Batch norms are folded before anything is rounded.  Raises ModelError.
     """
@@ -33,11 +33,11 @@ def in_type(mod: IRModule, params: Mapping[str, Any], dtype: str) -> IRModule:
     return fold_constants(to_mixed_precision(folded, dtype))
 
 
-def wanted(
+def converted(
     mods: Sequence[IRModule], params: Mapping[str, Any], dtype: str = "float32",
     layout: str | None = None,
 ) -> tuple[list[IRModule], dict[str, Any]]:  # fmt: skip
-    """The network for each size, in its element type and layout, and the weights that are not
+    """Give the network for each size, in its element type and layout, and the weights that are not
     inside.  Raises ModelError."""
     if dtype != "float32":
         mods, params = [in_type(mod, params, dtype) for mod in mods], {}
