@@ -40,9 +40,9 @@ from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.propose.proposers import Candidate, Outcome
+from tilewright.search.propose.proposers import Candidate, Outcome, Past
 from tilewright.search.report import BATCH, Options
-from tilewright.search.transfer import History, Past, teach
+from tilewright.search.transfer import History, teach
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
 

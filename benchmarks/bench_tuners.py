@@ -30,7 +30,7 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.network.tune import as_described
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune
-from tilewright.search.propose.named import TUNERS, tuner_name
+from tilewright.search.propose.named import tuner_name, tuners
 from tilewright.search.report import Options
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -81,7 +81,7 @@ def rows_of(folder: Path, seed: int, trials: int) -> list[dict[str, Any]]:
     """A row for each task and tuner with a log."""
     rows = []
     for task in search_tasks.TASKS:
-        paths = {t: log_of(folder, task, t, seed) for t in TUNERS}
+        paths = {t: log_of(folder, task, t, seed) for t in tuners()}
         curves = {t: curve(path)[:trials] for t, path in paths.items() if path.exists()}
         curves = {t: c for t, c in curves.items() if c}
         known = min((c[-1] for c in curves.values()), default=float("inf"))
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--target", default="llvm")
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long")
-    parser.add_argument("--tuners", default=",".join(TUNERS))
+    parser.add_argument("--tuners", default=",".join(tuners()))
     parser.add_argument("--tasks", default=",".join(search_tasks.TASKS), help="names, by commas")
     parser.add_argument(
         "--folder", type=Path, default=Path(tempfile.gettempdir(), "tilewright-tuners")
@@ -158,9 +158,9 @@ def main() -> None:
         return
     target = as_described(Target(options.target))
     names = [name for name in search_tasks.TASKS if name in options.tasks.split(",")]
-    tuners = [tuner_name(name) for name in options.tuners.split(",")]
+    chosen = [tuner_name(name) for name in options.tuners.split(",")]
     part, parts = map(int, options.part.split("/"))
-    pairs = [(task, tuner) for task in names for tuner in tuners][part::parts]
+    pairs = [(task, tuner) for task in names for tuner in chosen][part::parts]
     ends = time.monotonic() + options.minutes * 60
     with (
         LocalBuilder() as builder,

@@ -126,9 +126,9 @@ AUTO_SCHEDULER: dict[str, list[Row]] = {
         different("auto_scheduler.PreloadMeasuredStates", "restores population, model and best"),
         different(
             "auto_scheduler.PreloadCustomSketchRule",
-            "apply_func changes the state, a search.rules.state.State, or copies of it: those of "
-            "[[state, id], [copy, id]] are a sketch each; loops are spread over the cores as far "
-            "as it computes a stage in them",
+            "apply_func changes the state, a search.rules.state.PartialSketch, or copies of it: "
+            "those of [[state, id], [copy, id]] are a sketch each; loops are spread over the cores "
+            "as far as it computes a stage in them",
         ),
         *works("auto_scheduler.", "get_task_input_buffer register_task_input_check_func"),
         *works("auto_scheduler.workload_registry.", "WORKLOAD_FUNC_REGISTRY"),

@@ -354,9 +354,9 @@ def operators(package: str) -> list[str]:
 
 
 def template_names() -> list[str]:
-    from tilewright.schedule.template import names_of_tvm
+    from tilewright.schedule.template import names_of_others
 
-    return names_of_tvm()
+    return names_of_others()
 
 
 def _listed(label: str, names: list[str]) -> str:

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base import forward as _forward
-from tilewright.base.offers import offer
+from tilewright.base import plugins as _plugins
 from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _forward.install()
+# What rooms find in later ones.
+_plugins.register(
+    "names of te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"}
+)
+_plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 
-# What rooms offer of later ones.
-offer("tilewright.te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"})
-offer("templates", {"topi": "tilewright.topi.templates"})
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
     "build": "tilewright.driver.build",

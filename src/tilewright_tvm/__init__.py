@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright import __version__ as __version__
 from tilewright.targets.target import Target as Target
+from tilewright_tvm import plugin
 from tilewright_tvm.elsewhere import explain_imports, find
 
 if TYPE_CHECKING:

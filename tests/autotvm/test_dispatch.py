@@ -14,6 +14,8 @@ from relay.small import close_to_reference, database_of, residual
 from tilewright import te, topi
 from tilewright.base.errors import ModelError, RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import import_lines
 from tilewright.measure.record import Result, make_record
 from tilewright.network.extract import fused_tasks
 from tilewright.schedule.schedule import Schedule
@@ -24,7 +26,6 @@ from tilewright.te.tensor import Tensor
 from tilewright_tvm import autotvm, relay
 from tilewright_tvm.autotvm import callback, record
 from tilewright_tvm.autotvm.results import MeasureInput, MeasureResult, measure_result
-from tilewright_tvm.logs.tvm_logs import Workloads, import_lines
 
 CPU = Target("llvm -num-cores=2 -vector-bytes=32")
 CONV = [["TENSOR", [1, 8, 6, 6], "float32"], ["TENSOR", [8, 8, 3, 3], "float32"],

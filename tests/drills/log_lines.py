@@ -38,6 +38,8 @@ from tilewright.base.dtype import json_name
 from tilewright.base.errors import TilewrightError
 from tilewright.cli.tables import print_import, print_records
 from tilewright.measure.database import Database
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import import_lines, log_lines
 from tilewright.measure.lines import LINE_BYTES
 from tilewright.measure.record import DagLine, Result, RunLine, TaskId, encode, make_record
 from tilewright.schedule.schedule import Schedule
@@ -51,7 +53,6 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 from tilewright_tvm import auto_scheduler, autotvm
 from tilewright_tvm.auto_scheduler.workload_registry import knows, workload_key_to_tensors
-from tilewright_tvm.logs.tvm_logs import Workloads, import_lines, log_lines
 
 DEADLINE = 10.0  # seconds for one line and all loaders
 MEMORY = 2 << 30

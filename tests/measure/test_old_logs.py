@@ -15,6 +15,8 @@ from schedule.seed003 import FLAGSHIP
 from tilewright import te
 from tilewright.driver.build import build
 from tilewright.measure.database import Database
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import ImportReport, import_lines
 from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import array, empty
 from tilewright.schedule.schedule import Schedule
@@ -22,7 +24,6 @@ from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
-from tilewright_tvm.logs.tvm_logs import ImportReport, Workloads, import_lines
 
 CPU, CUDA = "llvm -keys=cpu -link-params=0 -mcpu=x -num-cores=2", "cuda -keys=cuda,gpu -arch=sm_70"
 OLD_CUDA = CUDA + " -max_num_threads=1024 -thread_warp_size=32"

@@ -8,6 +8,8 @@ from schedule.ansor_logs import MATMUL, matmul
 from search.spaces import CPU, Instant, cpu_task
 from tilewright import te
 from tilewright.measure.database import Database
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import import_lines
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
@@ -18,7 +20,6 @@ from tilewright.search.jobs import history
 from tilewright.search.loop import tune
 from tilewright.search.report import Options
 from tilewright.search.rules.derive import with_rules
-from tilewright_tvm.logs.tvm_logs import Workloads, import_lines
 
 SIZES = (32, 48, 24)
 TILES = [(a, b, r) for r in (2, 4) for a in (1, 2, 4) for b in (1, 2, 3)]

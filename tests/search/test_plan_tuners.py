@@ -15,11 +15,12 @@ from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.droplet import DropletProposer, chance_of_difference
 from tilewright.search.propose.losses import DEGREES, relevance
-from tilewright.search.propose.named import TUNERS, Learning, tuner_name
+from tilewright.search.propose.named import tuner_name, tuners
 from tilewright.search.propose.plan_model import PlanModel, Told, recall
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.report import Options
+from tilewright_tvm.autotvm.planned import PLANNED, Learning
 from tilewright_tvm.autotvm.tuner import DropletTuner, XGBTuner
 
 SEEDS_NAMES = [
@@ -43,13 +44,13 @@ def drive(proposer, task, trials, batch=8):
 
 
 def test_all_names_are_there():
-    assert {*SEEDS_NAMES, "droplet"} == {*TUNERS}
+    assert {*SEEDS_NAMES, "droplet"} == {*tuners()} and {*PLANNED} <= {*tuners()}
     assert tuner_name("xgb-rank") == "xgb_rank" and tuner_name("grid") == "gridsearch"
     with pytest.raises(SpaceError, match="no such tuner.*xgb_rank_binary_curve"):
         tuner_name("magic")
 
 
-@pytest.mark.parametrize("name", TUNERS)
+@pytest.mark.parametrize("name", tuners())
 def test_every_name_runs_a_search(name):
     task = cpu_task(24, 32, 16)
     measurer = Instant([task])

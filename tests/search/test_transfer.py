@@ -16,7 +16,7 @@ from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.report import Options
-from tilewright.search.transfer import read_history, recall, teach, teach_plan
+from tilewright.search.transfer import read_history, recall, teach
 from tilewright_tvm import autotvm as at
 from tilewright_tvm.autotvm.tuner import XGBTuner
 
@@ -71,7 +71,7 @@ def test_the_first_batches_are_better_with_history():
 def test_plans_start_from_other_shapes(features):
     task = cpu_task()
     proposer = PlanProposer(task, 0, Planning(features, size=16))
-    assert teach_plan(proposer, recall(log_of([other()], 64), "llvm"))
+    assert not proposer.learn_from(recall(log_of([other()], 64), "llvm").told)
     assert proposer.model.trained and len(proposer._plan) == 16
 
 
@@ -86,8 +86,8 @@ def test_steps_are_enough_where_the_template_is_unknown():
     history = recall(strange)
     assert history.rows >= 20 and not history.skipped
     knobs = PlanProposer(cpu_task(), 0, Planning("knob"))
-    assert not teach_plan(knobs, history)
-    assert history.skipped["knobs of another template"] == history.rows
+    assert knobs.learn_from(history.told) == {"knobs of another template": history.rows}
+    assert not knobs.model.trained
 
 
 def test_of_many_lists_of_steps_some_are_replayed(monkeypatch):

@@ -18,17 +18,17 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tilewright.base import plugins
 from tilewright.base.errors import TilewrightError
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OLD_NAMES = "tilewright_tvm.old_names"  # of arguments; loaded by a call that has one
+_OURS = __name__.partition(".")[0]  # begins the names of packages that stand on this one, too
 
-# What users call a kind, and how they get one.
+# What users call a kind, and how they get one.  Classes of ours say it themselves: `door_words`.
 _WORDS: dict[Any, tuple[str, str]] = {
     int: ("an integer", "Give one, such as 1."),
     float: ("a number", "Give one, such as 0.5."),
@@ -38,28 +38,6 @@ _WORDS: dict[Any, tuple[str, str]] = {
     Callable: ("a function", "Give one, such as lambda x: x."),
     os.PathLike: ("a path", 'Give one, such as "log.json".'),
     typing.IO: ("an open file", ""),
-}
-_NAMES: dict[str, tuple[str, str]] = {
-    "Computation": ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them."),
-    "ComputeDAG": ("a ComputeDAG", "te.ComputeDAG(tensors) makes one."),
-    "Device": ("a device", "Use tilewright.cpu() or tilewright.device(kind, index)."),
-    "Expr": ("a value of relay", "relay.var and relay.const make them."),
-    "Function": ("a relay.Function", "relay.Function(params, body) makes one."),
-    "HardwareParams": (
-        "HardwareParams",
-        "Use HardwareParams(num_cores=4, vector_unit_bytes=32), or leave it out.",
-    ),
-    "IRModule": ("a module", "relay.IRModule.from_expr(function) makes one."),
-    "IterVar": ("an axis", "te.reduce_axis and s[tensor].op.axis have them."),
-    "LoadedLibrary": ("a library on a device", 'relay.build(mod)["default"](device) gives one.'),
-    "NDArray": ("an array of tilewright_tvm.nd", "nd.array(x) makes one."),
-    "PythonBasedModel": ("a cost model", "Use XGBModel(), RandomModel(), or a subclass."),
-    "Schedule": ("a schedule", "te.create_schedule(op) makes one."),
-    "SearchTask": ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them."),
-    "Target": ("a target", 'Target("llvm") makes one.'),
-    "Task": ("a task", "autotvm.task.create(name, args, target) makes one."),
-    "Tensor": ("a tensor", "te.placeholder and te.compute make one."),
-    "TensorType": ("a relay.TensorType", "relay.TensorType(shape, dtype) makes one."),
 }
 
 
@@ -120,6 +98,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
     become Python's, and so does what knows its `as_numbers()`.
     name: what users call it, by default its own name.
     A wrong number of arguments stays Python's TypeError.
+    Of arguments by a name that it does not have, plugins of kind "argument names" are asked: called
+    with these arguments, the names that it has and those given by position, they rename some.
     """
 
     def decorate(function: F) -> F:
@@ -152,7 +132,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
             listed, named, rest, closed = kinds()
             if closed and not kwargs.keys() <= named.keys():
                 before = [what for what, _ in listed[: len(args)]]
-                kwargs = import_module(_OLD_NAMES).modern(kwargs, named, before)
+                for renamed in plugins.every("argument names"):
+                    kwargs = renamed(kwargs, named, before)
             over = [(f"argument {k + 1}", rest) for k in range(len(listed), len(args))]
             given = [
                 _held(value, kind, what, known, error)
@@ -336,8 +317,8 @@ def _described(kind: Any) -> tuple[str, str]:
         return f"a list of {item.removeprefix('an ').removeprefix('a ')}s", way
     if found in _WORDS:
         return _WORDS[found]
-    name = getattr(found, "__name__", str(found))
-    return _NAMES.get(name, (f"a {name}", ""))
+    told = vars(found).get("door_words") if isinstance(found, type) else None
+    return told or (f"a {getattr(found, '__name__', found)}", "")
 
 
 def _word_of(value: Any) -> str:
@@ -348,6 +329,6 @@ def _word_of(value: Any) -> str:
         held = dict.fromkeys(type(item).__name__ for item in value)
         return f"a {type(value).__name__} of {' and '.join(held)}"
     cls = type(value)
-    package, _, rest = cls.__module__.partition(".")
-    room = rest.partition(".")[0] if package in ("tilewright", "tilewright_tvm") else ""
+    package, _, inside = cls.__module__.partition(".")
+    room = inside.partition(".")[0] if package.startswith(_OURS) else ""
     return f"a {room}.{cls.__name__}" if room else f"a {cls.__name__}"

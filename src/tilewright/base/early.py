@@ -10,25 +10,21 @@ import signal
 import sys
 
 _COMMAND = "tilewright"
-_MODULES = (
-    "tilewright.__main__",
-    "tilewright_tvm.exec.",
-    "tilewright_tvm.tvmc",
-    "tilewright.driver.tvmc",
-)
 _STOPPED = 130
 
 
 def is_command(program: str, typed: list[str]) -> bool:
     """Whether a process with this `sys.argv[0]` and `sys.orig_argv` is a command of ours.
 
-    Python calls a module that is still being looked for `-m`.  Processes that multiprocessing
-    spawns have the program's name too, but nobody typed it.
+    Python calls a module that is still being looked for `-m`: modules inside our packages, of which
+    the names of all begin alike, are commands; another package itself may run anybody's script.
+    Processes that multiprocessing spawns have the program's name too, but nobody typed it.
     """
     if program != "-m":
         return os.path.basename(program) == _COMMAND and program in typed
     rest = typed[typed.index("-m") + 1 :] if "-m" in typed else []
-    return bool(rest) and (rest[0] == _COMMAND or rest[0].startswith(_MODULES))
+    package, _, module = "".join(rest[:1]).partition(".")
+    return package == _COMMAND or (package.startswith(_COMMAND) and module != "")
 
 
 def _end(*_: object) -> None:

@@ -108,7 +108,7 @@ def bench(
     """
     from tilewright.cli import network, tables
     from tilewright.measure.database import Database
-    from tilewright_tvm.auto_scheduler.records import check_history
+    from tilewright.measure.sources import check_history
 
     network.check_model(model)
     path = log or default_log(model, target, dtype)

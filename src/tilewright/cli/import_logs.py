@@ -1,7 +1,7 @@
 """`tilewright records import`: logs that TVM wrote become records to start from.
 
 In: a log of AutoTVM or of the auto-scheduler, and what says which computations its lines are of.
-Out: lines in a log of ours, a table.  Read next: `foreign/tvm_logs.py`.
+Out: lines in a log of ours, a table.  Read next: `measure/importing.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.cli.options import File, TargetType
 from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
-    from tilewright_tvm.logs.tvm_logs import Workloads
+    from tilewright.measure.formats import Workloads
 
 _FILE = File(exists=True)
 
@@ -48,7 +48,7 @@ def import_logs(
     """
     from tilewright.cli import tables
     from tilewright.measure.database import Database
-    from tilewright_tvm.logs.tvm_logs import import_lines, log_lines
+    from tilewright.measure.importing import import_lines, log_lines, programs
 
     if log.exists() and log.samefile(old):
         raise click.BadParameter("it is OLD itself; name another file", param_hint="--log")
@@ -65,12 +65,12 @@ def import_logs(
     if not report.imported and not report.known:
         raise RecordError(
             f"log {str(old)!r}", "no line of it became a record",
-            "Give a log of AutoTVM or of the auto-scheduler.",
+            f"Give a log of {programs()}.",
         )  # fmt: skip
 
 
 def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
-    from tilewright_tvm.logs.tvm_logs import Workloads
+    from tilewright.measure.formats import Workloads
 
     functions = {} if workloads is None else _functions(workloads)
     if model is None:

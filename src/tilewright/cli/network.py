@@ -147,9 +147,8 @@ def schedules_of(log: Path, target: Target) -> Any:
     Raises RecordError for one that has something, but nothing for this target.
     """
     from tilewright.measure.database import Database
+    from tilewright.measure.sources import check_history, source_of
     from tilewright.runtime.device import local_target
-    from tilewright_tvm.auto_scheduler.records import check_history
-    from tilewright_tvm.logs.sources import source_of
 
     source = source_of(log)
     if isinstance(source, Database):

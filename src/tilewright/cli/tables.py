@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from tilewright.driver.doctor import Finding
     from tilewright.measure.database import Database
+    from tilewright.measure.importing import ImportReport
     from tilewright.measure.record import TaskId
-    from tilewright_tvm.logs.tvm_logs import ImportReport
 
 _FIGURES = {
     "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",

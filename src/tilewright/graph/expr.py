@@ -45,6 +45,8 @@ class Expr(Arithmetic):
     origin: of a value whose extents are open, how it is made for numbers
     """
 
+    door_words = ("a value of relay", "relay.var and relay.const make them.")
+
     __slots__ = ("__weakref__", "_type", "origin")
 
     _type: Type | Waiting | None
@@ -343,6 +345,8 @@ class Function(Expr):
     Raises ModelError for a parameter listed twice.
     """
 
+    door_words = ("a relay.Function", "relay.Function(params, body) makes one.")
+
     __slots__ = ("attrs", "body", "params")
 
     def __init__(
@@ -462,6 +466,8 @@ class GlobalVar(str):
 
 class IRModule:
     """Functions by name; a network is the function called "main"."""
+
+    door_words = ("a module", "relay.IRModule.from_expr(function) makes one.")
 
     @door(ModelError)
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:

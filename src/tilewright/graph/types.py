@@ -71,6 +71,8 @@ class TensorType:
         them in `shape`
     """
 
+    door_words = ("a relay.TensorType", "relay.TensorType(shape, dtype) makes one.")
+
     shape: tuple[int, ...]
     dtype: DType = FLOAT32
     open_extents: Mapping[int, str] = field(default_factory=dict, compare=False, repr=False)

@@ -6,16 +6,18 @@ Read next: `local.py` (this machine), `replay.py` (from a log), `pipeline.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.measure.record import ErrorKind, TaskId
 from tilewright.measure.reference import Reference
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
+
+T = TypeVar("T")
 
 # What may have caused a failure, by what is known where it happened:
 # candidate: itself, for certain.  machine: not the candidate, for certain.
@@ -139,6 +141,19 @@ class Compiles(Protocol):
 
     def compile(self, source: Source, target: Target) -> Future[Built]:
         """Begin to compile.  What the compiler refuses is a result, never an exception."""
+
+
+@runtime_checkable
+class Helper(Protocol):
+    """A builder whose processes do other work, too."""
+
+    def call(
+        self, target: Target, function: Callable[..., T], *args: Any, timeout: float
+    ) -> Future[T]:
+        """Begin `function(*args)` in a process that builds for the target's kind.
+
+        timeout: seconds, after which the future raises WorkerFailure
+        """
 
 
 @runtime_checkable

@@ -2,7 +2,8 @@
 
 In: a file of JSON lines, whoever's.  Out: lines with their offsets; what is refused, by reason,
 with the first line numbers.  Every loader reads through this module: our logs (`database.py`),
-those of TVM (`foreign/tvm_logs.py`).  Read next: `record.py`, which says what a line of ours is.
+those of other programs (`importing.py`).  Read next: `record.py`, which says what a line of ours
+is.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from tilewright.measure.jobs import (
     Builder,
     Built,
     Compiles,
+    Helper,
     Job,
     RunJob,
     Runner,
@@ -100,6 +101,11 @@ class Pipeline:
     def devices(self) -> int:
         """How many candidates are tried at once."""
         return self.runner.n_parallel
+
+    @property
+    def helper(self) -> Helper | None:
+        """The builder, where its processes do other work, too."""
+        return self.builder if isinstance(self.builder, Helper) else None
 
     def describe(self, target: Target) -> DeviceSpec:
         """The device that measures for `target`."""

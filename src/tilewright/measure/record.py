@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import import_module, metadata
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 import msgspec
 from msgspec import Meta
 
+from tilewright.base import plugins
 from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError
 from tilewright.base.output import FileKind
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tilewright.schedule.task import Task
 
 VERSION = 1
+IMPORT = "import:"  # begins the origin of what another program measured
 _MESSAGE = 10_000  # characters that are kept of both ends of a message without end
 ErrorKind = Literal["instantiate", "compile", "verify", "run", "wrong", "timeout"]
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
@@ -127,7 +129,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     versions:  of Tilewright and of the compiler
 
     Decisions and steps stay JSON text until they are asked for: few of a log's records are.
-    `inp, result = record` is what loops over AutoTVM's logs write: see `autotvm.record.pair_of`.
     """
 
     v: Literal[1] = 1
@@ -141,12 +142,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
     trial: Number = 0
     timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from import_module("tilewright_tvm.autotvm.record").pair_of(self)
-
-    def __getitem__(self, index: int) -> Any:
-        return tuple(self)[index]
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -162,6 +157,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
         """The closed schedule, as `Schedule.to_json()` gives it.  Raises RecordError likewise."""
         found: list[Any] = decoded(self.steps_json, "steps", list[Any])
         return found
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another program measured it."""
+        return self.origin.startswith(IMPORT)
 
     @property
     def is_whole(self) -> bool:
@@ -359,41 +359,40 @@ def why_not(line: bytes, error: Exception) -> str:
         return "not a JSON object"
     except UNREADABLE:
         return NOT_JSON
-    if (program := written_by(fields)) not in (None, OWN):
-        return f"a line of {program}"
+    if not is_own(fields) and (format := format_of(fields)) is not None:
+        return f"a line of {format.name}"
     version = bytes(fields.get("v", b"%d" % VERSION)).decode()
     if version != str(VERSION):
         return short(f"schema version {version}, this is version {VERSION}")
     return short(f"not a record ({str(error).rstrip('.')})")
 
 
-def written_by(line: Any) -> str | None:
-    """`OWN`, `AUTOTVM` or `ANSOR`; None for a decoded line of nobody known.
+def is_own(line: Any) -> bool:
+    """Whether a decoded line, whose values may still be text, is of a log of Tilewright."""
+    return isinstance(line, dict) and value_of(line.get("kind")) in _KINDS
 
-    The values of its fields may still be text.
-    """
+
+def format_of(line: Any) -> Any:
+    """The `formats.Format` that a decoded line is of, which is not ours; None where nobody knows
+    it."""
     if not isinstance(line, dict):
         return None
-    if _value(line.get("kind")) in ("record", "dag", "run", "network"):
-        return OWN
-    if "input" in line and ("config" in line or "result" in line):
-        return AUTOTVM
-    if "i" in line and "r" in line:
-        return ANSOR if isinstance(_value(line.get("v")), str) else AUTOTVM
-    return None
+    return next((f for f in plugins.every("logs") if f.wrote(line)), None)
 
 
-def _value(value: Any) -> Any:
-    if not isinstance(value, msgspec.Raw):
-        return value
+def value_of(field: Any) -> Any:
+    """Of a field that may still be text; None of a number out of range."""
+    if not isinstance(field, msgspec.Raw):
+        return field
     try:
-        return decoded(value, "field")
-    except RecordError:  # a number out of range
+        return decoded(field, "field")
+    except RecordError:
         return None
 
 
 def _is_log(path: Path) -> bool:
-    """Whether the first lines are of a log, TVM's too, or it ends inside its very first one."""
+    """Whether the first lines are of a log, of another program too, or it ends inside its very
+    first one."""
     with open(path, "rb") as file:
         for at, line, end in islice(read_lines(file.fileno()), _LOOKS):
             if line is None or refusal(line) is not None or at > _LOOKS_BYTES:
@@ -401,7 +400,8 @@ def _is_log(path: Path) -> bool:
             if end < 0 and line.startswith(_BEGINS):
                 return True
             with suppress(RecordError):
-                if written_by(decoded(line, "line")) is not None:
+                told = decoded(line, "line")
+                if is_own(told) or format_of(told) is not None:
                     return True
     return False
 
@@ -409,7 +409,7 @@ def _is_log(path: Path) -> bool:
 _LOOKS, _LOOKS_BYTES = 1000, 16 << 20
 _BEGINS = b'{"kind":'
 LOG = FileKind("a log", _is_log)
-OWN, AUTOTVM, ANSOR = "a log of Tilewright", "TVM's AutoTVM log", "TVM's auto-scheduler log"
+_KINDS = ("record", "dag", "run", "network")
 
 
 @cache

@@ -20,11 +20,11 @@ from tilewright.base.errors import ModelError
 from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
 from tilewright.measure.record import Key, NetworkLine, Record
+from tilewright.measure.sources import source_of
 from tilewright.schedule.task import ScheduleSource
-from tilewright.schedule.template import anchor_key, find_anchor
+from tilewright.schedule.template import anchor_key, find_anchor, look_for_templates
 from tilewright.search.predictions import Predictions
 from tilewright.te.dag import ComputeDAG
-from tilewright_tvm.logs.sources import source_of
 
 _TIMED = 16  # fastest candidates of a task among which a known schedule is looked for
 
@@ -109,6 +109,7 @@ class Evidence:
         self.knowledge, self.predictions = knowledge, predictions
         self.names = tuple(dict.fromkeys(names))
         self.own = [log for s in sources if (log := self.log_of(s)) is not None]
+        look_for_templates(origin for log in self.own for origin in log.database.origins())
         self.known = [[Log(d, _targets(d), "") for d in of] for of in knowledge]
         self._by_anchor: dict[int, dict[str, list[tuple[bool, Record]]]] = {}
 

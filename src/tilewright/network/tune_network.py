@@ -30,7 +30,6 @@ from tilewright.search.progress import Progress, TaskRow
 from tilewright.search.report import Event, Options
 from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
-from tilewright_tvm.logs.tvm_logs import is_imported
 
 RULES = "auto-scheduler"  # the tuner that needs no template
 LONG = 30.0  # seconds of a search that begins with the network as it is untuned
@@ -225,7 +224,7 @@ def task_row(task: Task, database: Database) -> TaskRow:
     other programs measured does not.
     """
     identity = task_id(task)
-    known = [r for r in database.query(identity) if not r.result.final and not is_imported(r)]
+    known = [r for r in database.query(identity) if not r.result.final and not r.is_imported]
     best = database.best(identity)
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds

@@ -76,6 +76,8 @@ class Device:
     Equal when kind and index are; it holds no handle.
     """
 
+    door_words = ("a device", "Use tilewright.cpu() or tilewright.device(kind, index).")
+
     kind: str
     index: int = 0
 

@@ -192,6 +192,8 @@ def _checked(dtype: str | np.dtype | type, place: str) -> DType:
 class NDArray:
     """A dense row-major array.  shape in elements; dtype by its numpy name; memory on `device`."""
 
+    door_words = ("an array", "nd.array(x) makes one.")
+
     __slots__ = ("__weakref__", "device", "dtype", "memory", "shape")
 
     def __init__(

@@ -280,6 +280,8 @@ def _size(value: Any) -> Any:
 class Schedule(ScheduleState[Stage]):
     """The stages of a DAG in order (producers first) and the steps that shaped them."""
 
+    door_words = ("a schedule", "te.create_schedule(op) makes one.")
+
     def __init__(self, dag: ComputeDAG) -> None:
         self.steps: list[Step] = []
         self.groups: list[Group] = []

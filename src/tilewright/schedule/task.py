@@ -53,6 +53,8 @@ class Task:
             inputs are drawn at random
     """
 
+    door_words = ("a task", "autotvm.task.create(name, args, target) makes one.")
+
     name: str
     args: tuple[Any, ...]
     dag: ComputeDAG

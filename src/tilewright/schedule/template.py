@@ -16,10 +16,9 @@ from functools import wraps
 from math import prod
 from typing import Any
 
-from tilewright.base import context
+from tilewright.base import context, plugins
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ScheduleError, SpaceError
-from tilewright.base.offers import load, offered
 from tilewright.ir import expr as E
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -100,17 +99,14 @@ _FUNCTIONS: dict[str, FunctionTemplate] = {}
 _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 _ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is none, what to use
 
-# What is offered by this name are modules that register anchor templates when they are imported:
-# by whoever looks a template up or registers one, so that they always come first.
-_BUILT_IN = "templates"
+_BUILT_IN = "offered templates"  # kind of plugins: modules that register those of the compiler
 MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
 
 def _anchors() -> dict[str, RegisteredAnchor]:
     """All anchor templates by origin: the built-in ones, then those of users as registered."""
-    for place in offered(_BUILT_IN).values():
-        load(place)
+    plugins.known(_BUILT_IN)
     return _ANCHORS
 
 
@@ -158,11 +154,10 @@ def anchor_template(
     """
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
-        known = _ANCHORS if _is_built_in(function) else _anchors()
         registered = RegisteredAnchor(
             name, tuple(kinds), tuple(tags), function, fallback, compute, offered, structures
         )
-        known[registered.origin] = registered
+        _anchors()[registered.origin] = registered
         return function
 
     return register
@@ -171,18 +166,14 @@ def anchor_template(
 def function_template(name: str) -> FunctionTemplate:
     found = _FUNCTIONS.get(name)
     if found is None:
-        told = next((told for part, told in _elsewhere().items() if part in name), None)
+        plugins.every("templates")
+        told = next((told for part, told in _ELSEWHERE.items() if part in name), None)
         if told is not None:
             raise SpaceError(f"template {name!r:.{_LONG_NAME}}", *told)
-        near = get_close_matches(name[:_LONG_NAME], names_of_tvm(), n=3, cutoff=0.5)
+        near = get_close_matches(name[:_LONG_NAME], names_of_others(), n=3, cutoff=0.5)
         known = ", ".join([*near, *sorted(_FUNCTIONS)]) or "none"
         raise SpaceError(f"template {name!r}", "no template of that name", f"Registered: {known}.")
     return found
-
-
-def _is_built_in(function: AnchorTemplate) -> bool:
-    """Whether it is registered while what is offered is imported."""
-    return function.__module__.startswith(tuple(offered(_BUILT_IN).values()))
 
 
 def names_elsewhere(told: Mapping[str, tuple[str, str]]) -> None:
@@ -190,21 +181,31 @@ def names_elsewhere(told: Mapping[str, tuple[str, str]]) -> None:
     _ELSEWHERE.update(told)
 
 
-def _elsewhere() -> Mapping[str, tuple[str, str]]:
-    _anchors()
-    return _ELSEWHERE
-
-
 def named_template(name: str) -> RegisteredAnchor | None:
-    """The anchor template that tasks of this name use, where no function template has the name."""
+    """The anchor template that tasks of this name use, where no function template has the name.
+
+    Those that are taken by name only may be plugins (`base/plugins.py`, kind "templates"): modules
+    that register them.
+    """
     if name in _FUNCTIONS:
         return None
-    own = (_anchors().get(f"template:{prefix}{name}") for prefix in ("", "tvm."))
-    return next((t for t in own if t is not None and t.compute is not None), None)
+    known = _anchors()
+    if (offered := known.get(f"template:{name}")) is None or offered.compute is None:
+        plugins.every("templates")
+        offered = known.get(f"template:tvm.{name}")
+    return offered if offered is not None and offered.compute is not None else None
 
 
-def names_of_tvm() -> list[str]:
-    """The names of TVM's templates that tasks can be created by."""
+def look_for_templates(origins: Iterable[str]) -> None:
+    """Have those of plugins, too, where the origin of a record is that of none that is known."""
+    known = {*_anchors(), *(f"template:{name}" for name in _FUNCTIONS)}
+    if any(origin.startswith("template:") and origin not in known for origin in origins):
+        plugins.every("templates")
+
+
+def names_of_others() -> list[str]:
+    """The names of the templates of plugins, which tasks can be created by."""
+    plugins.every("templates")
     return sorted(t.name for t in _anchors().values() if not t.offered)
 
 
@@ -312,8 +313,8 @@ def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[
 
 
 def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
-    """Templates that fit the anchor of `dag` on `target`, also those that are taken by name only:
-    what follows it is elementwise, or can be computed behind it."""
+    """Templates that fit the anchor of `dag` on `target`, also those that are taken by name only,
+    as far as they were asked for: what follows it is elementwise, or can be computed behind it."""
     anchor = find_anchor(dag)
     if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
         return []
@@ -328,8 +329,9 @@ def registered_computations(target: Target) -> list[RegisteredAnchor]:
 
 
 def all_ours(templates: Iterable[RegisteredAnchor]) -> bool:
-    """Tell whether none is of a user, whose code we do not know."""
-    return all(_is_built_in(t.schedule) for t in templates)
+    """Tell whether none that is offered is of a user, whose code we do not know."""
+    ours = __name__.partition(".")[0]
+    return all(t.schedule.__module__.partition(".")[0] == ours for t in templates if t.offered)
 
 
 def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:

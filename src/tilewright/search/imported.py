@@ -1,6 +1,6 @@
 """What another program measured, as candidates to try here first.
 
-In: a task, records that `foreign/tvm_logs.py` wrote.  Out: candidates, the fastest there first, and
+In: a task, records that `measure/importing.py` made.  Out: candidates, the fastest there first, and
 why others are of no use here.  A record of a template becomes a member of that template's sketch;
 any other is replayed by its steps, as a sketch with nothing open.  Read next: `loop.py`.
 """
@@ -20,7 +20,6 @@ from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task
 from tilewright.schedule.tree.legality import REASONS
 from tilewright.search.propose.proposers import Candidate
-from tilewright_tvm.logs.tvm_logs import PREFIX
 
 REPLAY = "replay:"  # origin of what was measured here by the steps of an imported record
 MOST = 8  # of a task, at the start of a run
@@ -53,7 +52,7 @@ def imports(database: Database) -> dict[str, list[Record]]:
     """Imported records by the hash of their computation."""
     found: dict[str, list[Record]] = {}
     for record in database:
-        if record.origin.startswith(PREFIX):
+        if record.is_imported:
             found.setdefault(record.task.dag, []).append(record)
     return found
 

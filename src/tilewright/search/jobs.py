@@ -16,7 +16,7 @@ from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
 from tilewright.driver.build import payload_of
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.database import Database
-from tilewright.measure.jobs import Job
+from tilewright.measure.jobs import Helper, Job
 from tilewright.measure.record import Record, Result, TaskId, make_record
 from tilewright.measure.reference import Reference, ReferenceStore, digest
 from tilewright.schedule.task import Task
@@ -48,6 +48,11 @@ class Measurer(Protocol):
     @property
     def database(self) -> Database | None:
         """Where its records go."""
+        return None
+
+    @property
+    def helper(self) -> Helper | None:
+        """Processes for other work while it measures; None: there are none."""
         return None
 
     def submit(self, job: Job) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -28,7 +28,6 @@ from tilewright.base.errors import (
 from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
-from tilewright.measure.local import LocalBuilder
 from tilewright.measure.record import Record, task_label
 from tilewright.measure.reference import Reference
 from tilewright.schedule.task import Task
@@ -44,10 +43,9 @@ from tilewright.search.jobs import (
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
-from tilewright.search.propose.plan_proposer import PlanProposer
-from tilewright.search.propose.proposers import Candidate, Proposer
+from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
-from tilewright.search.transfer import recall, teach, teach_plan
+from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
 
 T = TypeVar("T")
@@ -107,6 +105,36 @@ class _Flight:
     record: Record | None
 
 
+@dataclass
+class _Found:
+    """What is to be tried first.
+
+    imports: of each computation, what other programs measured; past: what logs tell of others
+    tried:   candidates that are tried first; unusable: those that are not, by reason
+    """
+
+    imports: Mapping[str, Sequence[Record]]
+    past: History | None
+    tried: int = 0
+    unusable: Counter[str] = field(default_factory=Counter)
+
+    def candidates(
+        self, task: Task, measured: Collection[Candidate], replays: Replays, log: Database | None
+    ) -> list[Candidate]:
+        """Of exactly this computation.  replays: of the run's own database; log: of the past"""
+        found, refused = first_candidates(task, self.imports.get(task.key, ()), measured, replays)
+        self.unusable += refused
+        if self.past is not None and log is not None:
+            told = self.past.records.get(task.key, ())
+            found += first_candidates(task, told, measured, Replays(task, log))[0]
+        return found
+
+    def messages(self) -> list[str]:
+        """For the user: how many there are."""
+        some = self.tried or self.unusable
+        return [_imported_text(self.tried, self.unusable)] if some else []
+
+
 class _Loop:
     def __init__(
         self, tasks: Sequence[Task], measurer: Measurer, database: Database | None,
@@ -139,9 +167,8 @@ class _Loop:
         self.model = make_model(options.tuner, options.seed) if model is None else model
         self.learns = shares_model(options.tuner)
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
-        builder = getattr(measurer, "builder", None)
-        builder = builder if isinstance(builder, LocalBuilder) and not self.quiet else None
-        self.known = recalled(tasks[0].target.on(device), builder) if options.knowledge else Known()
+        helper = None if self.quiet else measurer.helper
+        self.known = recalled(tasks[0].target.on(device), helper) if options.knowledge else Known()
         self.past = past
         self.references = References(quiet=self.quiet) if verify else None
         self.flights: deque[_Flight] = deque()
@@ -172,70 +199,82 @@ class _Loop:
         report.correlation = self.model.correlation()
         return report
 
+    # -- before the first proposal -----------------------------------------------------------------
     def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:
-        foreign = {} if self.database is None else imports(self.database)
-        unusable: Counter[str] = Counter()
-        tried_first = 0
         past = None if self.past is None else recall(self.past, self.tasks[0].target.kind)
         if self.learns and self.known.trees is not None and not len(self.model):
             self.model.begin_with(self.known.trees)
+        found = _Found({} if self.database is None else imports(self.database), past)
         for at, task in enumerate(self.tasks):
-            database = Database() if self.database is None else self.database
-            replays = Replays(task, database)
-            known = history(task, database, replays, self.identities[at])
-            seed = self.options.seed + 7919 * len(known)  # a resumed run draws anew
-            proposer = (
-                proposers[at] if proposers is not None
-                else make_proposer(self.options.tuner, task, seed, self.model)
-            )  # fmt: skip
-            proposer.update([outcome for outcome, _ in known])
-            measured = {outcome.candidate for outcome, _ in known}
-            imported, refused = first_candidates(task, foreign.get(task.key, ()), measured, replays)
-            if self.past is not None and past is not None:
-                same, _ = first_candidates(
-                    task, past.records.get(task.key, ()), measured, Replays(task, self.past)
-                )
-                imported += same
-                if isinstance(proposer, PlanProposer):
-                    teach_plan(proposer, past)
-            if proposers is None:
-                imported += self.known.candidates(task, measured)
-            unusable += refused
-            tried_first += len(imported)
-            first = list(dict.fromkeys(imported))
-            proposer.visit(first)
-            report_of, dag = TaskReport(task, len(known)), task.dag.to_json()
-            defaults = None if proposers is not None else self.known.untuned
-            state = TaskState(at, report_of, proposer, self.identities[at], dag, defaults, first)
-            own = any(record.task.fingerprint for _, record in known)
-            for outcome, record in known:
-                if record.task.fingerprint or not own:  # else of a device that is not known
-                    state.note_best(outcome.candidate, record, self.options)
-            state.report.exhausted = not task.sketches and not first
-            rate = task.target.limits.rate(task.dag.outputs[0].dtype)
-            state.guess = task.flop / rate * 10
+            state = self._begin(at, task, found, None if proposers is None else proposers[at])
             self.portfolio.states.append(state)
             report.tasks.append(state.report)
             self._tell("start", state)
-        for message in self.known.messages:
+        for message in (*self.known.messages, *found.messages()):
             self._tell("imported", self.portfolio.states[0], message=message)
-        if tried_first or unusable:
-            self._tell(
-                "imported", self.portfolio.states[0], message=_imported_text(tried_first, unusable)
-            )
+        self._look_ahead(predict=proposers is None)
+        self._note_run()
+        self._fit_first(past)
+
+    def _begin(self, at: int, task: Task, found: _Found, given: Proposer | None) -> TaskState:
+        """A task with what is known of it.  given: its proposer, which then begins without what
+        devices of the class taught"""
+        database = Database() if self.database is None else self.database
+        replays = Replays(task, database)
+        known = history(task, database, replays, self.identities[at])
+        seed = self.options.seed + 7919 * len(known)  # a resumed run draws anew
+        proposer = given
+        if proposer is None:
+            proposer = make_proposer(self.options.tuner, task, seed, self.model)
+        proposer.update([outcome for outcome, _ in known])
+        if found.past is not None:
+            found.past.skipped += proposer.learn_from(found.past.told)
+        measured = {outcome.candidate for outcome, _ in known}
+        first = found.candidates(task, measured, replays, self.past)
+        if given is None:
+            first += self.known.candidates(task, measured)
+        found.tried += len(first)
+        first = list(dict.fromkeys(first))
+        proposer.visit(first)
+        state = TaskState(
+            at, TaskReport(task, len(known)), proposer, self.identities[at], task.dag.to_json(),
+            self.known.untuned if given is None else None, first,
+        )  # fmt: skip
+        self._resume(state, known)
+        state.report.exhausted = not task.sketches and not first
+        rate = task.target.limits.rate(task.dag.outputs[0].dtype)
+        state.guess = task.flop / rate * 10
+        return state
+
+    def _resume(self, state: TaskState, known: Sequence[tuple[Outcome, Record]]) -> None:
+        """The best of earlier runs; of a device that is not known only without this one's own."""
+        own = any(record.task.fingerprint for _, record in known)
+        for outcome, record in known:
+            if record.task.fingerprint or not own:
+                state.note_best(outcome.candidate, record, self.options)
+
+    def _look_ahead(self, predict: bool) -> None:
+        """Begin what takes long, in the order in which it will be asked for: predictions of what
+        runs untuned, and references."""
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
-        if proposers is None:
+        if predict:
             new = {s.report.task.key for s in self.portfolio.states if not s.report.known}
             self.known.expect(t for t in in_turn if t.key in new)
         if self.references is not None and not self.quiet:
             for task in in_turn:
                 self.references.prefetch(task)
-        if self.database is not None:
-            sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
-            told = ("tuner", "seed", "trials", "seconds", "knowledge")
-            chosen = {n: getattr(self.options, n) for n in told}
-            tasks = [s.identity.dag for s in self.portfolio.states]
-            self.database.note_run(**chosen, **sizes, tasks=tasks)
+
+    def _note_run(self) -> None:
+        """Write down what the sequence of proposals depends on."""
+        if self.database is None:
+            return
+        sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
+        told = ("tuner", "seed", "trials", "seconds", "knowledge")
+        chosen = {n: getattr(self.options, n) for n in told}
+        tasks = [s.identity.dag for s in self.portfolio.states]
+        self.database.note_run(**chosen, **sizes, tasks=tasks)
+
+    def _fit_first(self, past: History | None) -> None:
         if past is not None:
             if self.learns:
                 teach(self.model, past)

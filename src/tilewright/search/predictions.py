@@ -19,7 +19,7 @@ import msgspec
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import default_cache
 from tilewright.knowledge.trees import Trees
-from tilewright.measure.local import LocalBuilder
+from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
 from tilewright.measure.signatures import code_key
 from tilewright.schedule.task import Task
@@ -60,13 +60,13 @@ class Predictions:
     """`predict` for computations on one target, each once.
 
     trees: of knowledge; None: nothing is predicted
-    builder: whose processes look for many at once; None: this one looks for each
+    helper: whose processes look for many at once; None: this one looks for each
     """
 
     def __init__(
-        self, target: Target, trees: Trees | None = None, builder: LocalBuilder | None = None
+        self, target: Target, trees: Trees | None = None, helper: Helper | None = None
     ) -> None:
-        self.target, self.trees, self.builder = target, trees, builder
+        self.target, self.trees, self.helper = target, trees, helper
         self._found: dict[str, Predicted | None] = {}
         self._awaited: dict[str, Future[Predicted | None]] = {}
 
@@ -75,13 +75,13 @@ class Predictions:
 
     def prefetch(self, dags: Iterable[ComputeDAG]) -> None:
         """Begin to look for them, where they are many."""
-        if self.trees is None or self.builder is None:
+        if self.trees is None or self.helper is None:
             return
         new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
         if len(new) > _FEW:
             for key, dag in new.items():
                 call = _predict_json, dag.to_json(), self.target, self.trees
-                self._awaited[key] = self.builder.call(self.target, *call, timeout=_SECONDS)
+                self._awaited[key] = self.helper.call(self.target, *call, timeout=_SECONDS)
 
     def get(self, dag: ComputeDAG) -> Predicted | None:
         """Waits for it.  None, too, where that failed: the computation has a default schedule."""

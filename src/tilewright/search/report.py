@@ -29,7 +29,7 @@ class Options:
     """trials, seconds: the budget, whichever ends first (None: no limit); trials count new ones
     early_stopping: a task ends after so many trials without improvement
     patience: the run ends after so many trials without an improvement of any task
-    tuner:   one of `propose.named.TUNERS`
+    tuner:   one of `propose.named.tuners()`
     plan:    results between fits of the model that tasks share; 0: by how many there are
     order:   who is next: "gain", the task with the greatest predicted gain, or "turns"
     batch:   proposals made at once; ahead: proposals on their way at most; 0: by the devices

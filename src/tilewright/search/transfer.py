@@ -21,31 +21,19 @@ import numpy as np
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.cost.features import Matrix, Vector
 from tilewright.measure.database import Database, readable
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import import_lines, log_lines
 from tilewright.measure.lines import from_log
-from tilewright.measure.record import Key, Record, TaskId
-from tilewright.schedule.sketch import Sketch
+from tilewright.measure.record import Record, TaskId
 from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.search.imported import Replays, member
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.feature_types import rows_of, stacked
 from tilewright.search.propose.model_proposer import evaluate, rows_key
-from tilewright.search.propose.plan_model import Told
-from tilewright.search.propose.plan_proposer import PlanProposer, numbered
-from tilewright.search.propose.proposers import Candidate, Outcome
+from tilewright.search.propose.proposers import Candidate, Outcome, Past
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
-from tilewright_tvm.logs.tvm_logs import Workloads, import_lines, log_lines
 
 REPLAYED = 400  # records of a computation, at most: each takes some ten milliseconds
-
-
-@dataclass(frozen=True)
-class Past:
-    """Measured candidates of one computation on one device."""
-
-    task: Task
-    key: Key
-    outcomes: list[Outcome]
 
 
 @dataclass
@@ -144,38 +132,11 @@ def teach(model: CostModel, history: History) -> None:
 def described(past: Past) -> tuple[Matrix, Vector, Vector]:
     """Features, machine model's seconds and measured seconds of what was measured."""
     parts: list[tuple[Matrix, Vector, Vector]] = []
-    for sketch, mine in _by_sketch(past):
+    for sketch, mine in past.by_sketch().items():
         indices = np.array([o.candidate.index for o in mine], np.int64)
         parts.append((*evaluate(sketch, indices), np.array([o.seconds for o in mine])))
     features, machine, measured = (np.concatenate(part) for part in zip(*parts, strict=True))
     return features, machine, measured
-
-
-def teach_plan(proposer: PlanProposer, history: History) -> bool:
-    """The same for a proposer with a model of its own; whether it was enough to learn from."""
-    return proposer.start_from(told_rows(proposer.task, proposer.planning.features, history))
-
-
-def told_rows(task: Task, features: str, history: History) -> list[Told]:
-    """AutoTVM's features of what was told of other tasks, for models of `task`."""
-    own = {sketch.origin: sketch for sketch in task.sketches}
-    told = []
-    for past in history.told:
-        rows, seconds = [], []
-        for sketch, mine in _by_sketch(past):
-            alike = own.get(sketch.origin)
-            if features == "knob" and (
-                alike is None or list(alike.space.space_map) != list(sketch.space.space_map)
-            ):
-                history.skipped["knobs of another template"] += len(mine)
-                continue
-            number = -1 if alike is None else task.sketches.index(alike)
-            indices = np.array([o.candidate.index for o in mine], np.int64)
-            rows.append(numbered(number, rows_of(features, sketch, indices)[0]))
-            seconds += [o.seconds for o in mine]
-        if rows:
-            told.append(Told(stacked(rows), np.array(seconds)))
-    return told
 
 
 def _task(database: Database, identity: TaskId, records: Sequence[Record]) -> Task:
@@ -239,10 +200,3 @@ def _outcomes(
 
 def _outcome(candidate: Candidate, record: Record) -> Outcome:
     return Outcome(candidate, record.seconds, record.result.costs)
-
-
-def _by_sketch(past: Past) -> Iterator[tuple[Sketch, list[Outcome]]]:
-    by_sketch: dict[Sketch, list[Outcome]] = {}
-    for outcome in past.outcomes:
-        by_sketch.setdefault(outcome.candidate.sketch, []).append(outcome)
-    return iter(by_sketch.items())

@@ -15,7 +15,7 @@ from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
-from tilewright.measure.local import LocalBuilder
+from tilewright.measure.jobs import Helper
 from tilewright.measure.record import Key, Record
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import anchor_key, anchor_templates, find_anchor
@@ -91,8 +91,8 @@ def has_template(task: Task) -> bool:
     return any(sketch.origin in offered for sketch in task.sketches)
 
 
-def recalled(target: Target, builder: LocalBuilder | None = None) -> Known:
-    """What knowledge holds for devices like the target's.  builder: see `Predictions`"""
+def recalled(target: Target, helper: Helper | None = None) -> Known:
+    """What knowledge holds for devices like the target's.  helper: see `Predictions`"""
     found = Known()
     try:
         found.databases = [database for of in knowledge.records(target) for database in of]
@@ -101,7 +101,7 @@ def recalled(target: Target, builder: LocalBuilder | None = None) -> Known:
     else:
         found.trees, why = usable_trees(target)
         found.messages += [why] if why else []
-    found.predictions = Predictions(target, found.trees, builder)
+    found.predictions = Predictions(target, found.trees, helper)
     return found
 
 

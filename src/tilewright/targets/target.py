@@ -74,6 +74,8 @@ class Target:
     device: what real device the limits are of, perhaps known in part; None: portable ones
     """
 
+    door_words = ("a target", 'Target("llvm") makes one.')
+
     kind: KindName
     options: tuple[tuple[str, str], ...]
     limits: Limits

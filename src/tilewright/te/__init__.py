@@ -6,10 +6,9 @@ Read next: `tensor.py`, `reductions.py`, `dag.py`, `evaluate.py`.
 
 from typing import Any
 
-from tilewright.base import forward
+from tilewright.base import forward, plugins
 from tilewright.base.doors import door, open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.base.offers import load, offered
 from tilewright.ir.expr import (
     Expr,
     all_of,
@@ -182,7 +181,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    later = offered(__name__).get(name)
-    if later is not None:
-        return load(later)
-    return forward.find(__name__, name)
+    found = plugins.placed("names of te", name)
+    return forward.find(__name__, name) if found is None else found

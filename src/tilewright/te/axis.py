@@ -54,6 +54,8 @@ class IterVar:
     when: which values of a reduction axis count, where its range depends on other axes
     """
 
+    door_words = ("an axis", "te.reduce_axis and s[tensor].op.axis have them.")
+
     __slots__ = ("begin", "extent", "kind", "thread_tag", "var", "when")
 
     # how a loop runs, by TVM's numbers: `s[C].iter_var_attrs[axis].iter_type`

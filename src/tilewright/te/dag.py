@@ -46,6 +46,8 @@ class ComputeDAG:
     or last.  Inputs that are not listed are put first, in the order they are reached.
     """
 
+    door_words = ("a ComputeDAG", "te.ComputeDAG(tensors) makes one.")
+
     def __init__(self, tensors: Sequence[Tensor] | Tensor) -> None:
         listed = _listed(tensors)
         if not any(isinstance(t.op, ComputeOp) for t in listed):

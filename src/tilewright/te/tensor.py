@@ -71,6 +71,8 @@ class Tensor:
     value_index: which of the operation's values it is
     """
 
+    door_words = ("a tensor", "te.placeholder and te.compute make one.")
+
     __slots__ = ("op", "value_index")
 
     def __init__(self, op: PlaceholderOp | ComputeOp, value_index: int = 0) -> None:

@@ -38,6 +38,8 @@ from tilewright_tvm.auto_scheduler.workload_registry import (
 class Computation:
     """`SearchTask` without what can be done with it; its docstring tells the arguments."""
 
+    door_words = ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them.")
+
     def __init__(
         self, func: Callable[..., Sequence[Tensor]] | str | None = None,
         args: Sequence[Any] | None = None, compute_dag: Any = None,

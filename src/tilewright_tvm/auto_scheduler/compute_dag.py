@@ -30,6 +30,8 @@ class ComputeDAG(Computation):
     apply to any equal computation.
     """
 
+    door_words = ("a ComputeDAG", "te.ComputeDAG(tensors) makes one.")
+
     def __init__(self, compute: Sequence[Tensor] | str | Schedule | Computation) -> None:
         super().__init__(_tensors(compute))
 

@@ -40,6 +40,8 @@ class PythonBasedModel(ABC):
     """Subclass it, define `update` and `predict`, and give it to `SketchPolicy`: candidates are
     then measured in the order of its scores.  One model may serve several tasks."""
 
+    door_words = ("a cost model", "Use XGBModel(), RandomModel(), or a subclass.")
+
     tuner = "random"
 
     @cached_property

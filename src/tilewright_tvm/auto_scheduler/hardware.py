@@ -30,6 +30,11 @@ class HardwareParams:
     target:                      completes the others; target_host is accepted and not needed
     """
 
+    door_words = (
+        "HardwareParams",
+        "Use HardwareParams(num_cores=4, vector_unit_bytes=32), or leave it out.",
+    )
+
     num_cores: int | None = None
     vector_unit_bytes: int | None = None
     cache_line_bytes: int | None = None

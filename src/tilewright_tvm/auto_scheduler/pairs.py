@@ -16,6 +16,7 @@ from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.lines import from_log
 from tilewright.measure.record import DagLine, Key, Record, decode, encode
+from tilewright.measure.sources import key_of
 from tilewright.targets.target import Target, TargetLike
 from tilewright_tvm.auto_scheduler.compatible import Compatible
 from tilewright_tvm.auto_scheduler.compute_dag import ComputeDAG
@@ -24,7 +25,6 @@ from tilewright_tvm.auto_scheduler.records import (
     best_record,
     dag_of,
     hashes_of,
-    key_of,
     read_log,
     trials_of,
 )

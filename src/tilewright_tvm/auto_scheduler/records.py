@@ -6,7 +6,6 @@ In: the path of a log.  Out: the best record of a workload, or why there is none
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +17,14 @@ from msgspec.structs import replace
 
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database, readable
-from tilewright.measure.record import Key, NetworkLine, Record, RunLine, TaskId
+from tilewright.measure.formats import Workloads
+from tilewright.measure.importing import import_lines, log_lines
+from tilewright.measure.record import Key, NetworkLine, Record, RunLine
+from tilewright.measure.sources import key_of, nothing_valid
 from tilewright.targets.spec import DeviceSpec
-from tilewright.targets.target import Target
 from tilewright_tvm.auto_scheduler.compute_dag import ComputeDAG
 from tilewright_tvm.auto_scheduler.results import MeasureInput, MeasureResult, record_of
 from tilewright_tvm.auto_scheduler.workload_registry import knows, normal
-from tilewright_tvm.logs.tvm_logs import Workloads, import_lines, log_lines
 
 Path = str | os.PathLike[str]
 
@@ -128,51 +128,6 @@ def best_record(
     return best
 
 
-def nothing_valid(
-    database: Database, filename: Path, fitting: Sequence[TaskId], target: str | None, what: str
-) -> RecordError:
-    """Why a log has no schedule: what was expected, and what it holds."""
-    place = f"log {os.fspath(filename)!r}"
-    reason = f"Cannot find any valid schedule for {what}"
-    if target is not None:
-        reason += f" on {target}"
-    tasks = database.tasks()
-    if not tasks:
-        database.check_readable(place)
-        return RecordError(place, f"{reason}: it is empty", "Tune first.")
-    if fitting:
-        own = Database()  # failures of other tasks may have the same reason
-        for record in (r for t in fitting for r in database.query(t)):
-            own.append(record)
-        failures = own.failures()
-        if not failures:
-            return RecordError(place, f"{reason}: no trial was verified", "Tune the task.")
-        why = f"{failures[0].kind}: {failures[0].reason}"
-        return RecordError(
-            place, f"{reason}: every trial failed, most often by {why}", "Tune for longer."
-        )
-    targets = sorted({t.target for t in tasks})
-    if target is not None and target not in targets:
-        return RecordError(
-            place, f"{reason}: it holds records for {', '.join(targets)}",
-            f"Tune for {target}, or ask for what is there.",
-        )  # fmt: skip
-    names = sorted({key_of(t) for t in tasks if target in (None, t.target)})
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return RecordError(
-        place, f"{reason}: it holds {', '.join(names[:3])}{more}", "Tune this workload first."
-    )
-
-
-def check_history(
-    database: Database, filename: Path, target: Target, what: str = "this task"
-) -> None:
-    """Raises RecordError for a log that has something, but nothing on `target`."""
-    targets = {t.target for t in database.tasks()}
-    if (targets or database.skipped) and str(target) not in targets:
-        raise nothing_valid(database, filename, [], str(target), what)
-
-
 def hashes_of(database: Database, workload_key: str) -> set[str]:
     """Hashes of the computations in the log that a key may stand for."""
     key = normal(workload_key)
@@ -184,11 +139,6 @@ def hashes_of(database: Database, workload_key: str) -> set[str]:
         return found
     dags = {t.dag: dag_of(database, t.dag) for t in database.tasks()}
     return {name for name, dag in dags.items() if dag is not None and dag.workload_key() == key}
-
-
-def key_of(task: TaskId) -> str:
-    """The workload key that name and arguments make."""
-    return json.dumps([task.name, *task.args])
 
 
 def dag_of(database: Database, key: str) -> ComputeDAG | None:

@@ -62,7 +62,7 @@ class PreloadCustomSketchRule:
                          state and of copies (`state.copy()`): each becomes a sketch
     rule_name:           as it appears in the origin of records
 
-    state: a `search.rules.state.State`; `state.schedule.stages[stage_id]` is the stage, and
+    state: a `search.rules.state.RuleState`; `state.schedule.stages[stage_id]` is the stage, and
     `state.choose` and `state.tiles` leave decisions to the search
     """
 

@@ -52,6 +52,8 @@ class SearchTask(Computation):
     `layout_rewrite_option` are attributes.
     """
 
+    door_words = ("a SearchTask", "SearchTask(func=, args=) and extract_tasks make them.")
+
     def tune(
         self, tuning_options: TuningOptions, search_policy: SketchPolicy | None = None,
         adaptive_training: bool = False,

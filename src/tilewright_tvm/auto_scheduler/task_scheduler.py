@@ -24,7 +24,6 @@ from tilewright_tvm.auto_scheduler.records import Log, Path, make_folder, writin
 from tilewright_tvm.auto_scheduler.search_policy import SketchPolicy
 from tilewright_tvm.auto_scheduler.search_task import SearchTask
 from tilewright_tvm.auto_scheduler.tuning import known_of, print_failures, run, tell_unknown
-from tilewright_tvm.logs.tvm_logs import is_imported
 
 MODELS = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
 STRATEGIES = {"gradient": "gain", "round-robin": "turns"}  # -> of the loop
@@ -308,7 +307,7 @@ def _gradient(alpha: float | None, beta: float | None, window: int | None) -> Gr
 
 def _trials(log: Log, task: Task) -> int:
     """How often candidates were measured here; leaders that were timed again count once."""
-    return sum(not r.result.final and not is_imported(r) for r in log.query(task_id(task)))
+    return sum(not r.result.final and not r.is_imported for r in log.query(task_id(task)))
 
 
 def _weights(tasks: Sequence[SearchTask], given: Sequence[float] | None) -> list[float]:

@@ -17,6 +17,7 @@ from tilewright.base.terminal import say
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Builder, Runner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.measure.sources import check_history
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.loop import tune
@@ -32,7 +33,7 @@ from tilewright_tvm.auto_scheduler.measure import (
     MeasureResult,
     TuningOptions,
 )
-from tilewright_tvm.auto_scheduler.records import Log, Path, RecordToFile, check_history
+from tilewright_tvm.auto_scheduler.records import Log, Path, RecordToFile
 
 OnEvent = Callable[[Event], None]
 

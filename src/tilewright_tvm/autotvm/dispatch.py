@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tilewright.base import context
+from tilewright.base import context, plugins
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import Key, Record
@@ -30,6 +30,7 @@ from tilewright.schedule.template import (
     anchor_sketches,
     anchor_templates,
     find_anchor,
+    look_for_templates,
     sketch_of_anchor,
 )
 from tilewright.schedule.workload import plain
@@ -203,6 +204,7 @@ class ApplyFixedConfig(DispatchContext):
 
 def _sketches(dag: ComputeDAG, target: Target, names: Sequence[str] | None = None) -> list[Sketch]:
     """Of all templates that fit, also those that are taken by name only."""
+    plugins.every("templates")
     if names is None:
         found = anchor_sketches(dag, target)
         wanted = [t for t in anchor_templates(dag, target) if not t.offered]
@@ -326,6 +328,7 @@ class ApplyGraphBest(DispatchContext):
 
     def _by_anchor(self, dag: ComputeDAG, target: Target) -> Schedule | None:
         """By the template of the first record whose computation has the same anchor."""
+        look_for_templates(self.database.origins())
         anchor = find_anchor(dag)
         if anchor is None:
             return None

@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import structs
+
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError, absent
 from tilewright.measure import record as records
 from tilewright.measure.database import Database, pick_best, readable
-from tilewright.measure.record import AUTOTVM, DagLine, Record, read
+from tilewright.measure.importing import import_lines
+from tilewright.measure.record import DagLine, Record, read
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.workload import arguments_of
 from tilewright.search.transfer import read_history
@@ -22,9 +25,8 @@ from tilewright_tvm.autotvm.results import (
     measure_result,
     record_of,
 )
-from tilewright_tvm.logs.autotvm_line import read_autotvm, target_of
+from tilewright_tvm.logs.autotvm_line import AUTOTVM, read_autotvm, target_of
 from tilewright_tvm.logs.history import index_of
-from tilewright_tvm.logs.tvm_logs import import_lines
 
 __all__ = [
     "ApplyHistoryBest", "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key",
@@ -32,15 +34,25 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Records(Iterator[Record]):
+class Pair(Record, frozen=True):
+    """A record that is AutoTVM's pair, too: `inp, result = record`, see `pair_of`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from pair_of(self)
+
+    def __getitem__(self, index: int) -> Any:
+        return tuple(self)[index]
+
+
+class Records(Iterator[Pair]):
     """The records of a log, oldest first.  database: the log, which tells what they computed."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._left = iter(database)
 
-    def __next__(self) -> Record:
-        return next(self._left)
+    def __next__(self) -> Pair:
+        return Pair(**structs.asdict(next(self._left)))
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Records:
@@ -53,7 +65,7 @@ def load_from_file(filename: str | os.PathLike[str]) -> Records:
     return Records(read_history([filename]))
 
 
-def load_from_buffer(file: Any) -> Iterator[Record]:
+def load_from_buffer(file: Any) -> Iterator[Pair]:
     """The same of an open file, of text or bytes; lines of AutoTVM are imported where templates of
     their names are known, and never count as best."""
     if not hasattr(file, "readline"):
@@ -72,7 +84,7 @@ def load_from_buffer(file: Any) -> Iterator[Record]:
         elif reason == f"a line of {AUTOTVM}":
             foreign.append(line)
     import_lines(foreign, found)
-    return iter(found)
+    return Records(found)
 
 
 def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:

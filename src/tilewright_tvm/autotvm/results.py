@@ -25,8 +25,8 @@ from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.schedule.task import Task
 from tilewright.search.imported import Replays, member
 from tilewright.search.jobs import task_id
-from tilewright.search.propose.proposers import Candidate, Outcome
-from tilewright.search.transfer import History, Past, recall
+from tilewright.search.propose.proposers import Candidate, Outcome, Past
+from tilewright.search.transfer import History, recall
 
 # AutoTVM's numbers for the kinds of failure.
 ERROR_NUMBERS: dict[ErrorKind, int] = {

@@ -33,7 +33,7 @@ from tilewright.search.propose.proposers import (
     RandomProposer,
 )
 from tilewright.search.report import Event, Options, Report
-from tilewright.search.transfer import teach, teach_plan
+from tilewright.search.transfer import teach
 from tilewright_tvm.autotvm.measure.measure import Runner
 from tilewright_tvm.autotvm.results import (
     MeasureInput,
@@ -167,7 +167,7 @@ class Tuner:
         if enough and isinstance(self.proposer, ModelProposer):
             teach(self.model, past)
         elif enough and isinstance(self.proposer, PlanProposer):
-            teach_plan(self.proposer, past)
+            past.skipped += self.proposer.learn_from(past.told)
         elif own:
             self.model.fit()
         if past.skipped:

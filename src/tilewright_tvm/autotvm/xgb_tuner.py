@@ -20,9 +20,9 @@ from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.feature_types import FEATURE_TYPES
 from tilewright.search.propose.losses import LOSSES
 from tilewright.search.propose.model_proposer import ModelProposer, Plan, evaluate
-from tilewright.search.propose.named import Learning
 from tilewright.search.propose.plan_proposer import PLAN_SIZE, Planning, PlanProposer
 from tilewright.search.propose.proposers import Outcome, Proposer
+from tilewright_tvm.autotvm.planned import Learning
 from tilewright_tvm.autotvm.tuners import Tuner
 
 _MOST_WIDER = 1000  # candidates to choose from, per candidate of a plan

@@ -20,9 +20,8 @@ from tilewright.schedule.task import Task
 from tilewright.search.propose.feature_types import FEATURE_TYPES, rows_of, stacked
 from tilewright.search.propose.losses import LOSSES
 from tilewright.search.propose.plan_model import PlanModel, Told
-from tilewright.search.propose.plan_proposer import PLAN_SIZE, numbered
+from tilewright.search.propose.plan_proposer import PLAN_SIZE, numbered, told_rows
 from tilewright.search.propose.proposers import Candidate, Indices
-from tilewright.search.transfer import told_rows
 from tilewright_tvm.autotvm.results import told
 
 __all__ = ["XGBoostCostModel"]
@@ -80,7 +79,7 @@ class XGBoostCostModel:
         own, past = told(self.task, records)
         if past.rows + len(own) < max(min_seed_records, 1):
             return False
-        lessons = told_rows(self.task, self.feature_type, past)
+        lessons, _ = told_rows(self.task, self.feature_type, past.told)
         if own:
             rows = stacked([self._row(o.candidate) for o in own])
             lessons.append(Told(rows, np.array([o.seconds for o in own])))

@@ -6,17 +6,19 @@ Read next: `tvm_logs.py`, `history.py`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.measure.lines import DAMAGE, NOT_JSON, TOO_LONG, refusal
-from tilewright.measure.record import AUTOTVM, MOST_SECONDS, MOST_TIME, written_by
+from tilewright.base.errors import TilewrightError
+from tilewright.measure.formats import refuse
+from tilewright.measure.importing import decoded_line
+from tilewright.measure.lines import DAMAGE
+from tilewright.measure.record import MOST_SECONDS, MOST_TIME, value_of
 from tilewright.schedule.space.config_space import ConfigEntity
 from tilewright.targets.target import Target
 
+AUTOTVM = "TVM's AutoTVM log"
 AUTOTVM_VERSION = 0.2
 ERRORS = (
     "", "instantiation", "compiling for the host", "compiling for the device", "running",
@@ -50,25 +52,17 @@ class AutotvmLine:
         return time_of(self.result)
 
 
-def refuse(reason: str, way_out: str = "") -> RecordError:
-    return RecordError("line", reason, way_out)
-
-
-def decoded_line(line: bytes | None) -> Any:
-    """The value of a line, whoever wrote it; None stands for one that is too long."""
-    reason = TOO_LONG if line is None else refusal(line)
-    if line is None or reason is not None:
-        raise refuse(reason or TOO_LONG)
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        raise refuse(NOT_JSON) from None
+def wrote_autotvm(line: Mapping[str, Any]) -> bool:
+    """Whether a line, whose values may still be text, is AutoTVM's."""
+    if "input" in line and ("config" in line or "result" in line):
+        return True
+    return "i" in line and "r" in line and not isinstance(value_of(line.get("v")), str)
 
 
 def read_autotvm(line: bytes | None) -> AutotvmLine:
     """Raises RecordError saying why the line is none of AutoTVM's."""
     data = decoded_line(line)
-    if written_by(data) != AUTOTVM:
+    if not isinstance(data, dict) or not wrote_autotvm(data):
         raise refuse("no line of AutoTVM")
     try:
         return autotvm_line(data)

@@ -10,28 +10,32 @@ import io
 import os
 import warnings
 from collections.abc import Iterable
-from contextlib import closing
-from itertools import islice
 from typing import Any
 
 from tilewright.base.errors import RecordError
 from tilewright.measure.database import Database, readable
-from tilewright.measure.lines import Skipped, decoded
-from tilewright.measure.record import AUTOTVM, DagLine, Record, read, written_by
-from tilewright_tvm.logs.autotvm_line import read_autotvm
+from tilewright.measure.importing import log_lines
+from tilewright.measure.lines import Skipped
+from tilewright.measure.record import DagLine, Record, read
+from tilewright.measure.sources import format_of_log
+from tilewright_tvm.logs.autotvm_line import AUTOTVM, read_autotvm
 from tilewright_tvm.logs.history import History
-from tilewright_tvm.logs.tvm_logs import log_lines
-
-_LOOKED_AT = 20  # lines of a file that tell whose it is
 
 
-def source_of(path: str | os.PathLike[str]) -> Database | History:
-    """What a log knows: our records, or, of a log of AutoTVM, what it recommends.
+def recommended(path: str | os.PathLike[str]) -> History:
+    """What a log of AutoTVM recommends.
 
     Raises RecordError for a file that is missing, or without a line that can be used.
     """
-    foreign = History()
-    return readable(path) if load_into(None, foreign, path) else foreign
+    found = History()
+    _load_log(found, path)
+    return found
+
+
+def _load_log(foreign: History, path: str | os.PathLike[str]) -> None:
+    before = len(foreign)
+    foreign.load(log_lines(path))
+    _tell(foreign.unusable, f"log {os.fspath(path)!r}", len(foreign) > before)
 
 
 def load_into(database: Database | None, foreign: History, source: Any) -> bool:
@@ -40,16 +44,13 @@ def load_into(database: Database | None, foreign: History, source: Any) -> bool:
     database: None for a path of a log of ours, which is then not read
     """
     if isinstance(source, (str, os.PathLike)):
-        with closing(log_lines(source)) as lines:
-            autotvm = _is_autotvm(islice(lines, _LOOKED_AT))
-        if not autotvm:
-            if database is not None:
-                _copy(readable(source), database)
-            return True
-        before = len(foreign)
-        foreign.load(log_lines(source))
-        _tell(foreign.unusable, f"log {os.fspath(source)!r}", len(foreign) > before)
-        return False
+        format = format_of_log(source)
+        if format is not None and format.name == AUTOTVM:
+            _load_log(foreign, source)
+            return False
+        if database is not None:
+            _copy(readable(source), database)
+        return True
     if isinstance(source, Database):
         _copy(source, _needed(database))
     elif isinstance(source, Record):
@@ -76,18 +77,6 @@ def load_into(database: Database | None, foreign: History, source: Any) -> bool:
 def _needed(database: Database | None) -> Database:
     assert database is not None
     return database
-
-
-def _is_autotvm(lines: Iterable[bytes | None]) -> bool:
-    """Whether the first of `lines` that is no comment is AutoTVM's."""
-    for line in lines:
-        if line is None or not line.strip() or line[:1] == b"#":
-            continue
-        try:
-            return written_by(decoded(line, "line")) == AUTOTVM
-        except RecordError:
-            continue
-    return False
 
 
 def _tell(unusable: Skipped, place: str, some: bool) -> None:

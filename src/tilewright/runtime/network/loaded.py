@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class LoadedLibrary:
     """Code and weights of a library on a device; `GraphModule` runs it."""
 
+    door_words = ("a library on a device", 'relay.build(mod)["default"](device) gives one.')
+
     def __init__(self, library: Library, dev: Device) -> None:
         self.library, self.device = library, dev
         load: Callable[[Artifact], tuple[Kernel, ...]] = dev.driver.load

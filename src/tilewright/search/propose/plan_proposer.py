@@ -7,6 +7,7 @@ proposed: only what the masks allow.  Read next: `plan_model.py`, `annealing.py`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from tilewright.search.propose.proposers import (
     Candidate,
     Indices,
     Outcome,
+    Past,
     Pool,
     Pooled,
     RandomProposer,
@@ -120,6 +122,11 @@ class PlanProposer(Pooled):
         self._make_plan()
         return True
 
+    def learn_from(self, told: Sequence[Past]) -> Counter[str]:
+        lessons, skipped = told_rows(self.task, self.planning.features, told)
+        self.start_from(lessons)
+        return skipped
+
     def describe(self, sketch: Sketch, indices: Indices) -> tuple[Matrix, Mask]:
         """Rows of features, and which are worth measuring."""
         rows, sensible = rows_of(self.planning.features, sketch, indices)
@@ -183,6 +190,29 @@ class PlanProposer(Pooled):
     def _positions(self, at: int, index: int) -> Indices:
         found: Indices = self.pools[at].sketch.space.positions(np.array([index], np.int64))[:, 0]
         return found
+
+
+def told_rows(task: Task, features: str, told: Sequence[Past]) -> tuple[list[Told], Counter[str]]:
+    """AutoTVM's features of what was told of other tasks, for models of `task`; how many trials
+    are of no use, by reason."""
+    own = {sketch.origin: sketch for sketch in task.sketches}
+    lessons, skipped = [], Counter[str]()
+    for past in told:
+        rows, seconds = [], []
+        for sketch, mine in past.by_sketch().items():
+            alike = own.get(sketch.origin)
+            if features == "knob" and (
+                alike is None or list(alike.space.space_map) != list(sketch.space.space_map)
+            ):
+                skipped["knobs of another template"] += len(mine)
+                continue
+            number = -1 if alike is None else task.sketches.index(alike)
+            indices = np.array([o.candidate.index for o in mine], np.int64)
+            rows.append(numbered(number, rows_of(features, sketch, indices)[0]))
+            seconds += [o.seconds for o in mine]
+        if rows:
+            lessons.append(Told(stacked(rows), np.array(seconds)))
+    return lessons, skipped
 
 
 def numbered(number: int, rows: Matrix) -> Matrix:

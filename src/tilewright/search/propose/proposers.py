@@ -6,7 +6,7 @@ Here the simple ones; the one with a model is in `model_proposer.py`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.concurrency import cached_property
+from tilewright.measure.record import Key
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 
@@ -44,6 +45,21 @@ class Outcome:
         return bool(np.isfinite(self.seconds))
 
 
+@dataclass(frozen=True)
+class Past:
+    """Measured candidates of one computation on one device."""
+
+    task: Task
+    key: Key
+    outcomes: list[Outcome]
+
+    def by_sketch(self) -> dict[Sketch, list[Outcome]]:
+        found: dict[Sketch, list[Outcome]] = {}
+        for outcome in self.outcomes:
+            found.setdefault(outcome.candidate.sketch, []).append(outcome)
+        return found
+
+
 class Proposer(Protocol):
     """Proposes candidates of one task."""
 
@@ -63,6 +79,12 @@ class Proposer(Protocol):
 
     def visit(self, candidates: Iterable[Candidate]) -> None:
         """Never propose these: they are known already."""
+
+    def learn_from(self, told: Sequence[Past]) -> Counter[str]:
+        """Begin with what was measured of other computations, where it has a model of its own.
+
+        Returns how many trials were of no use, by reason.
+        """
 
 
 class Visited:
@@ -194,6 +216,10 @@ class Pooled:
 
     def update(self, results: Sequence[Outcome]) -> None:
         self.visit(r.candidate for r in results)
+
+    def learn_from(self, told: Sequence[Past]) -> Counter[str]:
+        """What has no model, or one that tasks share, leaves it alone."""
+        return Counter()
 
     def take(self, pool: Pool, index: int) -> Candidate:
         pool.visited.add(int(index))

@@ -1,7 +1,7 @@
 """Hand-written schedules: importing this package registers the anchor templates of every target.
 
-In: nothing.  Out: entries in the registry of `tilewright.schedule.template`, which imports it by
-name when a template is looked up.
+In: nothing.  Out: entries in the registry of `schedule/template.py`, which has it imported, as
+`base/plugins.py` says, when a template is looked up or registered: they come first.
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 

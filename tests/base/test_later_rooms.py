@@ -1,14 +1,9 @@
-"""What rooms offer of later ones: found without an import of the user's, loaded when asked for."""
+"""What rooms find in later ones: without an import of the user's, and loaded when asked for."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-
-import pytest
-
-from tilewright import te
-from tilewright.base.offers import load, offer, offered
 
 
 def run(code: str) -> str:
@@ -34,17 +29,3 @@ def test_templates_are_found_by_whoever_asks_first():
         "print('tilewright.topi.templates.winograd' in sys.modules)",
     ]  # fmt: skip
     assert run("\n".join(code)).strip() == "True"
-
-
-@pytest.mark.parametrize("name", ["extern", "scan", "gradient"])
-def test_a_name_is_no_module_of_the_same_name(name):
-    assert load(f"tilewright_tvm.te:{name}").__name__.endswith(name)
-    assert callable(getattr(te, name))
-
-
-def test_what_is_offered_later_is_found():
-    offer("tests", {"a": "json:dumps"})
-    offer("tests", {"b": "json"})
-    assert offered("tests") == {"a": "json:dumps", "b": "json"}
-    assert [load(place).__name__ for place in offered("tests").values()] == ["dumps", "json"]
-    assert offered("nothing") == {}

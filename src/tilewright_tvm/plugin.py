@@ -1,0 +1,25 @@
+"""What TVM's home adds to the compiler: readers of TVM's logs, AutoTVM's tuners by name, names that
+arguments had.
+
+In: nothing.  Out: entries of `base/plugins.py`.  Nothing is imported for them before it is used.
+"""
+
+from __future__ import annotations
+
+from tilewright.base import plugins
+
+# AutoTVM's tuners that learn: by which loss, from which features.
+_TUNERS = [
+    f"{loss}_{features}"
+    for loss in ("xgb", "xgb_rank", "xgb_rank_binary")
+    for features in ("itervar", "knob", "curve")
+]
+
+
+def register() -> None:
+    """Tell where everything is; again changes nothing."""
+    logs = "tilewright_tvm.logs.tvm_logs"
+    plugins.register("logs", {"AutoTVM": f"{logs}:LOG_OF_AUTOTVM", "Ansor": f"{logs}:LOG_OF_ANSOR"})
+    plugins.register("templates", {"TVM": "tilewright_tvm.topi.templates"})
+    plugins.register("argument names", {"TVM 0.6": "tilewright_tvm.old_names:modern"})
+    plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
