@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilewright import te as te
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
-    from tilewright.graph.definitions import IRModule as IRModule
+    from tilewright.graph.expr import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
@@ -46,7 +46,7 @@ _LAZY = {
     "cuda": "tilewright.runtime.device",
     "opencl": "tilewright.runtime.device",
     "device": "tilewright.runtime.device",
-    "IRModule": "tilewright.graph.definitions",
+    "IRModule": "tilewright.graph.expr",
     "get_global_func": "tilewright.base.functions",
     "register_func": "tilewright.base.functions",
 }

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from tilewright import te as te
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
-    from tilewright.graph.definitions import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
     from tilewright.runtime.device import opencl as opencl
+    from tilewright_tvm.relay.functional.definitions import IRModule as IRModule
 
 explain_imports()
+plugin.register()
 
 # Loaded on first use.
 _LAZY = {
@@ -40,7 +41,7 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "container": "tilewright_tvm.runtime",
     "convert": "tilewright_tvm.runtime",
-    "IRModule": "tilewright.graph.definitions",
+    "IRModule": "tilewright_tvm.relay.functional.definitions",
     "TVMError": "tilewright_tvm.error",
     "get_global_func": "tilewright.base.functions",
     "register_func": "tilewright.base.functions",

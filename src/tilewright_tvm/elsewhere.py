@@ -59,7 +59,7 @@ _ALSO = {
     "hybrid": "te.hybrid",
     "intrin": "te",
     "ir.instrument": "instrument",
-    "ir.module": "tilewright.graph.definitions",
+    "ir.module": "tilewright_tvm.relay.functional.definitions",
     "ir.transform": "transform",
     "ir_builder": "te.ir_builder",
     "ndarray": "nd",

@@ -25,7 +25,7 @@ _RELAYS = {
     "container": "tilewright_tvm.runtime.container:",
     "instrument": "tilewright_tvm.instrument:",
     "transform": "tilewright_tvm.transform:",
-    "module": "tilewright.graph.definitions:",
+    "module": "tilewright_tvm.relay.functional.definitions:",
 }
 _ELSEWHERE = {
     "make_node":

@@ -129,7 +129,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "tilewright_tvm.relay": {
-        "Module": "tilewright.graph.definitions:IRModule",
+        "Module": "tilewright_tvm.relay.functional.definitions:IRModule",
         "alpha_equal": "tilewright_tvm.relay.analysis:structural_equal",
         "build_config": "tilewright_tvm.old_names:relay_build_config",
         "debug": "print(mod) shows the network.",
@@ -153,7 +153,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             _EXPORT,
         ),
     },
-    "tilewright_tvm.relay.module": {"Module": "tilewright.graph.definitions:IRModule"},
+    "tilewright_tvm.relay.module": {
+        "Module": "tilewright_tvm.relay.functional.definitions:IRModule",
+    },
     "tilewright_tvm.relay.testing": dict.fromkeys(("darknet", "tf", "tflite"), _EXPORT),
     "tilewright_tvm.relay.transform": {
         **_same(

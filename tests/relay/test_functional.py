@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.base.errors import ModelError
-from tilewright.functional import machine
 from tilewright.runtime.device import device
 from tilewright.runtime.network.vm import VirtualMachine
 from tilewright_tvm import relay
 from tilewright_tvm.relay.backend.interpreter import ConstructorValue, RefValue
+from tilewright_tvm.relay.functional import machine
 from tilewright_tvm.relay.prelude import Prelude, StaticTensorArrayOps
 
 KINDS = ["debug", "vm"]

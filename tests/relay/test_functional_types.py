@@ -231,7 +231,7 @@ def matched(*patterns):
 
 
 def test_unmatched_cases_are_told_as_patterns():
-    from tilewright.functional.unmatched import pattern_text
+    from tilewright_tvm.relay.functional.unmatched import pattern_text
 
     mod, _, _, cons, nil = prelude()
     _, some, none = mod.get_type("Option")

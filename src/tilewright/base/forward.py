@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +41,8 @@ def find(room: str, name: str) -> Any:
     """`ROOM.NAME` for the `__getattr__` of a package of ours, which lacks it."""
     if room == "tilewright" and name in PACKAGES:
         return import_module(f"{HOME}.{name}")
+    if PathFinder.find_spec(f"{room}.{name}", sys.modules[room].__path__) is not None:
+        return import_module(f"{room}.{name}")
     told = _told(room, name)
     raise AttributeError(f"module {room!r} has no attribute {name!r}{told}", name=name)
 

@@ -13,11 +13,12 @@ from tilewright.base.errors import SpaceError, absent
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.steps import CacheRead, CacheWrite, RFactor, Step
 from tilewright.search.rules import analysis
+from tilewright.search.rules.state import RuleState
 from tilewright.te.tensor import ComputeOp
 from tilewright_tvm.auto_scheduler import loop_state as looked
 from tilewright_tvm.auto_scheduler.loop_state import State
 
-AnyState = State | Schedule | PartialSketch
+AnyState = State | Schedule | RuleState
 
 _ELSEWHERE = {
     "SerializeSearchTask": "Use pickle.dumps(task).",

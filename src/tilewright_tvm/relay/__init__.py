@@ -10,8 +10,6 @@ from typing import Any as _Any  # relay.Any is a name of TVM
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import GlobalTypeVar, RefType, TypeCall, TypeKind, TypeVar
-from tilewright.graph.definitions import IRModule
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import (
     Constant,
@@ -28,7 +26,6 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.extension import extend as _extend
 from tilewright.graph.extents import Any
-from tilewright.graph.functional import Call, Function, RefCreate, RefRead, RefWrite
 from tilewright.graph.functions.dynamic import *  # noqa: F403
 from tilewright.graph.functions.dynamic import __all__ as _dynamic
 from tilewright.graph.functions.indexing import *  # noqa: F403
@@ -41,13 +38,9 @@ from tilewright.graph.functions.selection import *  # noqa: F403
 from tilewright.graph.functions.selection import __all__ as _selection
 from tilewright.graph.functions.tensor import *  # noqa: F403
 from tilewright.graph.functions.tensor import __all__ as _operators
-from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
-from tilewright.graph.language import Relay as _Relay
-from tilewright.graph.later import defer as _defer
 from tilewright.graph.leaves import const, var
 from tilewright.graph.passes import PASSES, bind_params
 from tilewright.graph.passes.extents import with_sizes
-from tilewright.graph.scope import If, Let, ScopeBuilder, bind
 from tilewright.graph.types import scalar_type
 from tilewright.models.onnx.export import to_onnx
 from tilewright.runtime.network.library import Library, load
@@ -93,6 +86,19 @@ from tilewright_tvm.relay.adt import (
 from tilewright_tvm.relay.contextual import build, optimize
 from tilewright_tvm.relay.executor import create_executor
 from tilewright_tvm.relay.expr import TupleWrapper
+from tilewright_tvm.relay.functional.data_types import (
+    GlobalTypeVar,
+    RefType,
+    TypeCall,
+    TypeKind,
+    TypeVar,
+)
+from tilewright_tvm.relay.functional.definitions import IRModule
+from tilewright_tvm.relay.functional.language import Relay as _Relay
+from tilewright_tvm.relay.functional.later import defer as _defer
+from tilewright_tvm.relay.functional.nodes import Call, Function, RefCreate, RefRead, RefWrite
+from tilewright_tvm.relay.functional.scope import If, Let, ScopeBuilder, bind
+from tilewright_tvm.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright_tvm.relay.parser import fromtext, parse, parse_expr
 from tilewright_tvm.relay.shapes import *  # noqa: F403
 from tilewright_tvm.relay.shapes import __all__ as _shapes

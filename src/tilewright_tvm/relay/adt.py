@@ -3,8 +3,8 @@
 Read next: `graph/functional.py`, `graph/data_types.py`.
 """
 
-from tilewright.graph.data_types import TypeData
-from tilewright.graph.functional import (
+from tilewright_tvm.relay.functional.data_types import TypeData
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     Constructor,
     Match,

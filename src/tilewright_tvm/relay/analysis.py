@@ -12,9 +12,6 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.functional.call_graph import CallGraph
-from tilewright.functional.unmatched import unmatched
-from tilewright.graph import definitions
 from tilewright.graph.equality import Graph, Plain, first_difference, hash_of
 from tilewright.graph.expr import (
     Call,
@@ -28,11 +25,14 @@ from tilewright.graph.expr import (
     free_vars,
 )
 from tilewright.graph.expr import post_order as _post_order
-from tilewright.graph.functional import Match, Pattern, make_function
 from tilewright.graph.op.work import work
 from tilewright.graph.passes import fuse, inline_calls, simplify_inference
 from tilewright.graph.traversal import op_name
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.call_graph import CallGraph
+from tilewright_tvm.relay.functional.nodes import Match, Pattern, make_function
+from tilewright_tvm.relay.functional.unmatched import unmatched
 
 __all__ = [
     "CallGraph", "all_vars", "assert_structural_equal", "bound_vars", "check_constant",

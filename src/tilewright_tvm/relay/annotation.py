@@ -10,8 +10,8 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Expr, Tuple, TupleType
-from tilewright.graph.later import defer
 from tilewright.graph.op import call
+from tilewright_tvm.relay.functional.later import defer
 
 
 def checkpoint(data: Expr) -> Expr:

@@ -15,11 +15,8 @@ import numpy as np
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.functional.pool import evaluated
-from tilewright.graph import definitions
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, Function, IRModule, Var, as_array, free_vars
-from tilewright.graph.functional import make_function
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import substitute
 from tilewright.runtime.device import Device
@@ -27,6 +24,9 @@ from tilewright.runtime.device import device as device_of
 from tilewright.runtime.ndarray import array, converted
 from tilewright.runtime.network.vm import VirtualMachine, ordered, shape_of
 from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.nodes import make_function
+from tilewright_tvm.relay.functional.pool import evaluated
 from tilewright_tvm.relay.vm import Executable
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Constant, Expr, GlobalVar, Tuple, TupleGetItem, Var
-from tilewright.graph.functional import Call, Function, RefCreate, RefRead, RefWrite
 from tilewright.graph.leaves import const, var
-from tilewright.graph.scope import If, Let, bind
+from tilewright_tvm.relay.functional.nodes import Call, Function, RefCreate, RefRead, RefWrite
+from tilewright_tvm.relay.functional.scope import If, Let, bind
 from tilewright_tvm.relay.text.whole import astext
 
 RelayExpr = Expr

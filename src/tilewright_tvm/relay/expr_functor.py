@@ -3,6 +3,6 @@
 Read next: `graph/functor.py`.
 """
 
-from tilewright.graph.functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright_tvm.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 
 __all__ = ["ExprFunctor", "ExprMutator", "ExprVisitor"]

@@ -11,9 +11,9 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
-from tilewright.graph import definitions
-from tilewright.graph.definitions import types_of
 from tilewright.graph.expr import IRModule
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.definitions import types_of
 from tilewright_tvm.relay.text.lexer import Source
 from tilewright_tvm.relay.text.reader import Reader
 

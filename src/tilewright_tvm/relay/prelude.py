@@ -10,12 +10,12 @@ from typing import Any
 from tilewright.base.doors import door, open_doors
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError, absent
-from tilewright.functional.standard import add_prelude
-from tilewright.functional.tensor_arrays import StaticTensorArrayOps, TensorArrayOps
-from tilewright.graph.data_types import GlobalTypeVar
-from tilewright.graph.definitions import IRModule
 from tilewright.graph.expr import GlobalVar
-from tilewright.graph.functional import Constructor
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar
+from tilewright_tvm.relay.functional.definitions import IRModule
+from tilewright_tvm.relay.functional.nodes import Constructor
+from tilewright_tvm.relay.functional.standard import add_prelude
+from tilewright_tvm.relay.functional.tensor_arrays import StaticTensorArrayOps, TensorArrayOps
 
 __all__ = ["Prelude", "StaticTensorArrayOps", "TensorArrayOps"]
 

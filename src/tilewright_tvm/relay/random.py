@@ -18,8 +18,8 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Constant, Expr, Tuple, check_dtype, static_shape
 from tilewright.graph.functions import tensor
 from tilewright.graph.functions.indexing import stack, strided_slice
-from tilewright.graph.later import defer
 from tilewright.graph.leaves import const
+from tilewright_tvm.relay.functional.later import defer
 from tilewright_tvm.topi.random import FRACTION, FULL, PARITY, ROTATIONS, ROUNDS, WORDS
 
 

@@ -3,6 +3,6 @@
 Read next: `graph/scope.py`.
 """
 
-from tilewright.graph.scope import ScopeBuilder
+from tilewright_tvm.relay.functional.scope import ScopeBuilder
 
 __all__ = ["ScopeBuilder"]

@@ -6,14 +6,6 @@ Read next: `graph/types.py`.
 from typing import Any as _Anything
 
 from tilewright.base.errors import absent
-from tilewright.graph.data_types import (
-    GlobalTypeVar,
-    RefType,
-    TypeCall,
-    TypeData,
-    TypeKind,
-    TypeVar,
-)
 from tilewright.graph.extents import Any
 from tilewright.graph.types import (
     FuncType,
@@ -22,6 +14,14 @@ from tilewright.graph.types import (
     TupleType,
     Type,
     scalar_type,
+)
+from tilewright_tvm.relay.functional.data_types import (
+    GlobalTypeVar,
+    RefType,
+    TypeCall,
+    TypeData,
+    TypeKind,
+    TypeVar,
 )
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Any
 from tilewright.base.errors import absent
 from tilewright.graph.functions.vision import *  # noqa: F403
 from tilewright.graph.functions.vision import __all__ as __all__
-from tilewright.graph.later import defer
+from tilewright_tvm.relay.functional.later import defer
 
 defer(globals(), __all__)
 

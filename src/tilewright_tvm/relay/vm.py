@@ -9,16 +9,16 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
-from tilewright.functional.calls import is_program
-from tilewright.functional.program import Program
-from tilewright.graph import definitions
 from tilewright.graph.expr import Function, IRModule
-from tilewright.graph.untyped import has_untyped
 from tilewright.network import executable
 from tilewright.runtime.device import Device
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import Target, TargetLike
 from tilewright_tvm.relay.contextual import build, optimize
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.calls import is_program
+from tilewright_tvm.relay.functional.program import Program
+from tilewright_tvm.relay.functional.untyped import has_untyped
 
 __all__ = ["Executable", "VMCompiler", "compile"]
 

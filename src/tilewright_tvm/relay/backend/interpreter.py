@@ -6,7 +6,7 @@ Read next: `../functional/values.py`, `../executor.py`.
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.functional.values import ConstructorValue, RefValue
+from tilewright_tvm.relay.functional.values import ConstructorValue, RefValue
 
 __all__ = ["ConstructorValue", "RefValue"]
 

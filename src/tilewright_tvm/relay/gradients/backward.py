@@ -14,7 +14,6 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.graph import definitions
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Call,
@@ -30,11 +29,12 @@ from tilewright.graph.expr import (
     Var,
     post_order,
 )
-from tilewright.graph.functional import make_function
 from tilewright.graph.op import call
 from tilewright.graph.op.row import Op
 from tilewright.graph.passes.inline import defuse
-from tilewright.graph.untyped import typed
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.nodes import make_function
+from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.branches import Branches
 from tilewright_tvm.relay.gradients.checkpoints import Again
 from tilewright_tvm.relay.gradients.shared import Cotangent, filled, whole

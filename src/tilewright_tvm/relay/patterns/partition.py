@@ -22,10 +22,10 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.functional import make_call, make_function
 from tilewright.graph.op import Op
 from tilewright.graph.traversal import rewrite as rebuilt_from_leaves
 from tilewright.graph.traversal import substitute, users, with_body
+from tilewright_tvm.relay.functional.nodes import make_call, make_function
 from tilewright_tvm.relay.patterns.matching import (
     CallPattern,
     ConstantPattern,

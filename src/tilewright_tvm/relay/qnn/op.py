@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph.functions.quantized import dequantize, quantize
-from tilewright.graph.later import defer
+from tilewright_tvm.relay.functional.later import defer
 from tilewright_tvm.relay.qnn.arithmetic import (
     add,
     batch_matmul,

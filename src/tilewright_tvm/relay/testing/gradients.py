@@ -14,8 +14,8 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.graph.evaluate import in_float64
 from tilewright.graph.expr import Array, Function
-from tilewright.graph.untyped import typed
 from tilewright_tvm.relay.executor import create_executor
+from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.testing import enabled_targets
 

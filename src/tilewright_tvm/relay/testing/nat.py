@@ -7,8 +7,8 @@ Read next: `../functional/standard.py`.
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.values import ConstructorValue
 from tilewright.graph.expr import Expr
+from tilewright_tvm.relay.functional.values import ConstructorValue
 from tilewright_tvm.relay.prelude import Prelude
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.graph.data_types import GlobalTypeVar, TypeData, TypeVar
 from tilewright.graph.expr import Expr, Var
-from tilewright.graph.functional import (
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeData, TypeVar
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     Constructor,
     Match,

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph import definitions
-from tilewright.graph.data_types import GlobalTypeVar, TypeData
 from tilewright.graph.expr import (
     Expr,
     Function,
@@ -26,14 +24,16 @@ from tilewright.graph.expr import (
     Var,
     free_vars,
 )
-from tilewright.graph.functional import (
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeData
+from tilewright_tvm.relay.functional.nodes import (
     GeneralFunction,
     as_value,
     make_call,
     make_function,
     must_be_named,
 )
-from tilewright.graph.scope import If, Let
+from tilewright_tvm.relay.functional.scope import If, Let
 from tilewright_tvm.relay.text.constants import read_metadata, referred
 from tilewright_tvm.relay.text.functional import REFERENCES, FunctionalReader
 from tilewright_tvm.relay.text.lexer import Source, Token

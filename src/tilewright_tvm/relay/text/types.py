@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from tilewright.base.errors import ModelError, TilewrightError
-from tilewright.graph.data_types import GlobalTypeVar, RefType, TypeVar
 from tilewright.graph.expr import FuncType, TensorType, TupleType, check_dtype
 from tilewright.graph.extents import Any as Open
 from tilewright.graph.types import tensor_type
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, RefType, TypeVar
 from tilewright_tvm.relay.text.lexer import Source, Token, unquoted
 
 

@@ -6,9 +6,9 @@ In: expressions and modules.  Out: text that `relay.parse` reads.  Read next: `r
 
 from __future__ import annotations
 
-from tilewright.graph.definitions import types_of
 from tilewright.graph.expr import Expr, IRModule
 from tilewright.graph.printer import Printer
+from tilewright_tvm.relay.functional.definitions import types_of
 from tilewright_tvm.relay.text.constants import metadata_text
 
 VERSION = '#[version = "0.0.5"]\n'

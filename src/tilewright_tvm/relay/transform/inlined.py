@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.functional.call_graph import CallGraph
 from tilewright.graph.expr import Call, Expr, Function, IRModule
 from tilewright.graph.passes.inline import with_calls
 from tilewright.graph.traversal import substitute, with_body
+from tilewright_tvm.relay.functional.call_graph import CallGraph
 
 
 def inline_marked(mod: IRModule) -> IRModule:

@@ -24,7 +24,7 @@ from tilewright.graph.traversal import (
     with_body,
     with_children,
 )
-from tilewright.graph.untyped import infer
+from tilewright_tvm.relay.functional.untyped import infer
 
 
 def legalize(mod: IRModule, key: str) -> IRModule:

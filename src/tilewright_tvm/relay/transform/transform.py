@@ -16,13 +16,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
-from tilewright.functional.calls import used_functions
-from tilewright.functional.eta import eta_expand
-from tilewright.functional.lift import lambda_lift
-from tilewright.functional.typed import typed_program
-from tilewright.graph import definitions
 from tilewright.graph.expr import Expr, Function, IRModule, Var
-from tilewright.graph.functional import GeneralFunction
 from tilewright.graph.op.registered import has_attribute
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
@@ -44,10 +38,16 @@ from tilewright.graph.passes.inline import inline_calls
 from tilewright.graph.passes.layouts import convert_layout, prefer_layouts
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.graph.traversal import each_function
-from tilewright.graph.untyped import typed
 from tilewright.pass_options import PassInfo
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay.functional import definitions
+from tilewright_tvm.relay.functional.calls import used_functions
+from tilewright_tvm.relay.functional.eta import eta_expand
+from tilewright_tvm.relay.functional.lift import lambda_lift
+from tilewright_tvm.relay.functional.nodes import GeneralFunction
+from tilewright_tvm.relay.functional.typed import typed_program
+from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.relay.patterns.matching import DFPattern
 from tilewright_tvm.relay.patterns.partition import partition

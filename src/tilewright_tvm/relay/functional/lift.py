@@ -9,7 +9,8 @@ from __future__ import annotations
 from itertools import count
 
 from tilewright.graph.expr import Expr, Function, GlobalVar, IRModule, Var, post_order
-from tilewright.graph.functional import (
+from tilewright.graph.traversal import rewrite, substitute
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Call,
     LetNode,
@@ -17,7 +18,6 @@ from tilewright.graph.functional import (
     make_call,
     make_function,
 )
-from tilewright.graph.traversal import rewrite, substitute
 
 
 def lambda_lift(mod: IRModule) -> IRModule:

@@ -13,10 +13,15 @@ from typing import Any
 from tilewright.base.errors import ModelError
 from tilewright.graph.deferred import branch
 from tilewright.graph.expr import Expr, Function, GlobalVar, Var, free_vars
-from tilewright.graph.functional import LetNode, as_value, make_function, must_be_named
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import substitute
 from tilewright.graph.types import holds_other
+from tilewright_tvm.relay.functional.nodes import (
+    LetNode,
+    as_value,
+    make_function,
+    must_be_named,
+)
 
 
 def If(cond: Expr, true_branch: Expr | GlobalVar, false_branch: Expr | GlobalVar) -> Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from tilewright.graph.functional import (
+from tilewright_tvm.relay.functional.nodes import (
     Match,
     Pattern,
     PatternConstructor,

@@ -13,9 +13,9 @@ from typing import Any, overload
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.graph import expr as nodes
-from tilewright.graph.data_types import GlobalTypeVar, TypeData
 from tilewright.graph.expr import Expr, free_vars
-from tilewright.graph.functional import make_function
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeData
+from tilewright_tvm.relay.functional.nodes import make_function
 
 
 class _Module(type):
@@ -135,7 +135,7 @@ class IRModule(nodes.IRModule, metaclass=_Module):
 
         Raises ModelError for another file.
         """
-        known = import_module("tilewright.functional.standard").FILES
+        known = import_module("tilewright_tvm.relay.functional.standard").FILES
         if file_name not in known:
             raise ModelError(
                 f"mod.import_from_std({file_name!r})", "there is no such file",

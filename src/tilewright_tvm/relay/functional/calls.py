@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Expr, Function, GlobalVar, IRModule, post_order
-from tilewright.graph.functional import Apply, Call, GeneralFunction, NamedFunction
-from tilewright.graph.later import CallByName
+from tilewright_tvm.relay.functional.later import CallByName
+from tilewright_tvm.relay.functional.nodes import Apply, Call, GeneralFunction, NamedFunction
 
 WAY_OUT = 'Run it with relay.create_executor("vm", mod) or relay.vm.compile.'
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewright.graph.data_types import GlobalTypeVar, TypeData, TypeVar
-from tilewright.graph.definitions import IRModule
 from tilewright.graph.expr import Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
-from tilewright.graph.functional import (
+from tilewright.graph.leaves import const
+from tilewright.graph.types import AnyType, FuncType, TupleType, scalar_type
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeData, TypeVar
+from tilewright_tvm.relay.functional.definitions import IRModule
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     Constructor,
     Match,
@@ -23,9 +25,7 @@ from tilewright.graph.functional import (
     make_call,
     make_function,
 )
-from tilewright.graph.leaves import const
-from tilewright.graph.scope import If
-from tilewright.graph.types import AnyType, FuncType, TupleType, scalar_type
+from tilewright_tvm.relay.functional.scope import If
 
 INT = scalar_type("int32")
 BOOL = scalar_type("bool")

@@ -5,16 +5,16 @@ In: a module.  Out: an equal one.  Read next: `lift.py`, the other way round.
 
 from __future__ import annotations
 
-from tilewright.functional.infer import constructor_type, inferred_type
 from tilewright.graph.expr import Expr, Function, IRModule, Var, children
-from tilewright.graph.functional import (
+from tilewright.graph.traversal import each_function, rewrite, with_children
+from tilewright_tvm.relay.functional.infer import constructor_type, inferred_type
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Constructor,
     NamedFunction,
     make_call,
     make_function,
 )
-from tilewright.graph.traversal import each_function, rewrite, with_children
 
 
 def eta_expand(mod: IRModule, constructors: bool, names: bool) -> IRModule:

@@ -26,7 +26,8 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.functional import (
+from tilewright.graph.traversal import with_children
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Call,
     Constructor,
@@ -39,7 +40,6 @@ from tilewright.graph.functional import (
     make_call,
     make_function,
 )
-from tilewright.graph.traversal import with_children
 
 _METHODS: dict[type[Expr], str] = {
     Var: "visit_var", Constant: "visit_constant", Tuple: "visit_tuple",

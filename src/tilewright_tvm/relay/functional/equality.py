@@ -9,7 +9,9 @@ from typing import Any
 
 from tilewright.graph.equality import FIRST, RULES, Comparison
 from tilewright.graph.expr import Expr, GlobalVar, children
-from tilewright.graph.functional import (
+from tilewright.graph.types import same_type
+from tilewright_tvm.relay.functional.later import CallByName
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Constructor,
     GeneralFunction,
@@ -20,8 +22,6 @@ from tilewright.graph.functional import (
     PatternConstructor,
     PatternVar,
 )
-from tilewright.graph.later import CallByName
-from tilewright.graph.types import same_type
 
 
 def _called(node: Expr) -> str:

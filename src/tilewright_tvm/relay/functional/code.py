@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
-from tilewright.functional.calls import everything
 from tilewright.graph.deferred import Deferred, made_again
 from tilewright.graph.expr import Expr, Function, Var, children, post_order
-from tilewright.graph.functional import (
+from tilewright.graph.traversal import rewrite, substitute
+from tilewright_tvm.relay.functional.calls import everything
+from tilewright_tvm.relay.functional.later import CalledAgain
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     LetNode,
     Match,
@@ -23,8 +25,6 @@ from tilewright.graph.functional import (
     PatternTuple,
     PatternVar,
 )
-from tilewright.graph.later import CalledAgain
-from tilewright.graph.traversal import rewrite, substitute
 
 
 class Code:

@@ -15,7 +15,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.types import AnyType, OtherType, all_same, listed_types, same_type
 
 if TYPE_CHECKING:
-    from tilewright.graph.functional import Constructor
+    from tilewright_tvm.relay.functional.nodes import Constructor
 
 
 class TypeKind(enum.Enum):

@@ -13,9 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.code import Code, Codes, read_by
-from tilewright.functional.pool import Pool, Tensor
-from tilewright.functional.values import Closure, ConstructorValue, RefValue
 from tilewright.graph import expr as nodes
 from tilewright.graph.deferred import Branch, Computed, Deferred, made_again
 from tilewright.graph.expr import (
@@ -30,7 +27,11 @@ from tilewright.graph.expr import (
     children,
     free_vars,
 )
-from tilewright.graph.functional import (
+from tilewright.graph.passes.extents import Numbers, numbers_of
+from tilewright.graph.traversal import substitute
+from tilewright_tvm.relay.functional.code import Code, Codes, read_by
+from tilewright_tvm.relay.functional.later import CallByName, CalledAgain
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Call,
     Constructor,
@@ -47,10 +48,9 @@ from tilewright.graph.functional import (
     RefWrite,
     make_call,
 )
-from tilewright.graph.later import CallByName, CalledAgain
-from tilewright.graph.passes.extents import Numbers, numbers_of
-from tilewright.graph.traversal import substitute
-from tilewright.graph.untyped import OpenCall
+from tilewright_tvm.relay.functional.pool import Pool, Tensor
+from tilewright_tvm.relay.functional.untyped import OpenCall
+from tilewright_tvm.relay.functional.values import Closure, ConstructorValue, RefValue
 
 MOST_CALLS, MOST_FRAMES = 1_000_000, 100_000  # of one run, and at one time
 MOST_PENDING = 256  # operators that wait to be computed where a function is called again

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.functional.calls import name_of
 from tilewright.graph.expr import Expr, Function, IRModule, post_order
-from tilewright.graph.functional import Call
+from tilewright_tvm.relay.functional.calls import name_of
+from tilewright_tvm.relay.functional.nodes import Call
 
 
 class CallGraph:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from tilewright.functional.standard import INT, define, define_data
-from tilewright.graph.data_types import GlobalTypeVar
-from tilewright.graph.definitions import IRModule
 from tilewright.graph.expr import Expr, GlobalVar, Var, check_dtype
-from tilewright.graph.functional import (
+from tilewright.graph.leaves import const
+from tilewright.graph.types import AnyType, TensorType
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar
+from tilewright_tvm.relay.functional.definitions import IRModule
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     Constructor,
     Match,
     PatternConstructor,
     PatternVar,
 )
-from tilewright.graph.leaves import const
-from tilewright.graph.scope import If
-from tilewright.graph.types import AnyType, TensorType
+from tilewright_tvm.relay.functional.scope import If
+from tilewright_tvm.relay.functional.standard import INT, define, define_data
 
 RANKS = range(7)  # of tensors whose shapes are not known
 

@@ -23,7 +23,8 @@ from tilewright.graph.expr import (
     free_vars,
     post_order,
 )
-from tilewright.graph.functional import (
+from tilewright_tvm.relay.functional.later import CallByName
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Call,
     Constructor,
@@ -40,7 +41,6 @@ from tilewright.graph.functional import (
     told_ret_type,
     type_params,
 )
-from tilewright.graph.later import CallByName
 
 Names = dict[Expr, str]
 Write = Callable[[Any, Names], str]

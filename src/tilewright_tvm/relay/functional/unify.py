@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.data_types import RefType, TypeCall, TypeVar
 from tilewright.graph.types import AnyType, FuncType, OtherType, TupleType, same_type
+from tilewright_tvm.relay.functional.data_types import RefType, TypeCall, TypeVar
 
 
 class Unknown(OtherType):

@@ -6,12 +6,12 @@ In: functions.  Out: the same, checked.  Read next: `infer.py`.
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.code import renamed
-from tilewright.functional.infer import Inference
-from tilewright.functional.unify import resolved, unknowns
 from tilewright.graph.deferred import HOW_TO_TYPE
 from tilewright.graph.expr import Expr, Function, Var, post_order
-from tilewright.graph.functional import (
+from tilewright.graph.traversal import rewrite
+from tilewright_tvm.relay.functional.code import renamed
+from tilewright_tvm.relay.functional.infer import Inference
+from tilewright_tvm.relay.functional.nodes import (
     Clause,
     LetNode,
     Match,
@@ -19,7 +19,7 @@ from tilewright.graph.functional import (
     told_ret_type,
     type_params,
 )
-from tilewright.graph.traversal import rewrite
+from tilewright_tvm.relay.functional.unify import resolved, unknowns
 
 
 def typed_program(function: Function) -> Function:

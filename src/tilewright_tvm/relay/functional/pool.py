@@ -28,9 +28,9 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.functional import make_function
 from tilewright.graph.stages import SHORT, SMALL, Compute
 from tilewright.graph.traversal import substitute, unpacked
+from tilewright_tvm.relay.functional.nodes import make_function
 
 
 class Tensor:

@@ -18,7 +18,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.deferred import WAY_OUT, Deferred, NotYet, made_again
 from tilewright.graph.expr import Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from tilewright.graph.traversal import substitute
-from tilewright.graph.untyped import open_call
+from tilewright_tvm.relay.functional.untyped import open_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 _closed: WeakSet[Expr] = WeakSet()  # nodes that are made of no open extent

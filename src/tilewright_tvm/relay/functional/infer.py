@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.unify import Unknown, checked, found, instance, resolved, unknowns
-from tilewright.functional.unmatched import pattern_text, unmatched
-from tilewright.graph.data_types import RefType, TypeCall
 from tilewright.graph.deferred import Branch, Deferred, NotYet
 from tilewright.graph.expr import (
     Constant,
@@ -27,7 +24,17 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.functional import (
+from tilewright.graph.types import (
+    AnyType,
+    FuncType,
+    TensorType,
+    TupleType,
+    holds_other,
+    scalar_type,
+)
+from tilewright_tvm.relay.functional.data_types import RefType, TypeCall
+from tilewright_tvm.relay.functional.later import CallByName
+from tilewright_tvm.relay.functional.nodes import (
     Apply,
     Call,
     Constructor,
@@ -45,15 +52,15 @@ from tilewright.graph.functional import (
     told_ret_type,
     type_params,
 )
-from tilewright.graph.later import CallByName
-from tilewright.graph.types import (
-    AnyType,
-    FuncType,
-    TensorType,
-    TupleType,
-    holds_other,
-    scalar_type,
+from tilewright_tvm.relay.functional.unify import (
+    Unknown,
+    checked,
+    found,
+    instance,
+    resolved,
+    unknowns,
 )
+from tilewright_tvm.relay.functional.unmatched import pattern_text, unmatched
 
 EMPTY = TupleType(())
 

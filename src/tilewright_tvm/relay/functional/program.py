@@ -12,16 +12,21 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ModelError
-from tilewright.functional.code import Codes
-from tilewright.functional.machine import Machine
-from tilewright.functional.pool import Pool, Tensor
-from tilewright.functional.values import Closure, Constructed, ConstructorValue, RefValue
 from tilewright.graph.expr import Constant, Function, TensorType, TupleType, Var, as_array
-from tilewright.graph.functional import Constructor
 from tilewright.graph.leaves import const
 from tilewright.graph.stages import Compute
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array, converted
+from tilewright_tvm.relay.functional.code import Codes
+from tilewright_tvm.relay.functional.machine import Machine
+from tilewright_tvm.relay.functional.nodes import Constructor
+from tilewright_tvm.relay.functional.pool import Pool, Tensor
+from tilewright_tvm.relay.functional.values import (
+    Closure,
+    Constructed,
+    ConstructorValue,
+    RefValue,
+)
 
 
 class Program:

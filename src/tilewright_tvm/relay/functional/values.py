@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Function
-from tilewright.graph.functional import Constructor
+from tilewright_tvm.relay.functional.nodes import Constructor
 
 if TYPE_CHECKING:
-    from tilewright.functional.machine import Frame
+    from tilewright_tvm.relay.functional.machine import Frame
 
 
 class ConstructorValue:

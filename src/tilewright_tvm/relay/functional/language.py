@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.functional.calls import tensors_only
-from tilewright.functional.infer import inferred_type
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import Expr, Function, IRModule, Tuple
 from tilewright.graph.extension import Extension, Writer
-from tilewright.graph.functional import GeneralFunction, called, is_functional
-from tilewright.graph.functional_equality import add_rules
-from tilewright.graph.functional_text import Blocks
-from tilewright.graph.later import made_now_or_later
-from tilewright.graph.partial import told
-from tilewright.graph.untyped import infer, typed
+from tilewright_tvm.relay.functional.calls import tensors_only
+from tilewright_tvm.relay.functional.equality import add_rules
+from tilewright_tvm.relay.functional.infer import inferred_type
+from tilewright_tvm.relay.functional.later import made_now_or_later
+from tilewright_tvm.relay.functional.nodes import GeneralFunction, called, is_functional
+from tilewright_tvm.relay.functional.partial import told
+from tilewright_tvm.relay.functional.text import Blocks
+from tilewright_tvm.relay.functional.untyped import infer, typed
 from tilewright_tvm.relay.text.whole import astext
 
 

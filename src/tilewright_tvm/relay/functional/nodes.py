@@ -16,10 +16,10 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.graph import expr as nodes
 from tilewright.graph.attrs import Attrs
-from tilewright.graph.data_types import GlobalTypeVar, TypeVar
 from tilewright.graph.expr import Expr, GlobalVar, Var, children, free_vars, post_order
-from tilewright.graph.later import CallByName
 from tilewright.graph.types import WAITING, AnyType, holds_other, listed_types
+from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeVar
+from tilewright_tvm.relay.functional.later import CallByName
 
 
 class Functional(Expr):
