@@ -14,11 +14,11 @@ from tilewright.driver.build import build
 from tilewright.schedule.space.config_space import SplitSpace
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.search.propose.model_proposer import ModelProposer, Plan
-from tilewright.search.propose.scored_proposer import Breeding
 from tilewright.search.rules.state import USUAL
 from tilewright.te.tensor import IterVar
 from tilewright_tvm import auto_scheduler, nd
 from tilewright_tvm.auto_scheduler.policy_params import PARAMETERS, PolicyParams
+from tilewright_tvm.auto_scheduler.scored_proposer import Breeding
 from tilewright_tvm.target import Target
 
 

@@ -7,10 +7,15 @@ import pytest
 
 from tilewright import te
 from tilewright.base.errors import SpaceError
-from tilewright.cost.loop_features import MARKS, SAMPLES, curve_features, itervar_features
 from tilewright.schedule.schedule import Schedule
 from tilewright_tvm import autotvm
 from tilewright_tvm.autotvm import feature
+from tilewright_tvm.autotvm.loop_features import (
+    MARKS,
+    SAMPLES,
+    curve_features,
+    itervar_features,
+)
 from tilewright_tvm.target import Target
 from tilewright_tvm.testing.autotvm import get_sample_task
 

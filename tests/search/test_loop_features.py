@@ -5,12 +5,17 @@ import pytest
 
 from search.spaces import CPU, cpu_task, flagship
 from tilewright import te
-from tilewright.cost.loop_features import MARKS, SAMPLES, curve_features, itervar_features
 from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
-from tilewright.search.propose.feature_types import knob_features, rows_of
 from tilewright.te.dag import ComputeDAG
+from tilewright_tvm.autotvm.feature_types import knob_features, rows_of
+from tilewright_tvm.autotvm.loop_features import (
+    MARKS,
+    SAMPLES,
+    curve_features,
+    itervar_features,
+)
 
 HEAD = 4 + len(MARKS) + 3  # of a loop, before its accesses
 

@@ -10,16 +10,16 @@ from tilewright.base.errors import ModelError, SpaceError
 from tilewright.cost.features import FEATURES
 from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.search.loop import tune
-from tilewright.search.propose.annealing import SimulatedAnnealingOptimizer
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.droplet import DropletProposer, chance_of_difference
 from tilewright.search.propose.losses import DEGREES, relevance
 from tilewright.search.propose.named import tuner_name, tuners
-from tilewright.search.propose.plan_model import PlanModel, Told, recall
-from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.search.report import Options
+from tilewright_tvm.autotvm.annealing import SimulatedAnnealingOptimizer
+from tilewright_tvm.autotvm.plan_model import PlanModel, Told, recall
+from tilewright_tvm.autotvm.plan_proposer import Planning, PlanProposer
 from tilewright_tvm.autotvm.planned import PLANNED, Learning
 from tilewright_tvm.autotvm.tuner import DropletTuner, XGBTuner
 

@@ -14,10 +14,10 @@ from tilewright.measure.record import TaskId
 from tilewright.search import transfer
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.plan_proposer import Planning, PlanProposer
 from tilewright.search.report import Options
 from tilewright.search.transfer import read_history, recall, teach
 from tilewright_tvm import autotvm as at
+from tilewright_tvm.autotvm.plan_proposer import Planning, PlanProposer
 from tilewright_tvm.autotvm.tuner import XGBTuner
 
 QUIET = {"negligible": 0, "fruitless": 0, "leaders": 0}

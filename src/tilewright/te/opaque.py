@@ -196,7 +196,7 @@ class OpaqueOp(ComputeOp):
         return type(self)(self.name, reads, writes, script, self.tag, self.attrs, call)
 
     def evaluate(self, values: Mapping[Tensor, Approx], track: bool) -> dict[Tensor, Approx]:
-        """What the statements make of the values as they are stored: they define it.
+        """Run the statements, which define the result, on values as they are stored.
 
         track: whether a bound is asked for.  Of integers nothing is rounded; what rounding does to
                all else no bound says
@@ -243,7 +243,7 @@ class OpaqueOp(ComputeOp):
 def rewritten(
     stmt: Stmt, buffer: Callable[[Buffer], Buffer], value: Callable[[Expr], Expr] = lambda e: e
 ) -> Stmt:
-    """`stmt` on other buffers.  value: what becomes of its expressions beside that."""
+    """Put a statement on other buffers.  value: what becomes of its expressions beside that."""
 
     def on_expr(e: Expr) -> Expr:
         return E.transform(
@@ -262,7 +262,7 @@ def rewritten(
 
 
 def touched(stmt: Stmt) -> tuple[Buffer, ...]:
-    """The buffers in global memory that a statement touches, in order."""
+    """List the buffers in global memory that a statement touches, in order."""
     found: dict[Buffer, None] = {}
     for s in statements(stmt):
         found |= {n.attr: None for n in walk(*own_expressions(s)) if n.op == "load"}
@@ -272,6 +272,6 @@ def touched(stmt: Stmt) -> tuple[Buffer, ...]:
 
 
 def own_expressions(s: Stmt) -> Iterator[Expr]:
-    """The root expressions of a statement itself, not of those under it."""
+    """Give the root expressions of a statement itself, not of those under it."""
     fields = (getattr(s, name) for name in STATEMENTS[type(s)].expressions)
     return (part for part in fields if isinstance(part, Expr))

@@ -88,11 +88,12 @@ class ScanOp(ComputeOp):
 
 
 def scans(dag: ComputeDAG) -> list[ScanOp]:
+    """List the scans of a computation, in order."""
     return [op for op in dag.compute_ops if isinstance(op, ScanOp)]
 
 
 def steps(dag: ComputeDAG) -> dict[ScanOp, tuple[ComputeOp, ...]]:
-    """Scan -> what its steps compute on the way: all that depends on its states, in order."""
+    """Find what the steps of each scan compute: all that depends on its states, in order."""
     found: dict[ScanOp, tuple[ComputeOp, ...]] = {}
     for scan in scans(dag):
         known = set(scan.states)
@@ -106,7 +107,7 @@ def steps(dag: ComputeDAG) -> dict[ScanOp, tuple[ComputeOp, ...]]:
 
 
 def late(dag: ComputeDAG) -> dict[ComputeOp, int]:
-    """What only steps of scans read, at their own time -> the first step that does."""
+    """Find what only steps of scans read, at their own time, with the first step that does."""
     found: dict[ComputeOp, int] = {}
     if not dag.steps:
         return found

@@ -14,13 +14,13 @@ import numpy.typing as npt
 
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError, ScheduleError, SpaceError, TilewrightError, absent
-from tilewright.cost.store_features import MOST_BUFFERS, names, store_features
 from tilewright.schedule.schedule import Schedule
 from tilewright_tvm.auto_scheduler.computation import Computation
 from tilewright_tvm.auto_scheduler.loop_state import State, schedule_of
 from tilewright_tvm.auto_scheduler.pairs import RecordReader
 from tilewright_tvm.auto_scheduler.records import Path
 from tilewright_tvm.auto_scheduler.results import MeasureInput, MeasureResult
+from tilewright_tvm.auto_scheduler.store_features import MOST_BUFFERS, names, store_features
 
 DEFAULT_MAX_N_BUFS, DEFAULT_FEATURE_VEC_LEN = MOST_BUFFERS, len(names())
 

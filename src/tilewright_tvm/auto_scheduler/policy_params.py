@@ -13,9 +13,9 @@ from typing import Any
 
 from tilewright.base.errors import SpaceError
 from tilewright.search.propose.model_proposer import EXPLOIT, NEIGHBOURS, Plan
-from tilewright.search.propose.scored_proposer import Breeding
 from tilewright.search.rules.state import USUAL, Tiling
 from tilewright.targets.target import Target
+from tilewright_tvm.auto_scheduler.scored_proposer import Breeding
 
 FIRST, GENERATIONS = 50, 4  # of `SketchPolicy.sample_initial_population`, `evolutionary_search`
 

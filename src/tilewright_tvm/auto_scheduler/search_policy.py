@@ -22,7 +22,6 @@ from tilewright.schedule.task import Task
 from tilewright.search.propose.model_proposer import neighbours
 from tilewright.search.propose.named import make_proposer
 from tilewright.search.propose.proposers import Candidate, Proposer
-from tilewright.search.propose.scored_proposer import ScoredProposer
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import default_sketch, rule_sketches, rules_for, with_rules
 from tilewright.search.rules.rules import Condition, SketchRule
@@ -38,6 +37,7 @@ from tilewright_tvm.auto_scheduler.loop_state import State
 from tilewright_tvm.auto_scheduler.measure import TuningOptions, checked_options
 from tilewright_tvm.auto_scheduler.policy_params import PolicyParams
 from tilewright_tvm.auto_scheduler.records import Path
+from tilewright_tvm.auto_scheduler.scored_proposer import ScoredProposer
 from tilewright_tvm.auto_scheduler.scoring import Scoring
 from tilewright_tvm.auto_scheduler.sketch_state import SketchState
 from tilewright_tvm.auto_scheduler.tuning import TrialPrinter, known_of, run, tell_unknown

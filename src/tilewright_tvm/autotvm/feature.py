@@ -15,17 +15,17 @@ import numpy.typing as npt
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
-from tilewright.cost.loop_features import (
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Group, Sketch
+from tilewright.schedule.space.config_space import ConfigSpace
+from tilewright.targets.target import Target
+from tilewright_tvm.autotvm.loop_features import (
     SAMPLES,
     LoopRow,
     curve_features,
     itervar_rows,
     logarithms,
 )
-from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.sketch import Group, Sketch
-from tilewright.schedule.space.config_space import ConfigSpace
-from tilewright.targets.target import Target
 
 __all__ = [
     "flatten_itervar_feature", "get_buffer_curve_sample_flatten", "get_flatten_name",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.schedule.task import Task
-from tilewright.search.propose.feature_types import FEATURE_TYPES
 from tilewright.search.propose.losses import LOSSES, Loss
 from tilewright.search.propose.named import learning_name
-from tilewright.search.propose.plan_proposer import Planning, PlanProposer
+from tilewright_tvm.autotvm.feature_types import FEATURE_TYPES
+from tilewright_tvm.autotvm.plan_proposer import Planning, PlanProposer
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
 from tilewright.search.propose.droplet import P_VALUE, DropletProposer
 from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.propose.plan_proposer import PlanProposer
 from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,
@@ -35,6 +34,7 @@ from tilewright.search.propose.proposers import (
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.transfer import teach
 from tilewright_tvm.autotvm.measure.measure import Runner
+from tilewright_tvm.autotvm.plan_proposer import PlanProposer
 from tilewright_tvm.autotvm.results import (
     MeasureInput,
     MeasureResult,

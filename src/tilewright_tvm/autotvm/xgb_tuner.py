@@ -17,11 +17,11 @@ from tilewright.cost.features import Vector
 from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions
-from tilewright.search.propose.feature_types import FEATURE_TYPES
 from tilewright.search.propose.losses import LOSSES
 from tilewright.search.propose.model_proposer import ModelProposer, Plan, evaluate
-from tilewright.search.propose.plan_proposer import PLAN_SIZE, Planning, PlanProposer
 from tilewright.search.propose.proposers import Outcome, Proposer
+from tilewright_tvm.autotvm.feature_types import FEATURE_TYPES
+from tilewright_tvm.autotvm.plan_proposer import PLAN_SIZE, Planning, PlanProposer
 from tilewright_tvm.autotvm.planned import Learning
 from tilewright_tvm.autotvm.tuners import Tuner
 

@@ -17,11 +17,11 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import SpaceError, absent
 from tilewright.cost.features import Matrix
 from tilewright.schedule.task import Task
-from tilewright.search.propose.feature_types import FEATURE_TYPES, rows_of, stacked
 from tilewright.search.propose.losses import LOSSES
-from tilewright.search.propose.plan_model import PlanModel, Told
-from tilewright.search.propose.plan_proposer import PLAN_SIZE, numbered, told_rows
 from tilewright.search.propose.proposers import Candidate, Indices
+from tilewright_tvm.autotvm.feature_types import FEATURE_TYPES, rows_of, stacked
+from tilewright_tvm.autotvm.plan_model import PlanModel, Told
+from tilewright_tvm.autotvm.plan_proposer import PLAN_SIZE, numbered, told_rows
 from tilewright_tvm.autotvm.results import told
 
 __all__ = ["XGBoostCostModel"]

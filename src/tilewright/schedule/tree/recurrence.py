@@ -86,6 +86,7 @@ _known: weakref.WeakKeyDictionary[Structure, Steps] = weakref.WeakKeyDictionary(
 
 
 def steps_of(tree: Structure) -> Steps:
+    """Give the one of a tree, made at the first call."""
     found = _known.get(tree)
     if found is None:
         found = _known[tree] = Steps(tree)

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.cost.features import Matrix
-from tilewright.cost.loop_features import curve_features, itervar_features
 from tilewright.schedule.sketch import Group, Sketch
 from tilewright.schedule.space.config_space import ConfigSpace, OtherOptionSpace, SplitSpace
 from tilewright.schedule.space.policies import Knob
 from tilewright.search.propose.proposers import Indices
+from tilewright_tvm.autotvm.loop_features import curve_features, itervar_features
 
 Mask = npt.NDArray[np.bool_]
 FEATURE_TYPES = ("itervar", "knob", "curve")

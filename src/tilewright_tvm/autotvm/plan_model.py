@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.cost.features import Matrix, Vector
-from tilewright.search.propose.feature_types import stacked, widened
 from tilewright.search.propose.losses import Loss, relevance
+from tilewright_tvm.autotvm.feature_types import stacked, widened
 
 logger = logging.getLogger("autotvm")
 

@@ -18,10 +18,7 @@ from tilewright.base.errors import SpaceError
 from tilewright.cost.features import Matrix, Vector
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
-from tilewright.search.propose.annealing import ModelOptimizer, SimulatedAnnealingOptimizer
-from tilewright.search.propose.feature_types import Mask, rows_of, stacked
 from tilewright.search.propose.losses import Loss
-from tilewright.search.propose.plan_model import PlanModel, Told
 from tilewright.search.propose.proposers import (
     Candidate,
     Indices,
@@ -31,6 +28,9 @@ from tilewright.search.propose.proposers import (
     Pooled,
     RandomProposer,
 )
+from tilewright_tvm.autotvm.annealing import ModelOptimizer, SimulatedAnnealingOptimizer
+from tilewright_tvm.autotvm.feature_types import Mask, rows_of, stacked
+from tilewright_tvm.autotvm.plan_model import PlanModel, Told
 
 PLAN_SIZE = 64
 RANDOM_SHARE = 0.05  # of a plan, at its end
