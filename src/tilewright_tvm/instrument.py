@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilewright.graph.expr import IRModule
-    from tilewright.pass_options import PassInfo
+    from tilewright.graph.pass_options import PassInfo
 
 
 class PassInstrument:

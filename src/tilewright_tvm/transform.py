@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base import context
 from tilewright.base.doors import check_arguments, door, open_doors
 from tilewright.base.errors import ModelError
-from tilewright.pass_options import PassInfo, watched
+from tilewright.graph.pass_options import PassInfo, watched
 
 if TYPE_CHECKING:
     from tilewright.graph.expr import Function, IRModule

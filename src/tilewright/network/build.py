@@ -32,6 +32,7 @@ from tilewright.graph.expr import (
     Var,
 )
 from tilewright.graph.open import still_open
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
@@ -50,7 +51,6 @@ from tilewright.network.memory import (
     steps,
 )
 from tilewright.network.schedules import DEFAULT
-from tilewright.pass_options import USUAL, PassOptions
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec

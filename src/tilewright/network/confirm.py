@@ -24,6 +24,7 @@ import msgspec
 from tilewright.farm.address import Devices
 from tilewright.farm.network_there import networks_there
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.samples import sample_inputs
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
@@ -31,7 +32,6 @@ from tilewright.measure.record import NetworkLine, own_versions
 from tilewright.network.build import build
 from tilewright.network.decide import Decision, decide
 from tilewright.network.evidence import Evidence
-from tilewright.pass_options import USUAL, PassOptions
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library

@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.driver.cache import default_cache
 from tilewright.graph.expr import Expr, Function, IRModule
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import fuse
 from tilewright.graph.printer import module_text
 from tilewright.measure.record import NetworkLine
@@ -51,7 +52,6 @@ from tilewright.network.layouts import (
     units_of,
 )
 from tilewright.network.schedules import Choice, choices
-from tilewright.pass_options import USUAL, PassOptions
 from tilewright.schedule.template import registered_computations
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG

@@ -27,6 +27,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Op, Pattern
 from tilewright.graph.op import get as get_op
 from tilewright.graph.op.conv import TRANSPOSED
+from tilewright.graph.pass_options import USUAL, Instrument, PassOptions
 from tilewright.graph.passes import (
     PASSES,
     Pass,
@@ -43,7 +44,6 @@ from tilewright.graph.traversal import is_constant, op_name
 from tilewright.network.alternatives import Alternative, Transformed, alternatives
 from tilewright.network.computation import compute_dag
 from tilewright.network.user_templates import registered
-from tilewright.pass_options import USUAL, Instrument, PassOptions
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.rules.derive import with_default
 from tilewright.targets.target import Target, TargetLike

@@ -16,6 +16,7 @@ from tilewright.farm.address import Devices
 from tilewright.farm.builder import FarmBuilder
 from tilewright.farm.runner import FarmRunner
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import Pass, fuse
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
@@ -25,7 +26,6 @@ from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
 from tilewright.network.layouts import can_choose, in_layouts, rivals
-from tilewright.pass_options import USUAL, PassOptions
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Event, Options, Report

@@ -14,10 +14,10 @@ from typing import Any
 from tilewright.base.errors import DeviceError, ModelError, SpaceError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.pass_options import PassOptions
 from tilewright.measure.database import Database
 from tilewright.network.build import build
 from tilewright.network.extract import fused_tasks
-from tilewright.pass_options import PassOptions
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.targets.target import Target, TargetLike

@@ -15,9 +15,9 @@ from typing import Any
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes as compiler_passes
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.pass_options import Instrument, PassInfo, PassOptions
 from tilewright.graph.passes import PASSES, Pass
 from tilewright.network import build as compiler
-from tilewright.pass_options import Instrument, PassInfo, PassOptions
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.relay.backend import Executor, Runtime

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Function, IRModule
 from tilewright.graph.extension import extension
+from tilewright.graph.pass_options import USUAL, Instrument, PassInfo, PassOptions, watched
 from tilewright.graph.passes.atrous import flatten_atrous
 from tilewright.graph.passes.attention import single_heads
 from tilewright.graph.passes.bind import bind_params
@@ -39,7 +40,6 @@ from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
 from tilewright.graph.stages import made_of_constants
 from tilewright.graph.traversal import each_function
-from tilewright.pass_options import USUAL, Instrument, PassInfo, PassOptions, watched
 
 Pass = Callable[[IRModule], IRModule]
 

@@ -18,6 +18,7 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Expr, Function, IRModule, Var
 from tilewright.graph.op.registered import has_attribute
+from tilewright.graph.pass_options import PassInfo
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
     canonicalize,
@@ -38,7 +39,6 @@ from tilewright.graph.passes.inline import inline_calls
 from tilewright.graph.passes.layouts import convert_layout, prefer_layouts
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.graph.traversal import each_function
-from tilewright.pass_options import PassInfo
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.functional import definitions
