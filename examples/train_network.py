@@ -12,9 +12,9 @@ import argparse
 import numpy as np
 
 import tilewright
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 from tilewright_tvm.target import Target
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])

@@ -8,7 +8,6 @@ import pytest
 from relay.test_layout_choice import BLOCKS, TARGET, layouts_of, network
 from tilewright import cpu
 from tilewright.base.errors import TilewrightError
-from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.network import layouts as L
 from tilewright.network.decide import chosen_layouts
@@ -18,6 +17,7 @@ from tilewright.search.report import Options
 from tilewright_tvm import autotvm, relay
 from tilewright_tvm.autotvm.graph_tuner import DPTuner, PBQPTuner
 from tilewright_tvm.contrib.graph_executor import GraphModule
+from tilewright_tvm.relay import nn
 
 SHAPES = {"x": (1, 16, 10, 10)}
 MOD = network()

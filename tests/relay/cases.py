@@ -12,8 +12,8 @@ from relay.cases_norm import NORM
 from relay.cases_regions import REGIONS
 from relay.cases_sampling import SAMPLING
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 def x4(channels: int = 4, size: int = 7) -> relay.Var:

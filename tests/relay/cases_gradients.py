@@ -9,8 +9,8 @@ import numpy as np
 
 from relay.case import tensor
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 Made = tuple[str, Callable[[], Expr], str]  # row, graph, label
 

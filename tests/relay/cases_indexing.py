@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from relay.case import Case, tensor
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 def at(below: int, *shape: int, dtype: str = "int32") -> relay.Var:

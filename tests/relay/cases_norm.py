@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relay.case import Case, tensor
-from tilewright.graph.functions import nn
+from tilewright_tvm.relay import nn
 
 NORM: tuple[Case, ...] = (
     Case("nn.standardize", lambda: nn.standardize(tensor("x", 3, 40))),

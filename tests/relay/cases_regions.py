@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from relay.case import Case, tensor
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import image, nn, vision
 from tilewright.graph.op import call
 from tilewright_tvm import relay
+from tilewright_tvm.relay import image, nn, vision
 
 
 def _crops(layout: str, **options: object) -> Callable[[], Expr]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import image, nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import image, nn
 
 
 def _x(*shape: int) -> relay.Var:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from relay.case import Case, tensor
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import image, vision
 from tilewright.graph.op import call
 from tilewright.topi.sampling import METHODS, PADDINGS
+from tilewright_tvm.relay import image, vision
 
 
 def _grid(method: str, padding: str, corners: bool, rank: int = 2) -> Callable[[], Expr]:

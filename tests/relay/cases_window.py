@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions import nn
 from tilewright.graph.op import call
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 Made = tuple[str, Callable[[], Expr], str]  # row, graph, label
 IMAGE = {1: (9,), 2: (7, 6), 3: (5, 4, 6)}

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tilewright.graph.expr import Expr, Function, IRModule
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 class Draft:

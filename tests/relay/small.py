@@ -8,7 +8,6 @@ import numpy as np
 
 from tilewright import cpu
 from tilewright.graph.expr import Array, IRModule
-from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
 from tilewright.models.zoo import layers
@@ -17,6 +16,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 
 SHAPE = (1, 3, 12, 12)
 

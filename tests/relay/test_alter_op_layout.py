@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.testing.temp_op_attr import TempOpAttr
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from relay.case import function, tensor
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright.graph.functions.attention import between
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 RNG = np.random.default_rng(0)
 B, H, S, T, D, E = 2, 4, 3, 5, 6, 7

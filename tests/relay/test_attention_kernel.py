@@ -5,7 +5,6 @@ import pytest
 
 from relay.case import function, tensor
 from strategies import assert_computes
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse_attention
 from tilewright.graph.passes.attention import attentions
 from tilewright.lowering.pipeline import lower_schedule
@@ -16,6 +15,7 @@ from tilewright.schedule.template import anchor_sketches
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 CPU, GPU = Target("llvm -num-cores=2"), Target("cuda")
 SHAPES = {"q": (1, 2, 5, 8), "k": (1, 2, 7, 8), "v": (1, 2, 7, 8)}

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
-from tilewright_tvm.relay import testing
+from tilewright_tvm.relay import nn, testing
 from tilewright_tvm.relay.dataflow_pattern import (
     DFPatternCallback,
     FunctionPattern,

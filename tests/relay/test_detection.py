@@ -7,9 +7,9 @@ import pytest
 
 from tilewright import cpu, opencl
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import vision
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import relay
+from tilewright_tvm.relay import vision
 
 rng = np.random.default_rng(3)
 DEVICES = [d for d in (cpu(), opencl()) if d.exist]

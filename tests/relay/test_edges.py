@@ -7,9 +7,10 @@ from onnx import helper
 from relay.test_onnx import INT64, check, model, node
 from tilewright import cpu, te, topi
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn, tensor
+from tilewright.graph.functions import tensor
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 X = np.arange(3, dtype="float32")
 

@@ -8,10 +8,10 @@ from relay.case import function, tensor
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes
-from tilewright.graph.functions import nn
 from tilewright.runtime.device import device
 from tilewright_tvm import nd, relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(3, 4, 5)).astype("float32") * 3

@@ -6,9 +6,9 @@ import pytest
 import tilewright
 from relay.cases import function, tensor
 from relay.test_onnx import INT64, check, model, node
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 
 
 def none(*shape, name="x"):

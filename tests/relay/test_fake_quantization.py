@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.qnn.op import dequantize, quantize
 from tilewright_tvm.relay.transform import FakeQuantizationToInteger
 

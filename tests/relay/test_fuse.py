@@ -7,12 +7,12 @@ from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
 from tilewright.graph import passes
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse
 from tilewright.graph.passes.fuse import LONGEST
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 def groups(body) -> list[str]:

@@ -12,10 +12,10 @@ from relay.cases_gradients import MADE
 from tilewright.base.errors import ModelError
 from tilewright.graph.evaluate import in_float64
 from tilewright.graph.expr import Expr, Function, TensorType, post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.op import TABLE
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import autotvm, relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.gradients.table import RULES
 from tilewright_tvm.relay.transform import gradient
 

@@ -5,8 +5,8 @@ import pytest
 
 from relay.cases import function, tensor
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 def refused(make, *words: str) -> None:

@@ -8,11 +8,11 @@ from relay.case import function, random_inputs, tensor
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes
 from tilewright.graph.expr import Call, Function, post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.traversal import op_name
 from tilewright.runtime.device import device
 from tilewright_tvm import nd, relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

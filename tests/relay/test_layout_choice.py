@@ -11,7 +11,6 @@ from relay.small import database_of
 from relay.test_passes import inputs_of
 from tilewright import cpu
 from tilewright.driver.build import resolve_target
-from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.record import make_record
 from tilewright.network import decide
@@ -26,6 +25,7 @@ from tilewright.search.report import Options
 from tilewright.te.dag import ComputeDAG
 from tilewright_tvm import relay, transform
 from tilewright_tvm.contrib.graph_executor import GraphModule
+from tilewright_tvm.relay import nn
 
 RNG = np.random.default_rng(0)
 TARGET = resolve_target("llvm")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from relay.case import function, tensor
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.functions.linear import LETTERS, product
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 EQUATIONS = (
     ("ij,jk->ik", (3, 4), (4, 5)),

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cases import function, tensor
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse
 from tilewright.network.memory import Lifetime, lifetimes, plan_memory
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 
 @st.composite

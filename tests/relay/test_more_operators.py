@@ -7,9 +7,9 @@ import pytest
 
 from tilewright import cpu, te
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.topi import testing
 
 

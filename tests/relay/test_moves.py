@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from relay.case import function, tensor
 from relay.drawing import networks
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import canonicalize, moves, moves_last
 from tilewright.graph.passes.moves import unstretched
 from tilewright.graph.traversal import op_name
 from tilewright.network.extract import fused_groups, prepare
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 RNG = np.random.default_rng(0)
 

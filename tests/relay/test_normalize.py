@@ -6,9 +6,8 @@ import pytest
 from relay.case import function, tensor
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Function, post_order
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
-from tilewright_tvm.relay import optimize
+from tilewright_tvm.relay import nn, optimize
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 6, 4, 5)) * 3 + 1

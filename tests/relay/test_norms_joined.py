@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from relay.case import function, tensor
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import canonicalize, fold_constants, join_norms
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 SHAPE = (3, 4, 5)
 

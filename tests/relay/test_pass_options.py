@@ -3,13 +3,13 @@
 import pytest
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright.graph.pass_options import PassOptions
 from tilewright.graph.passes import PASSES, fold_shift, fuse, passes_of, separate
 from tilewright.network.build import build
 from tilewright.network.extract import fused_tasks, prepare
 from tilewright.network.schedules import DEFAULT, KINDS
 from tilewright_tvm import relay, transform
+from tilewright_tvm.relay import nn
 
 
 def network() -> relay.Function:

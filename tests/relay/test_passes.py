@@ -9,9 +9,9 @@ from relay.drawing import networks
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 RNG = np.random.default_rng(0)
 

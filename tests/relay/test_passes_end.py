@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.graph.expr import Expr, Function, IRModule, post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import PASSES, canonicalize, moves_last
 from tilewright.graph.traversal import op_name
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
 
 SECONDS = 20

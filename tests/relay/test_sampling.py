@@ -8,10 +8,10 @@ import tilewright
 from relay.test_onnx import model, node
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError, ModelError
-from tilewright.graph.functions import image, nn, vision
 from tilewright.topi.sampling import METHODS, PADDINGS
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import image, nn, vision
 from tilewright_tvm.topi import testing
 
 RNG = np.random.default_rng(0)

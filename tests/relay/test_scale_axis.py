@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from relay.test_passes import compare, inputs_of, names
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.transform import (
     BackwardFoldScaleAxis,
     FoldScaleAxis,

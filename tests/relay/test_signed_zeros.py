@@ -6,13 +6,13 @@ import pytest
 from relay.cases import function, tensor
 from tilewright import cpu, te, topi
 from tilewright.driver.build import lower
-from tilewright.graph.functions import nn
 from tilewright.ir.interpreter import run as interpret
 from tilewright.runtime import cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 DEVICES = {"llvm": cpu(), "opencl": opencl(), "cuda": cuda()}
 X = np.array([1.0, -1.0, 0.0, -0.0, np.inf, -np.inf], "float32")

@@ -20,10 +20,10 @@ from relay.cases import CASES
 from relay.drawing import networks
 from tilewright.base.errors import ModelError
 from tilewright.graph.equality import first_difference
-from tilewright.graph.functions import nn
 from tilewright.graph.left_out import LEFT_OUT, left_out
 from tilewright.graph.op import TABLE
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.text.operators import function_of
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from relay.drawing import networks
 from relay.test_passes import compare, inputs_of, names
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import instrument, relay, transform
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay import transform as passes
 
 RNG = np.random.default_rng(0)

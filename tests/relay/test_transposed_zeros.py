@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tilewright import cpu, te, topi
-from tilewright.graph.functions import nn
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.te.contraction import contraction
 from tilewright.te.evaluate import evaluate
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 
 IMAGE = {1: "W", 2: "HW", 3: "DHW"}
 BAD = (np.inf, -np.inf, np.nan)

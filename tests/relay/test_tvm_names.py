@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 import tilewright
-import tilewright.driver
-import tilewright.ir
 import tilewright_tvm
 import tilewright_tvm._ffi
 from relay.small import residual

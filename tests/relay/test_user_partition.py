@@ -5,8 +5,8 @@ import pytest
 
 from relay.test_passes import compare, inputs_of, names
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay.dataflow_pattern import is_op, wildcard
 from tilewright_tvm.relay.transform import DefuseOps, FoldExplicitPadding, MergeComposite
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from relay.test_passes import compare, inputs_of, names
 from tilewright.base.errors import ModelError
-from tilewright.graph.functions import nn
 from tilewright_tvm import ir, relay, tir, transform
+from tilewright_tvm.relay import nn
 from tilewright_tvm.relay import transform as passes
 from tilewright_tvm.relay.analysis import structural_equal
 from tilewright_tvm.relay.testing.temp_op_attr import TempOpAttr

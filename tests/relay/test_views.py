@@ -5,12 +5,12 @@ import pytest
 
 import tilewright
 from tilewright.graph.expr import post_order
-from tilewright.graph.functions import nn
 from tilewright.graph.passes import fuse
 from tilewright.network.memory import lifetimes, places, plan_memory, steps
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import nn
 
 
 def var(name: str, *shape: int) -> relay.Var:

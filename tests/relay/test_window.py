@@ -6,9 +6,9 @@ import pytest
 import tilewright
 from relay.cases_window import IMAGE
 from relay.test_onnx import check, model, node, refused
-from tilewright.graph.functions import image, nn
 from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
+from tilewright_tvm.relay import image, nn
 from tilewright_tvm.relay.frontend import from_onnx
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tilewright as tw
+import tilewright_tvm as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
 from tilewright.base.errors import LegalityError

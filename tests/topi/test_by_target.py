@@ -53,8 +53,8 @@ def test_names_that_tvm_does_not_have_are_pythons_error() -> None:
 
 
 def test_files_of_tvms_folders_are_imported_from() -> None:
-    from tilewright.topi.nn.util import get_pad_tuple  # its name before TVM 0.8
     from tilewright_tvm.topi.cuda.depthwise_conv2d import schedule_depthwise_conv2d_nhwc
+    from tilewright_tvm.topi.nn.util import get_pad_tuple  # its name before TVM 0.8
 
     from tilewright_tvm.topi.generic import conv2d
 

@@ -7,9 +7,8 @@ import pytest
 from tests.topi.test_on_tensors import floats, ran, rng, whole
 from tilewright import te
 from tilewright.base.errors import ExpressionError
-from tilewright.topi import nn
 from tilewright_tvm import topi
-from tilewright_tvm.topi import testing
+from tilewright_tvm.topi import nn, testing
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 BOXES = np.array([[0.2, 0.3, 0.7, 0.9], [0, 0.1, 0.8, 1], [-0.5, 0, 1.2, 1]], "float32")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
-from tilewright.graph import op
+from tilewright.graph import op as _table
 from tilewright.graph.op import *  # noqa: F403
 from tilewright.graph.op import TABLE, get, registered
 
@@ -118,6 +118,6 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 __all__ = [
-    *op.__all__, "register_alter_op_layout", "register_gradient", "register_legalize",
+    *_table.__all__, "register_alter_op_layout", "register_gradient", "register_legalize",
     "register_op_attr",
 ]  # fmt: skip
