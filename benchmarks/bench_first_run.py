@@ -24,14 +24,15 @@ _CHILD = "--one"
 def one(model: str, kind: str) -> None:
     """Print the row of a network; the clock starts before Tilewright is imported."""
     began = time.perf_counter()
-    from tilewright.cli.network import load_model, real_target
     from tilewright.graph.samples import sample_inputs
+    from tilewright.models.networks import load as load_model
     from tilewright.network.build import build
+    from tilewright.network.tune import as_described
     from tilewright.runtime.device import device
     from tilewright.runtime.network.graph_executor import GraphModule
     from tilewright.targets.target import Target
 
-    target = real_target(Target(kind))
+    target = as_described(Target(kind))
     mod, params = load_model(model)
     loaded = time.perf_counter()
     library = build(mod, target, params)

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import results_file
 
-from tilewright.cli.network import load_model, real_target
 from tilewright.knowledge import store
 from tilewright.measure.database import Database, readable
+from tilewright.models.networks import load as load_model
 from tilewright.network.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.search.propose.cost_model import CostModel, rank_correlation
@@ -85,7 +85,7 @@ class Run:
 
 def tuned(model: str, kind: str, seconds: float, seed: int) -> Run:
     store.SHIPPED = Path(tempfile.gettempdir()) / "none"
-    target = as_described(real_target(Target(kind)))
+    target = as_described(Target(kind))
     mod, params = load_model(model)
     tasks = tasks_of([mod], params, target)
     options = Options(seconds=seconds, seed=seed)
@@ -176,7 +176,7 @@ def main() -> None:
             logs=[log.name for log in options.logs], held=options.replay.name,
         )  # fmt: skip
         return
-    target = as_described(real_target(Target(options.target)))
+    target = as_described(Target(options.target))
     with tempfile.TemporaryDirectory() as folder:
         published = publish(options.logs, folder).published
         rows = [

@@ -16,13 +16,12 @@ from typing import Any
 
 import results_file
 
-from tilewright.cli.network import real_target
 from tilewright.measure.database import Database
 from tilewright.measure.record import task_label
 from tilewright.models.peers.engines import onnxruntime_benchmark, torch_benchmark
 from tilewright.models.zoo.layers import create_workload
 from tilewright.network.build import build
-from tilewright.network.tune import tasks_of, tune
+from tilewright.network.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.report import Options
@@ -54,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     options = parser.parse_args()
-    target = real_target(Target(options.target))
+    target = as_described(Target(options.target))
     dev = device(target.kind)
     mod, params = layer(options.channels, options.size)
     tasks = tasks_of([mod], params, target)

@@ -30,11 +30,11 @@ import results_file
 import torch_networks
 
 from tilewright.cli.bench import NUMBER, REPEAT
-from tilewright.cli.network import load_model, real_target
 from tilewright.cli.tables import KernelLine, Latency
 from tilewright.graph.evaluate import largest_deviation
 from tilewright.graph.samples import sample_inputs
 from tilewright.measure.database import Database
+from tilewright.models.networks import load as load_model
 from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
 from tilewright.network.build import build
 from tilewright.network.tune import as_described, tasks_of, tune
@@ -128,7 +128,7 @@ class Bench:
 
     def __init__(self, model: str, options: argparse.Namespace) -> None:
         self.model, self.options = model, options
-        self.target = real_target(Target(options.target))
+        self.target = as_described(Target(options.target))
         self.device = device(self.target.kind)
         self.rows: list[Row] = []
         self.kernels: list[dict[str, Any]] = []

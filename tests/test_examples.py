@@ -30,6 +30,18 @@ FEW = ("--tasks", "2", "--trials", "2")
 
 # Script, options, what it prints.
 CASES = [
+    (
+        "first_network.py", ("--trials", "2", "--log", "log"),
+        ["^network +mlp$", "^2 trials in", "^untuned: ", "^tuned: ", "^Compiled.*float32"],
+    ),
+    (
+        "torch_module.py", ("--trials", "2", "--log", "log"),
+        ["^network +Network$", "^Tilewright: .* ms a run", r"^largest difference: \d.*e-0[6-9]$"],
+    ),
+    (
+        "first_operator.py", ("--size", "32", "--trials", "4", "--log", "log"),
+        ["^product: .* ms$", "^examples/rows: .* ms$", "parallel for i.outer in"],
+    ),
     ("tune_matmul.py", (*MATMUL, "--log", "log"), [r"len=36,", "^Best config", " ms$"]),
     ("tune_matmul.py", (*MATMUL, "--tuner", "xgb", "--log", "log"), [r"\(4/4\)", " ms$"]),
     (
@@ -69,6 +81,8 @@ CASES = [
     ("script", "options", "said"), CASES, ids=[f"{c[0]} {' '.join(c[1])}" for c in CASES]
 )
 def test_an_example(script, options, said, monkeypatch, tmp_path, capsys) -> None:
+    if script.startswith("torch_"):
+        pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [script, *options])
     monkeypatch.setenv("TILEWRIGHT_CERTIFICATES", os.environ.get("TILEWRIGHT_CERTIFICATES", ""))

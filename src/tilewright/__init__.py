@@ -1,6 +1,10 @@
 """Tilewright: declare a computation or import a network, tune it on your device, compile it.
 
-    from tilewright import te, topi, build, lower, cpu, cuda, opencl
+    import tilewright as tw
+
+A network:     tw.load, tw.tune, tw.compile, tw.open
+An operator:   tw.te, tw.topi, tw.template, tw.get_config, tw.task, tw.tune, tw.build, tw.lower
+Where it runs: tw.Target, tw.device, tw.cpu, tw.cuda, tw.opencl
 
 Rooms, in the order data flows: base, targets, ir, te, schedule, lowering, codegen, cost, runtime,
 driver, topi, measure, knowledge, farm, search, graph, network, models; on top the command (cli).
@@ -21,13 +25,25 @@ from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
     from tilewright import te as te
+    from tilewright import topi as topi
     from tilewright.driver.build import build as build
     from tilewright.driver.build import lower as lower
+    from tilewright.front import Network as Network
+    from tilewright.front import Tuned as Tuned
+    from tilewright.front import compile as compile
+    from tilewright.front import load as load
+    from tilewright.front import task as task
+    from tilewright.front import tune as tune
     from tilewright.graph.expr import IRModule as IRModule
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
     from tilewright.runtime.device import opencl as opencl
+    from tilewright.runtime.network.compiled import Compiled as Compiled
+    from tilewright.runtime.network.compiled import open as open
+    from tilewright.schedule.task import Task as Task
+    from tilewright.schedule.template import get_config as get_config
+    from tilewright.schedule.template import template as template
 
 __version__ = "0.1.0"
 
@@ -40,6 +56,17 @@ _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
+    "Compiled": "tilewright.runtime.network.compiled",
+    "Network": "tilewright.front",
+    "Task": "tilewright.schedule.task",
+    "Tuned": "tilewright.front",
+    "compile": "tilewright.front",
+    "get_config": "tilewright.schedule.template",
+    "load": "tilewright.front",
+    "open": "tilewright.runtime.network.compiled",
+    "task": "tilewright.front",
+    "template": "tilewright.schedule.template",
+    "tune": "tilewright.front",
     "build": "tilewright.driver.build",
     "lower": "tilewright.driver.build",
     "cpu": "tilewright.runtime.device",

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from search.spaces import cpu_task
+from tilewright import front
 from tilewright.base.errors import TargetError
-from tilewright.cli import network, tables
+from tilewright.cli import bench, tables
 from tilewright.cli.app import default_log, main
 from tilewright.driver import doctor
 from tilewright.measure import Database, Result, TaskId
 from tilewright.measure.record import make_record, task_label
+from tilewright.models import networks
 from tilewright.network import tune as tuning
 from tilewright.network import tune_network
 from tilewright.network.tune_network import task_row
@@ -41,10 +43,15 @@ def run(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick_device(monkeypatch):
-    monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
     monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
         monkeypatch.setattr(tune_network, name, lambda *_: None)
+
+
+def without_load(monkeypatch, search):
+    monkeypatch.setattr(front, "load", lambda *_, **__: None)
+    monkeypatch.setattr(front, "search", search)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_a_wrong_command_line_is_refused_in_one_message(run, args, code, words):
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_tuning(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "tune", lambda *a, **k: pytest.fail("it started to tune"))
+    monkeypatch.setattr(front, "load", lambda *a, **k: pytest.fail("it started to tune"))
     code, _, err = run("tune", "resnet-18", "--log", "no/such/directory/log.jsonl")
     assert code == 1 and "cannot be written" in err
 
@@ -83,7 +90,7 @@ def test_a_target_without_its_device_is_refused(run, monkeypatch):
     def missing(target, farm=None):
         raise TargetError("cuda(0)", "cuda-bindings is not installed", "Try pip install cuda.")
 
-    monkeypatch.setattr(network, "real_target", missing)
+    monkeypatch.setattr(front, "as_described", missing)
     code, _, err = run("tune", "resnet-18", "--target", "cuda")
     assert code == 1 and err == (
         "error: cuda(0): cuda-bindings is not installed. Try pip install cuda.\n"
@@ -94,11 +101,12 @@ def test_a_target_without_its_device_is_refused(run, monkeypatch):
 def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     seen = {}
 
-    def tune(model, target, database, **options):
+    def search(net, target, database, **options):
         options.pop("progress")
-        seen.update(options, model=model, target=str(target), log=database.path.name)
+        seen.update(**options, **net, target=str(target), log=database.path.name)
 
-    monkeypatch.setattr(network, "tune", tune)
+    monkeypatch.setattr(front, "load", lambda model, **options: {"model": model, **options})
+    monkeypatch.setattr(front, "search", search)
     code, out, _ = run(
         "tune", "mobilenet", "--target", "llvm -num-cores=2", "--trials", "7", "--tuner", "random",
         "--seed", "3", "--log", "x.jsonl",
@@ -107,14 +115,14 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
     assert seen == {
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
-        "batch": (), "shapes": {}, "farm": None, "layout": None, "tasks": "all",
+        "batch": (), "shape": {}, "farm": None, "layout": None, "tasks": "all",
         "early_stopping": None, "history": (), "measuring": tuning.Measuring(),
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
     assert (seen["trials"], seen["seconds"], seen["log"]) == (None, 300, "mobilenet.llvm.jsonl")
     _, out, _ = run("tune", "mobilenet", "--shape", "a:b:[1,3] n:8", "--shape", "s:[] t:4,5")
-    assert seen["shapes"] == {"a:b": (1, 3), "n": 8, "s": (), "t": [4, 5]}
+    assert seen["shape"] == {"a:b": (1, 3), "n": 8, "s": (), "t": [4, 5]}
     assert "--shape 'a:b:[1,3]' --shape n:8 --shape 's:[]' --shape t:4" in out
     _, out, _ = run("tune", "mobilenet", "--dtype", "float16")
     assert (seen["dtype"], seen["log"]) == ("float16", "mobilenet.llvm.float16.jsonl")
@@ -127,7 +135,7 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
@@ -141,7 +149,7 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
         return loop.Report([given_up])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
@@ -161,7 +169,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         return [cpu_task(8, 8, 8)]
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", found)
     flags = [] if templates else ["--no-templates"]
     args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
@@ -192,24 +200,26 @@ def test_a_log_of_tvm_is_no_log(run, quick_device, monkeypatch):
     code, out, err = run("records", "distill", "old.json")
     assert (code, out) == (1, "") and "`tilewright records import` reads those of TVM" in err
     assert not Path("old.json.best.json").exists()
-    monkeypatch.setattr(network, "tune", lambda *a, **k: None)
+    monkeypatch.setattr(front, "load", lambda *a, **k: front.Network("resnet-18", (), {}))
+    monkeypatch.setattr(front, "tasks_of", lambda *a, **k: [])
+    monkeypatch.setattr(front, "tune_network", lambda *a, **k: None)
     _, out, _ = run("tune", "resnet-18", "--log", "old.json")
     assert "old.json: skipped 1 line (1): a line of TVM's auto-scheduler log" in out
 
 
 def test_bench_refuses_a_log_of_another_target(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda *a: pytest.fail("it started to time"))
+    monkeypatch.setattr(front, "load", lambda *a, **k: pytest.fail("it started to time"))
     some_log("log.jsonl")
     code, _, err = run("bench", "resnet-18", "--target", "opencl", "--log", "log.jsonl")
     assert code == 1 and "it holds records for llvm" in err and "Tune for opencl" in err
 
 
 def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):
-    def tune(model, target, database, **options):
+    def search(net, target, database, **options):
         database.append(make_record(TaskId("t", [], "d", "llvm"), Result(error="run")))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(network, "tune", tune)
+    without_load(monkeypatch, search)
     monkeypatch.setattr(sys, "argv", ["tilewright", "tune", "resnet-18", "--log", "my log"])
     code, out, err = run("tune", "resnet-18", "--log", "my log")
     assert code == 130 and "Traceback" not in err
@@ -219,7 +229,7 @@ def test_an_interrupt_says_how_to_go_on(run, quick_device, monkeypatch):
 
 
 def test_termination_is_an_interrupt(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "tune", lambda *a, **k: os.kill(os.getpid(), signal.SIGTERM))
+    without_load(monkeypatch, lambda *a, **k: os.kill(os.getpid(), signal.SIGTERM))
     code, out, _ = run("tune", "resnet-18")
     assert code == 130 and "Stopped." in out
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -242,7 +252,8 @@ def report(**changes):
 
 
 def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda *_: [report()])
+    monkeypatch.setattr(front, "load", lambda *_, **__: front.Network("resnet-18", (None,), {}))
+    monkeypatch.setattr(bench, "bench_network", lambda *_: report())
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
@@ -254,7 +265,8 @@ def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
 
 
 def test_bench_fails_where_the_results_differ(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "bench", lambda *_: [report(largest_error=1.5)])
+    monkeypatch.setattr(front, "load", lambda *_, **__: front.Network("resnet-18", (None,), {}))
+    monkeypatch.setattr(bench, "bench_network", lambda *_: report(largest_error=1.5))
     code, out, err = run("bench", "resnet-18")
     assert code == 1 and "BEYOND" in out and "differ by more than rounding" in err
 
@@ -402,7 +414,7 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
         return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
@@ -411,13 +423,13 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
 
 
 def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "tune", lambda *a, **k: None)
+    without_load(monkeypatch, lambda *a, **k: None)
     _, out, _ = run("tune", "mobilenet", "--trials", "1", "--log", "a b.jsonl")
     assert "Next: tilewright bench mobilenet --target llvm --log 'a b.jsonl'" in out
 
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [])
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -29,12 +29,15 @@ import pytest
 
 import tilewright
 from cli.test_compile import flatten_model
+from tilewright import front
+from tilewright.base import model_files
 from tilewright.base.errors import ModelError, named
-from tilewright.cli import files, network, tables
+from tilewright.cli import tables
 from tilewright.cli.app import cli, main
 from tilewright.driver import doctor
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, TaskId, make_record
+from tilewright.models import networks
 from tilewright.runtime.network.library import Library
 from tilewright_tvm import relay
 
@@ -261,9 +264,9 @@ def stopped(*_: Any, **__: Any) -> Any:
 @pytest.mark.parametrize(
     ("args", "place", "name"),
     [
-        (["tune", "net.onnx"], network, "tune"), (["bench", "net.onnx"], network, "bench"),
-        (["compile", "net.onnx"], network, "compile_model"),
-        (["run", "net.tar"], Library, "__getitem__"), (["records", "log.jsonl"], Database, "load"),
+        (["tune", "net.onnx"], front, "search"), (["bench", "net.onnx"], front, "compile"),
+        (["compile", "net.onnx"], front, "compile"),
+        (["run", "net.tar"], Library, "load_on"), (["records", "log.jsonl"], Database, "load"),
         (["records", "distill", "log.jsonl"], Database, "distill"),
         (["doctor"], doctor, "diagnose"),
     ],
@@ -271,7 +274,7 @@ def stopped(*_: Any, **__: Any) -> Any:
 def test_ctrl_c_ends_with_130(
     run: Run, args: list[str], place: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
     monkeypatch.setattr(place, name, stopped)
     before = set(Path().iterdir())
     code, _, err = run(*args)
@@ -333,7 +336,7 @@ def test_folders_and_pipes(run: Run) -> None:
     Path("saved", "saved_model.pb").touch()
     assert "--saved-model saved --output net.onnx" in run("tune", "saved")[2]
     assert "there is no such file" in run("tune", "")[2] or run("tune", "")[0] == 1
-    assert files.kind_of(Path("/dev/zero")) == ""
+    assert model_files.kind_of(Path("/dev/zero")) == ""
 
 
 # -- what is printed runs --------------------------------------------------------------------------
@@ -372,9 +375,10 @@ def parsed(line: str) -> dict[str, Any]:
 def test_the_next_command_means_what_was_tuned(
     run: Run, monkeypatch: pytest.MonkeyPatch, model: str, options: list[str]
 ) -> None:
-    monkeypatch.setattr(network, "check_model", lambda model: None)
-    monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
-    monkeypatch.setattr(network, "tune", lambda *_, **__: None)
+    monkeypatch.setattr(networks, "check", lambda model: None)
+    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "load", lambda *_, **__: None)
+    monkeypatch.setattr(front, "search", lambda *_, **__: None)
     Path("logs of").mkdir()
     Path("logs of/a b.jsonl").touch()
     args = ["tune", model, *options]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from relay.small import residual
-from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
+from tilewright.models import networks
 from tilewright.network.extract import fused_tasks
 
 WORKLOADS = """
@@ -103,8 +103,7 @@ def test_it_tells_what_would_make_lines_usable(run: Any) -> None:
 
 
 def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network, "check_model", lambda model: None)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([residual()[0]], residual()[1]))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([residual()[0]], residual()[1]))
     tasks = fused_tasks(*residual(), "llvm", include_simple=True)
     shapes = [[list(t.shape) for t in task.dag.args] for task in tasks]
     one = next(k for k, shape in enumerate(shapes) if shapes.count(shape) == 1)

@@ -22,13 +22,15 @@ runner = ReplayRunner(lambda job: RunResult(RESULT))
 """
 SCRIPTS = {
     "tune": """
-from tilewright.cli import network
+from tilewright import front
 from tilewright.cli.app import main
+from tilewright.models import networks
 from search.spaces import cpu_task
 from tilewright.measure.pipeline import Pipeline
 from tilewright.search import loop, report
-network.check_model = lambda model: None
-network.real_target = lambda target, farm=None: target
+networks.check = lambda model: None
+front.as_described = lambda target, farm=None: target
+front.load = lambda *_, **__: None
 def tune(model, target, database, *, progress, **options):
     with Pipeline(builder, runner, database) as pipeline:
         found = loop.tune(
@@ -36,7 +38,7 @@ def tune(model, target, database, *, progress, **options):
             on_event=lambda event: progress.note(event.kind * 1000), verify=False,
         )
     found.check()
-network.tune = tune
+front.search = tune
 main(["tune", "resnet-18", "--log", LOG])
 """,
     "autotvm": """

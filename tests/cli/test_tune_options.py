@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from search.spaces import cpu_task
-from tilewright import cpu
+from tilewright import cpu, front
 from tilewright.base.errors import ModelError
-from tilewright.cli import network
 from tilewright.cli.app import main
 from tilewright.measure import Database
+from tilewright.models import networks
 from tilewright.network import tune as tuning
 from tilewright.network import tune_network
 from tilewright.runtime import load_module
@@ -25,7 +25,7 @@ from tilewright_tvm import relay
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(network, "real_target", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
     monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
         monkeypatch.setattr(tune_network, name, lambda *_: None)
@@ -63,7 +63,7 @@ def searched(monkeypatch):
         return found
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([None], {}))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", tasks)
     return seen
 
@@ -120,26 +120,25 @@ def test_history(run, searched, tmp_path):
     assert code == 2 and "there is no file 'missing'" in err
 
 
-def test_desired_layout(monkeypatch, tmp_path):
+def test_desired_layout(tmp_path):
     """Tasks are of convolutions in that layout, and what is built computes the same."""
     x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(8, 4, 3, 3))
     mod = relay.IRModule.from_expr(relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1))))
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((8, 4, 3, 3)).astype("float32")
-    monkeypatch.setattr(network, "load_sizes", lambda *_: ([mod], {"w": weights}))
     target, found, data = Target("llvm"), {}, rng.standard_normal((1, 4, 8, 8)).astype("float32")
     for layout in (None, "NHWC"):
-        (task,) = network.found_tasks("net", target, "xgb", layout=layout)
+        net = front.load(mod, params={"w": weights}, layout=layout)
+        (task,) = front.tasks_of(net, target, "xgb")
         path = tmp_path / f"{layout}.tar"
-        networks = network.prepared("net", (), None, "float32", layout)
-        network.compile_model("net", target, None, path, networks)
+        front.compile(net, target).save(path)
         module = GraphModule(load_module(path)["default"](cpu()))
         module.run(x=data)
         found[layout] = task.name, module.get_output(0).numpy()
     assert "nhwc" in found["NHWC"][0] and "nhwc" not in found[None][0]
     assert np.allclose(found[None][1], found["NHWC"][1], atol=1e-5)
     with pytest.raises(ModelError, match="layout"):
-        network.found_tasks("net", target, "xgb", layout="NQHW")
+        front.load(mod, params={"w": weights}, layout="NQHW")
 
 
 @pytest.mark.parametrize("option", ["number", "repeat", "min-repeat-ms", "timeout", "parallel"])

@@ -308,4 +308,23 @@ def doors() -> list[Door]:
     return [
         *(Door(n, call, functools.partial(good, n, call)) for n, call in found.items()),
         *methods(),
+        *front_door(),
     ]
+
+
+def front_door() -> list[Door]:
+    """All of it but `tune`, of which a wrong budget is a long one."""
+    compiled = {"target": "llvm", "log": None, "verify": False, "knowledge": False}
+    return [
+        Door("load", tilewright.load, lambda: {
+            "model": network(), "inputs": None, "params": {}, "shape": None, "batch": (),
+            "dtype": "float32", "layout": None,
+        }),
+        Door("compile", tilewright.compile, lambda: {
+            "what": tilewright.load(network()), **compiled, "partial_batches": False
+        }),
+        Door("open", tilewright.open, lambda: {"path": "library.so", "device": None}),
+        Door("task", tilewright.task, lambda: {
+            "computation": matmul(), "args": (), "target": "llvm"
+        }),
+    ]  # fmt: skip

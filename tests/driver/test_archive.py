@@ -29,6 +29,8 @@ lib = tilewright.runtime.load_module(sys.argv[3])
 module = graph_executor.GraphModule(lib["default"](tilewright.cpu()))
 module.run(x=np.arange(12, dtype="float32").reshape(3, 4))
 print(*module.get_output(0).numpy().ravel())
+run = tilewright.open(sys.argv[3])
+assert (run(np.ones((3, 4), "float32")) == 2).all()
 print(tilewright.cpu().spec.code[0])
 print(*sorted({name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)))
 """

@@ -14,8 +14,9 @@ from relay import torch_compiled
 from relay.torch_compiled import compiled
 from relay.torch_networks import close, leaves, nn, torch
 from tilewright.base.errors import ModelError
-from tilewright.models.torch import calls, told
 from tilewright.models.torch import compile as torch_compile
+from tilewright.models.torch import told
+from tilewright.runtime.network import torch_calls
 from tilewright.runtime.network.caller import Output
 from tilewright.runtime.network.plan import TensorSpec
 
@@ -159,7 +160,7 @@ def test_a_graph_that_is_recorded_takes_pytorchs_memory():
         record=recorded.append, captured=lambda: True,
     )  # fmt: skip
     outputs = [("output", 0), ("output", 1)]
-    run = calls.function(torch, caller, [0], outputs, torch.device("cpu"))
+    run = torch_calls.function(torch, caller, [0], outputs, torch.device("cpu"))
     shifted = torch.randn(17)[1:]
     first, second = run([shifted])
     (rooms,) = recorded

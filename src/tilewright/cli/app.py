@@ -1,8 +1,8 @@
 """The commands and their options; every one imports what it needs when it runs.
 
-In: a command line.  Out: calls into `network.py`, tables, an exit code: 0, 1 for an error that is
+In: a command line.  Out: calls of `front.py`, tables, an exit code: 0, 1 for an error that is
 told in one line, 2 for a wrong option, 130 after Ctrl-C.
-Read next: `tune.py`, `deploy.py`, `network.py`.
+Read next: `tune.py`, `deploy.py`, `../front.py`.
 """
 
 from __future__ import annotations
@@ -106,27 +106,31 @@ def bench(
     With several sizes, once for each.  With --farm, time it on a device there, as it is after
     tuning.
     """
-    from tilewright.cli import network, tables
+    from tilewright import front
+    from tilewright.cli import tables
+    from tilewright.cli.bench import bench_network, bench_there
     from tilewright.measure.database import Database
     from tilewright.measure.sources import check_history
+    from tilewright.models import networks
 
-    network.check_model(model)
+    networks.check(model)
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key)
-    target = network.real_target(target, devices)
+    target = front.as_described(target, devices)
     if devices is not None:
-        used = path if path.exists() else None
-        for told in network.bench_there(model, target, used, devices, dtype, batch, shape, layout):
+        net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        for told in bench_there(net, target, path if path.exists() else None, devices):
             click.echo(told)
         return
     database = Database.load(path) if path.exists() else None
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     correct = True
-    networks = network.load_sizes(model, batch, shape)
+    net = front.load(model, batch=batch, shape=shape)
     if database is None:
         click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    for report in network.bench(model, target, database, networks, dtype, layout):
+    for one in net.each():
+        report = bench_network(one, target, database, dtype, layout)
         tables.print_bench(report)
         correct &= report.correct
     if not correct:

@@ -6,7 +6,10 @@ exported, unoptimised graph on the same inputs.  Read next: `tables.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +17,8 @@ from tilewright.cli.tables import BenchReport, KernelLine, Latency
 from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.farm.address import Devices
+    from tilewright.front import Network
     from tilewright.measure.database import Database
 
 NUMBER, REPEAT = 5, 20
@@ -22,18 +27,20 @@ TOLERANCE = 1e-4
 
 
 def bench_network(
-    model: str,
-    mod: Any,
-    params: dict[str, Any],
+    net: Network,
     target: Target,
     database: Database | None,
-    narrow: tuple[str, Any] | None = None,
+    dtype: str = "float32",
     layout: str | None = None,
 ) -> BenchReport:
-    """layout: of convolutions, in our own engines only
-    narrow: an element type and the network in it, which is timed in place of `mod` and compared
-    with it.  Raises ModelError where the network cannot be built for the target.
+    """Time a network for one set of input shapes.
+
+    database: its best records; None: untuned only
+    dtype:  the network in it is timed, and compared with what it computes as it is
+    layout: of convolutions, in our own engines only
+    Raises ModelError where the network cannot be built for the target.
     """
+    from tilewright import front
     from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.graph.samples import sample_inputs
     from tilewright.models.peers.engines import (
@@ -41,31 +48,29 @@ def bench_network(
         reference,
         torch_benchmark,
     )
-    from tilewright.network.build import build
     from tilewright.network.conversion import in_layout
-    from tilewright.runtime.device import device
-    from tilewright.runtime.network.graph_executor import GraphModule
 
-    dev = device(target.kind)
+    (mod,), params = net.modules, dict(net.params)
     inputs = sample_inputs(mod, params)
     expected = reference(mod, params, inputs)
-    tolerance = TOLERANCE
-    if narrow is not None:
-        dtype, converted = narrow
+    tolerance, title = TOLERANCE, net.name
+    if dtype != "float32":
         tolerance += rounding_tolerance(mod, {**params, **inputs}, dtype)
-        model, mod, params = f"{model} in {dtype}", converted, {}
-    own = in_layout(mod, layout)
-    engines = [("untuned", build(own, target, params, schedules=[]))]
+        net, title = net.in_type(dtype), f"{title} in {dtype}"
+        (mod,), params = net.modules, {}
+    net = replace(net, modules=(in_layout(mod, layout),))
+    engines = [("untuned", front.compile(net, target, []))]
     if database is not None:
-        engines.append(("tuned", build(own, target, params, schedules=database)))
+        engines.append(("tuned", front.compile(net, target, database)))
     latencies, worst = [], 0.0
-    for name, library in engines:
-        module = GraphModule(library["default"](dev))
-        module.run(**inputs)
-        for k, want in enumerate(expected.outputs):
-            worst = max(worst, largest_deviation(module.get_output(k).numpy(), np.asarray(want)))
-        times = module.benchmark(dev, repeat=REPEAT, number=NUMBER)
-        counts = ", ".join(f"{n} {source}" for source, n in library.report.sources.items())
+    for name, run in engines:
+        computed = run(inputs)
+        for found, want in zip(
+            computed if isinstance(computed, tuple) else (computed,), expected.outputs, strict=True
+        ):
+            worst = max(worst, largest_deviation(found, np.asarray(want)))
+        times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
+        counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
     for peer in (
         onnxruntime_benchmark(mod, params, target, NUMBER, REPEAT),
@@ -73,11 +78,37 @@ def bench_network(
     ):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
-    alone = module.profile().fastest
+    alone = run.profile(inputs).fastest
     kernels = [
         KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name))
-        for k in library.report.kernels
+        for k in run.report.kernels
     ]
     return BenchReport(
-        model, str(target), dev.name, latencies, kernels, worst / tolerance, worst, expected.engine
+        title, str(target), run.device.name, latencies, kernels, worst / tolerance, worst,
+        expected.engine,
     )  # fmt: skip
+
+
+def bench_there(net: Network, target: Target, log: Path | None, farm: Devices) -> Iterator[str]:
+    """Build the network here, run it on a device of the farm, and tell how long it takes there,
+    for each of its sizes.
+
+    Inputs are drawn at random, of integers zeros.  Raises DeviceError without a free device.
+    """
+    import tempfile
+
+    from tilewright import front
+    from tilewright.farm.network_there import network_there
+    from tilewright.runtime.network.archives import complete
+
+    library = front.compile(net, target, None if log is None else [log]).library
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "network.tar")
+        library.export_library(path)
+        with network_there(farm, path, str(target.kind)) as (module, device):
+            yield f"{library!r} on {device}"
+            for plan in library.plans:
+                module.run(**complete({}, plan.inputs, "random", f"bench {net.name!r}"))
+                if len(library.plans) > 1:
+                    yield ", ".join(map(str, plan.inputs))
+                yield str(module.benchmark(device, repeat=5, min_repeat_ms=100))

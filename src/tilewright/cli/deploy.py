@@ -1,12 +1,11 @@
 """`tilewright compile` and `tilewright run`: a network as one file, and what the file computes.
 
 In: a network and a log; a file and inputs.  Out: the file; outputs, times, a profile.
-`run` needs the runtime only.  Read next: `network.py`.
+`run` needs the runtime only.  Read next: `../front.py`, `../runtime/network/compiled.py`.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,17 @@ from tilewright.cli.options import (
 from tilewright.targets.target import Target
 
 NUMBER = 1  # runs of a repeat
+
+
+def check_output(file: Path) -> None:
+    """Raises ModelError for what `compile` must not write, before it builds for minutes."""
+    from tilewright.base import output
+    from tilewright.runtime.own_files import LIBRARY
+
+    place = f"compile -o {file}"
+    if file.suffix not in (".so", ".tar"):
+        raise ModelError(place, "its name says no kind of library", "End it in .so or .tar.")
+    output.check(file, LIBRARY, place, ModelError)
 
 
 @click.command(
@@ -54,24 +64,28 @@ def compile_command(
     With several batch sizes, the file holds kernels for each of them.  The device need not be here:
     TARGET may be that of a board.
     """
-    from tilewright.cli import network
+    from tilewright import front
+    from tilewright.models import networks
 
-    network.check_model(model)
+    networks.check(model)
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
-    network.check_output(made)
-    networks = network.prepared(model, batch, shape, dtype, layout)
+    check_output(made)
+    net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
     schedules = None
     if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
     else:
         try:
-            schedules = network.schedules_of(path, target)
+            schedules = front.schedules_of(path, target)
         except RecordError as error:
             if log is not None:
                 raise
             click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
-    library = network.compile_model(model, target, schedules, made, networks)
+    compiled = front.compile(net, target, schedules)
+    library = compiled.library
+    with named(f"-o {made}", f"save({str(made)!r})"):
+        compiled.save(made)
     say(library.report.summary())
     for note in library.report.notes:
         say(f"note: {note}")
@@ -103,38 +117,23 @@ def run(
     number: int, profile: bool,
 ) -> None:  # fmt: skip
     """Run the network that `compile` wrote to FILE, on the device it was built for."""
-    from tilewright.cli.files import check_compiled
-    from tilewright.runtime.device import device
-    from tilewright.runtime.load import load_module
     from tilewright.runtime.network import archives
-    from tilewright.runtime.network.graph_executor import GraphModule
-    from tilewright.runtime.network.library import Library
+    from tilewright.runtime.network.compiled import open as open_network
 
-    check_compiled(file)
     if outputs is not None:
         archives.check_output(outputs, f"--outputs {outputs}")
-    calls = [f"{name}({str(file)!r})" for name in ("load", "load_module")]
-    with named(str(file), *calls):
-        library = load_module(file)
-    if not isinstance(library, Library):
-        raise ModelError(
-            str(file), "it is one kernel, no network", "`tilewright compile` writes networks."
-        )
+    with named(str(file), f"open({str(file)!r})"):
+        network = open_network(file)
     given = {} if inputs is None else archives.read_arrays(inputs, f"--inputs {inputs}")
-    wanted = archives.complete(given, library.plan.inputs, fill, f"--inputs {inputs}")
-    dev = device(Target(library.target).kind)
-    module = GraphModule(library["default"](dev))
-    with ExitStack() as told:
-        for name in wanted:
-            told.enter_context(named(f"input {name!r}", f"set_input({name!r})"))
-        module.run(**wanted)
-    found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
+    wanted = archives.complete(given, network.inputs, fill, f"--inputs {inputs}")
+    computed = network(wanted)
+    found = computed if isinstance(computed, tuple) else (computed,)
     for k, value in enumerate(found):
         say(f"output_{k}: {value.dtype}{list(value.shape)}")
     if outputs is not None:
         by_name = {f"output_{k}": value for k, value in enumerate(found)}
         archives.write_arrays(outputs, by_name, f"--outputs {outputs}")
     if repeat is not None:
-        say(str(module.benchmark(dev, repeat=repeat, number=number)))
+        say(str(network.benchmark(wanted, repeat=repeat, number=number)))
     if profile:
-        say(str(module.profile(number=number)))
+        say(str(network.profile(wanted, number=number)))

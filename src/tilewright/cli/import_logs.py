@@ -75,12 +75,11 @@ def _known(workloads: Path | None, model: str | None, target: Any) -> Workloads:
     functions = {} if workloads is None else _functions(workloads)
     if model is None:
         return Workloads(functions)
-    from tilewright.cli import network
+    from tilewright import front
     from tilewright.network.extract import fused_tasks
 
-    network.check_model(model)
-    (mod,), params = network.load_sizes(model)
-    tasks = fused_tasks(mod, params, target or "llvm", include_simple=True,
+    net = front.load(model)
+    tasks = fused_tasks(net.modules[0], net.params, target or "llvm", include_simple=True,
                         every_implementation=True)  # fmt: skip
     return Workloads(functions, tasks=tasks)
 

@@ -197,6 +197,6 @@ log_option = click.option(
 
 def default_log(model: str, target: Target, dtype: str = "float32") -> Path:
     """Where `tune` and `bench` look when no --log is given."""
-    name = Path(model).stem if Path(model).suffix.lower() == ".onnx" else Path(model).name
-    kind = "" if dtype == "float32" else f".{dtype}"
-    return Path(f"{name}.{target.kind}{kind}.jsonl")
+    from tilewright import front
+
+    return front.default_log(model, target, dtype)

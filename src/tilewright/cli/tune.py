@@ -1,7 +1,7 @@
 """`tilewright tune`: its options, those of TVM's `tvmc tune` among them, and how a run ends.
 
-In: a command line.  Out: a call of `network.tune`, the command to go on with.
-Read next: `network.py`.
+In: a command line.  Out: a call of `front.search`, the command to go on with.
+Read next: `../front.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tilewright.cli.options import (
 )
 from tilewright.targets.target import Target
 
-DEFAULT_MINUTES = 5.0
+DEFAULT_MINUTES = 5.0  # as front.MINUTES, which takes longer to import
 RULES = "auto-scheduler"
 _LAST_SEED = 2**31 - 1  # that all generators of numbers take
 _BUILDS = click.IntRange(max=1024)  # processes
@@ -137,11 +137,13 @@ def tune(
     Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
     longer.
     """
-    from tilewright.cli import network
+    from tilewright import front
     from tilewright.measure.database import Database
+    from tilewright.models import networks
+    from tilewright.network.tune_network import task_lines
     from tilewright.search.progress import Progress
 
-    network.check_model(model)
+    networks.check(model)
     if not templates and tuner != RULES:
         raise click.UsageError("--no-templates leaves nothing to search but with auto-scheduler")
     if trials is None and minutes is None:
@@ -149,26 +151,25 @@ def tune(
     seconds = None if minutes is None else minutes * 60
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key, builders)
-    target = network.real_target(target, devices)
-    what: dict[str, Any] = {
-        "tuner": tuner, "dtype": dtype, "batch": batch, "shapes": shape, "layout": layout,
-        "templates": templates,
-    }  # fmt: skip
+    target = front.as_described(target, devices)
+
+    def loaded() -> front.Network:
+        return front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+
     if tasks == "list":
-        for line in network.list_tasks(model, target, **what):
+        for line in task_lines(front.tasks_of(loaded(), target, tuner, templates)):
             click.echo(line)
         return
     with (
-        Database(path, on_error=_warn) as database,
+        Database(path, on_error=front.warn) as database,
         Progress(trials, seconds) as progress,
         _termination_as_interrupt(),
     ):
-        for told in database.skipped.told():
-            progress.note(f"{path}: skipped {told}")
         try:
-            network.tune(
-                model, target, database, trials=trials, seconds=seconds, seed=seed, farm=devices,
-                tasks=tasks, progress=progress, **what, **_search_options(more),
+            front.search(
+                loaded(), target, database, trials=trials, seconds=seconds, tuner=tuner,
+                templates=templates, tasks=tasks, seed=seed, farm=devices, progress=progress,
+                **_search_options(more),
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -195,10 +196,6 @@ def _search_options(given: Mapping[str, Any]) -> dict[str, Any]:
         "early_stopping": given["early_stopping"], "history": given["history"],
         "measuring": measuring,
     }  # fmt: skip
-
-
-def _warn(error: TilewrightError) -> None:
-    say(f"warning: {error}", stream=sys.stderr)
 
 
 @contextmanager

@@ -1,115 +1,201 @@
-"""Networks by name or path, and inputs to try them with.
+"""Networks from wherever they are: a name, a file, a model in memory.
 
-In: the name of a test network or the path of an .onnx file.  Out: `(mod, params)`, random inputs.
-Read next: `onnx/importer.py`, `../testing/`.
+In: the name of a test network, the path of an .onnx or .pt2 file, an ONNX model, a module or an
+exported program of PyTorch, a module of ours.  Out: `(mod, params)`, for one or several sizes.
+Read next: `onnx/importer.py`, `torch/export.py`, `../testing/`.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tilewright.base import model_files
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, IRModule
+from tilewright.graph.expr import Array, Function, IRModule
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
 from tilewright.models.onnx.load import load as load_proto
+from tilewright.models.torch.export import from_examples, from_exported_program, torch_module
 from tilewright.models.zoo import NETWORKS, get_network, unknown_network
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from torch.export import ExportedProgram
+    from torch.nn import Module
 
-def check(name_or_path: str | os.PathLike[str]) -> None:
-    """Raises ModelError for a name that is no network and a file that is not there."""
-    text = os.fspath(name_or_path)
-    if text in NETWORKS or Path(text).is_file():
-        return
-    if text.endswith(".onnx") or os.sep in text:
-        raise ModelError(
-            f"network {text!r}", "there is no such file", "Give the path of an .onnx file."
-        )
-    raise unknown_network(text)
+    Model = (
+        str | os.PathLike[str] | bytes | ModelProto | Module | ExportedProgram | IRModule | Function
+    )
+Loaded = tuple[IRModule, dict[str, Array]]
 
 
-def load(
-    name_or_path: str | os.PathLike[str], shapes: Mapping[str, Any] | None = None
-) -> tuple[IRModule, dict[str, Array]]:
-    """The network called so, or in the .onnx file there, with its weights.
+def check(name_or_path: str, *also: str) -> None:
+    """Raises ModelError for a name that is no network, a file that is not there, and for one that
+    is no ONNX model.
 
-    shapes: of inputs of the file, by name
-    Raises ModelError for an unknown name and for a file that is missing or damaged.
+    also: kinds of files that are taken, too; see `base.model_files`
     """
-    text = os.fspath(name_or_path)
-    check(text)
-    if text not in NETWORKS:
-        return from_onnx(text, shapes)
-    _refuse_shapes(text, shapes)
-    return get_network(text)
+    if name_or_path in NETWORKS:
+        return
+    if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
+        raise unknown_network(name_or_path)
+    model_files.check_model(name_or_path, name_or_path, *also)
 
 
-def _refuse_shapes(name: str, shapes: Mapping[str, Any] | None) -> None:
-    if shapes:
+def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = None) -> Loaded:
+    """The network and its weights.
+
+    model:  name of a test network; path of an .onnx file, of what torch.export.save or
+            torch.jit.save wrote; the bytes of an .onnx file, an onnx.ModelProto; a torch.nn.Module,
+            an ExportedProgram; an IRModule or a Function
+    shapes: of inputs of an ONNX model, by name; extents that have a name by that
+    inputs: of a module of PyTorch, see `from_examples`
+    Raises ModelError for an unknown name, for a file that is missing, damaged, or of another kind,
+    and for shapes or inputs of a model that takes none.
+    """
+    what = _known(model)
+    of_torch = (model_files.EXPORTED, model_files.SCRIPTED)
+    if isinstance(what, str) and what not in NETWORKS and _kind(what) in of_torch:
+        what = read_torch(what, what)
+    module = _is_module(what)
+    if module and inputs is None:
         raise ModelError(
-            f"network {name!r}", "its shapes are fixed, only those of an .onnx file can be given",
-            "Leave them out.",
+            f"load({type(what).__name__})", "a module does not tell the shapes of its inputs",
+            "Give examples or shapes: inputs=(1, 3, 224, 224), or {\"ids\": tensor}.",
         )  # fmt: skip
+    if inputs is not None and not module:
+        raise ModelError(
+            f"load({_shown(model)}, inputs=)", "the model tells its inputs", "Leave inputs out."
+        )
+    if module:
+        _refuse_shapes(model, shapes, "inputs= says them")
+        return from_examples(what, inputs)
+    if isinstance(what, str) and what in NETWORKS:
+        _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
+        return get_network(what)
+    if isinstance(what, IRModule | Function):
+        _refuse_shapes(model, shapes, "they are those of its parameters")
+        return (what if isinstance(what, IRModule) else IRModule.from_expr(what)), {}
+    if hasattr(what, "graph_signature"):
+        _refuse_shapes(model, shapes, "an exported program has its own")
+        return from_exported_program(what)
+    return from_onnx(what, shapes)
+
+
+def read_torch(path: str | os.PathLike[str], place: str) -> Any:
+    """The ExportedProgram or the scripted module in a file.  PyTorch unpickles parts of such files:
+    only those of people whom one trusts may be read.
+
+    Raises ModelError without PyTorch, and for a file that it cannot read.
+    """
+    torch = torch_module(place)
+    kind = model_files.kind_of(Path(path))
+    whole = kind == model_files.EXPORTED or Path(path).suffix == ".pt2"
+    try:
+        return torch.export.load(path) if whole else torch.jit.load(path, map_location="cpu")
+    except Exception as error:  # PyTorch's readers raise many kinds
+        raise ModelError(
+            place, f"PyTorch cannot read it ({str(error).splitlines()[0]})",
+            "Write it with torch.jit.save, or as .pt2 with torch.export.save.",
+        ) from None  # fmt: skip
+
+
+def _known(model: Any) -> Any:
+    """A name or a path as text that is known to be one; all else as it is."""
+    if not isinstance(model, str | os.PathLike):
+        return model
+    text = os.fspath(model)
+    check(text, model_files.EXPORTED, model_files.SCRIPTED)
+    return text
+
+
+def _kind(path: str) -> str:
+    return model_files.kind_of(Path(path))
+
+
+def _is_module(model: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _shown(model: Any) -> str:
+    return repr(model) if isinstance(model, str | os.PathLike) else type(model).__name__
+
+
+def _refuse_shapes(model: Any, shapes: Mapping[str, Any] | None, why: str) -> None:
+    if shapes:
+        name = f"network {model!r}" if isinstance(model, str) else f"load({_shown(model)}, shape=)"
+        raise ModelError(name, f"its shapes are fixed, {why}", "Leave them out.")
 
 
 def load_sizes(
-    name_or_path: str | os.PathLike[str],
+    model: Model,
     batch: Sequence[int] = (),
     shapes: Mapping[str, Any] | None = None,
+    inputs: Any = None,
+    bound: Sequence[str] = (),
 ) -> tuple[list[IRModule], dict[str, Array]]:
     """The network for each batch size and for each number that an open extent may be.
 
     batch:  none: as it is
     shapes: as for `load`; a list stands for several numbers of an extent that has a name
+    bound:  parameters of a module of ours that are weights, not inputs
     """
     given = dict(shapes or {})
     several = {name: numbers for name, numbers in given.items() if isinstance(numbers, list)}
-    made: list[tuple[IRModule, dict[str, Array]]] = []
+    made: list[Loaded] = []
     for numbers in itertools.product(*several.values()):
         chosen = {**given, **dict(zip(several, numbers, strict=True))}
         if batch:
-            mods, params = load_batches(name_or_path, batch, chosen)
+            mods, params = load_batches(model, batch, chosen, inputs, bound)
             made += ((mod, params) for mod in mods)
         else:
-            made.append(load(name_or_path, chosen))
+            made.append(load(model, chosen, inputs))
     return _sharing(made)
 
 
 def load_batches(
-    name_or_path: str | os.PathLike[str],
+    model: Model,
     sizes: Sequence[int],
     shapes: Mapping[str, Any] | None = None,
+    inputs: Any = None,
+    bound: Sequence[str] = (),
 ) -> tuple[list[IRModule], dict[str, Array]]:
     """`load` for each batch size: modules for `relay.build`, and the weights that they share.
 
-    Where an .onnx file leaves the first extents of its inputs open, they are `sizes`; otherwise the
+    Where an ONNX model leaves the first extents of its inputs open, they are `sizes`; otherwise the
     network is made again for them.  Raises ModelError as `load` does, and where that cannot be.
     """
-    text = os.fspath(name_or_path)
-    check(text)
-    if text in NETWORKS:
-        _refuse_shapes(text, shapes)
-        return _sharing([get_network(text, batch_size=size) for size in sizes])
-    proto = load_proto(text, Limits())
-    if names := open_batch(proto):
-        return _sharing([
-            from_onnx(proto, {**(shapes or {}), **dict.fromkeys(names, size)}) for size in sizes
-        ])  # fmt: skip
-    mod, params = from_onnx(proto, shapes)
-    bound = tuple(params)
-    return [IRModule.from_expr(with_batch(mod["main"], size, bound)) for size in sizes], params
+    what = _known(model)
+    if isinstance(what, str) and what in NETWORKS:
+        _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
+        return _sharing([get_network(what, batch_size=size) for size in sizes])
+    if _is_onnx(what):
+        what = load_proto(what, Limits())
+        if names := open_batch(what):
+            return _sharing([
+                from_onnx(what, {**(shapes or {}), **dict.fromkeys(names, size)}) for size in sizes
+            ])  # fmt: skip
+    mod, params = load(what, shapes, inputs)
+    weights = (*params, *bound)
+    return [IRModule.from_expr(with_batch(mod["main"], size, weights)) for size in sizes], params
 
 
-def _sharing(
-    made: Sequence[tuple[IRModule, dict[str, Array]]],
-) -> tuple[list[IRModule], dict[str, Array]]:
+def _is_onnx(model: Any) -> bool:
+    if isinstance(model, str):
+        return _kind(model) in (model_files.ONNX, "")
+    return isinstance(model, bytes) or type(model).__name__ == "ModelProto"
+
+
+def _sharing(made: Sequence[Loaded]) -> tuple[list[IRModule], dict[str, Array]]:
     """One network for several shapes, with the weights of the first."""
     weights = made[0][1]
     return [with_weights(mod, own, weights) for mod, own in made], weights

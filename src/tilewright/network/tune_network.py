@@ -27,7 +27,7 @@ from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id
 from tilewright.search.progress import Progress, TaskRow
-from tilewright.search.report import Event, Options
+from tilewright.search.report import Event, Options, Report
 from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 
@@ -101,7 +101,7 @@ def tune_network(
     measuring: Measuring | None = None,
     farm: Devices | None = None,
     progress: Progress,
-) -> None:
+) -> Report:
     """Tune `tasks` until the budget of `options` is spent, and show how it goes.
 
     networks, params: what the tasks are of: how long it takes untuned is measured first, where
@@ -151,6 +151,7 @@ def tune_network(
         progress.note("Every sensible candidate of every task has been measured.")
     if networks:
         confirm(networks, params, target, database, farm, progress)
+    return report
 
 
 def show_untuned(

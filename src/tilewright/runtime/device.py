@@ -56,16 +56,19 @@ def device(kind: str | Target, index: int = 0) -> Device:
 
 @door(DeviceError)
 def cpu(index: int = 0) -> Device:
+    """Give this machine's processor, on which targets of kind `llvm` run."""
     return device("cpu", index)
 
 
 @door(DeviceError)
 def cuda(index: int = 0) -> Device:
+    """Give GPU `index` of NVIDIA; whether it is there is asked with `.exist`."""
     return device("cuda", index)
 
 
 @door(DeviceError)
 def opencl(index: int = 0) -> Device:
+    """Give device `index` of OpenCL; whether it is there is asked with `.exist`."""
     return device("opencl", index)
 
 

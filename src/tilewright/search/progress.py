@@ -57,6 +57,7 @@ class Progress:
 
     trials, seconds: the budget, either or both
     stream:          where to write, default standard output
+    what:            the tasks are of
     Set `estimate` to have the network's latency from it; without, it is the sum of the tasks.
     """
 
@@ -66,8 +67,9 @@ class Progress:
         seconds: float | None = None,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        what: str = "network",
     ) -> None:
-        self.trials, self.seconds = trials, seconds
+        self.trials, self.seconds, self.what = trials, seconds, what
         self.rows: list[TaskRow] = []
         self.estimate: Estimate | None = None
         self._confirmed: float | None = None
@@ -198,7 +200,7 @@ class Progress:
         again = f"  timed again {self.timed_again}" if self.timed_again else ""
         return (
             f"{duration(self.elapsed)}  trials {self.done}{of}  failed {self.failed}{again}  "
-            f"network {self._network()}  left {self._left()}"
+            f"{self.what} {self._network()}  left {self._left()}"
         )
 
     def table(self) -> Table:

@@ -16,6 +16,7 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.base.extras import install
 from tilewright.graph.expr import IRModule
+from tilewright.models.networks import read_torch
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.torch.export import from_exported_program, from_pytorch
 from tilewright_tvm.tvmc.common import TVMCImportError
@@ -75,7 +76,7 @@ class PyTorchFrontend(Frontend):
     def load(
         self, path: str | os.PathLike[str], shape_dict: Mapping[str, Any] | None = None, **more: Any
     ) -> Workload:
-        torch = _require("torch")
+        _require("torch")
         place = f"load({os.fspath(path)!r})"
         whole = Path(path).suffix == ".pt2"
         if whole and shape_dict:
@@ -85,13 +86,7 @@ class PyTorchFrontend(Frontend):
                 place, "a scripted module does not tell the shapes of its inputs",
                 'Give them: shape_dict={"input": [1, 3, 224, 224]}.',
             )  # fmt: skip
-        try:
-            read = torch.export.load(path) if whole else torch.jit.load(path, map_location="cpu")
-        except Exception as error:  # PyTorch's readers raise many kinds
-            raise ModelError(
-                place, f"PyTorch cannot read it ({str(error).splitlines()[0]})",
-                "Write it with torch.jit.save, or as .pt2 with torch.export.save.",
-            ) from None  # fmt: skip
+        read = read_torch(path, place)
         if whole:
             return from_exported_program(read, **more)
         return from_pytorch(read, [(n, tuple(s)) for n, s in (shape_dict or {}).items()], **more)
@@ -165,9 +160,9 @@ def load_model(
     return TVMCModel(mod, params)
 
 
-def _require(package: str) -> Any:
+def _require(package: str) -> None:
     try:
-        return importlib.import_module(package)
+        importlib.import_module(package)
     except ImportError:
         raise TVMCImportError(
             "tvmc.load", f"the package {package} is not installed", f"Try {install(package)}."

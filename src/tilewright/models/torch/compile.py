@@ -22,13 +22,6 @@ from tilewright.graph.expr import IRModule
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
 from tilewright.models.torch.aliases import results_of, shared
-from tilewright.models.torch.calls import (
-    Run,
-    current_stream,
-    function,
-    given_back,
-    is_capturing,
-)
 from tilewright.models.torch.eager import Eager
 from tilewright.models.torch.export import as_numpy, decomposed, read, torch_module, written
 from tilewright.models.torch.importer import Blocked, import_program
@@ -50,6 +43,13 @@ from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
+from tilewright.runtime.network.torch_calls import (
+    Run,
+    current_stream,
+    function,
+    given_back,
+    is_capturing,
+)
 from tilewright.search import report
 from tilewright.targets.target import Target, TargetLike
 

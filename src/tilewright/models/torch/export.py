@@ -112,9 +112,43 @@ def from_pytorch(
     return import_program(renamed(program, [name for name, _ in infos]), place, limits)
 
 
-def exported(module: Any, examples: tuple[Any, ...], place: str) -> ExportedProgram:
+def from_examples(
+    module: Any, inputs: Any, limits: Limits | None = None
+) -> tuple[IRModule, dict[str, Array]]:
+    """A module of PyTorch, also a scripted or traced one, and its weights; inputs are named as its
+    arguments are.
+
+    inputs: an example of its input, or a tuple of them, or by the names of its arguments a mapping;
+            each a tensor, an array, or a shape, which stands for float32
+    The module is taken in evaluation mode.  Raises ModelError as `from_exported_program` does.
+    """
+    place = f"load({type(module).__name__})"
+    torch = torch_module(place)
+    where = next((p.device for p in module.parameters()), "cpu")
+
+    def example(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return torch.from_numpy(np.ascontiguousarray(value)).to(where)
+        return torch.zeros(value, device=where) if _is_shape(value) else value
+
+    by_name = inputs if isinstance(inputs, Mapping) else {}
+    listed = inputs if isinstance(inputs, tuple | list) and not _is_shape(inputs) else (inputs,)
+    args = () if by_name else tuple(map(example, listed))
+    kwargs = {name: example(value) for name, value in by_name.items()}
+    whole = decomposed(exported(module, args, place, kwargs))
+    return import_program(read(whole, place), place, limits)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, tuple | list) and all(type(n) is int for n in value)
+
+
+def exported(
+    module: Any, examples: tuple[Any, ...], place: str, by_name: dict[str, Any] | None = None
+) -> ExportedProgram:
     """`module` in evaluation mode as torch.export gives it; its mode is as before afterwards.
 
+    by_name: examples of further arguments
     Raises ModelError for what cannot be exported.
     """
     torch = torch_module(place)
@@ -126,8 +160,10 @@ def exported(module: Any, examples: tuple[Any, ...], place: str) -> ExportedProg
             if isinstance(module, torch.jit.ScriptModule):
                 from torch._export.converter import TS2EPConverter
 
-                module = TS2EPConverter(module, examples).convert().module()  # with open extents
-            return torch.export.export(module, examples)
+                module = (
+                    TS2EPConverter(module, examples, by_name or None).convert().module()
+                )  # with open extents
+            return torch.export.export(module, examples, by_name)
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(

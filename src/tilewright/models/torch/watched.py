@@ -12,9 +12,9 @@ from operator import itemgetter
 from typing import Any
 
 from tilewright.base.concurrency import lock
-from tilewright.models.torch.calls import Run, is_capturing
 from tilewright.models.torch.told import warn
 from tilewright.models.torch.weights import Question, unchanged
+from tilewright.runtime.network.torch_calls import Run, is_capturing
 
 Again = Callable[[Sequence[Any], frozenset[int]], Run]  # of arguments, and what is no constant now
 

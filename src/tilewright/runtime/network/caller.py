@@ -16,7 +16,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import Launch, Memory, OpenPlan, Spot
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
-from tilewright.runtime.network.plan import Operand, TensorSpec
+from tilewright.runtime.network.plan import Operand, Plan, TensorSpec
 
 Put = Callable[[int], None]
 
@@ -41,7 +41,7 @@ class Output:
 
 
 class Caller:
-    """The first plan of a library, with intermediate values of its own.
+    """One plan of a library, with intermediate values of its own.
 
     inputs:  each takes the address of an input: dense, and aligned to `drivers.ALIGNMENT`
     staging: for each input memory of its size, where one that is not aligned can be copied to
@@ -55,23 +55,26 @@ class Caller:
     turn:    to be held from the first `put` to the end of `run` or `record`
 
     stream: gives the handle of that stream; of no interest on a CPU
+    plan:   which one; default: the first
     Raises DeviceError on a device whose memory has no addresses.
     """
 
-    def __init__(self, module: LoadedLibrary, stream: Callable[[], int]) -> None:
+    def __init__(
+        self, module: LoadedLibrary, stream: Callable[[], int], plan: Plan | None = None
+    ) -> None:
         self.device, self.turn = module.device, lock()
-        self._held = Instance(module, module.library.plan, slots_of(module))
+        self._held = Instance(module, plan or module.library.plan, slots_of(module))
         launches = tuple(
             Launch(kernel, tuple(a.memory for a in arrays))
             for calls in self._held.launches for kernel, arrays in calls
         )  # fmt: skip
-        plan = self.device.driver.plan(launches)
-        if not hasattr(plan, "argument"):
+        opened = self.device.driver.plan(launches)
+        if not hasattr(opened, "argument"):
             raise DeviceError(
                 f"Caller on {self.device}", "memory of other libraries cannot be passed there",
                 "Use GraphModule.set_input and get_output.",
             )  # fmt: skip
-        self._plan = cast(OpenPlan, plan)
+        self._plan = cast(OpenPlan, opened)
         self.run = self._plan.on(stream)
         self._places: dict[int, list[Spot]] = {}  # by the memory that is there, or a part of it
         for k, launch in enumerate(launches):

@@ -104,7 +104,8 @@ def read(path: str | os.PathLike[str]) -> Contents:
             raise
         raise ModelError(
             place, f"it is no compiled network, or damaged ({_told(error)})",
-            "Write it with lib.export_library.", command="`tilewright compile` writes one.",
+            "Compiled.save and lib.export_library write one.",
+            command="`tilewright compile` writes one.",
         ) from None  # fmt: skip
 
 

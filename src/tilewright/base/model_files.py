@@ -1,33 +1,37 @@
 """What a file is that somebody named: by how it begins, then by its name.
 
-In: a path or the name of a network.  Out: nothing, or a ModelError that says what the file is and
-how to bring it.  Nothing of the file is unpickled, and no more of it is read than tells.
-Read next: `network.py`, `deploy.py`.
+In: a path.  Out: nothing, or a ModelError that says what the file is and how to bring it.  Nothing
+of the file is unpickled, and no more of it is read than tells.
+Read next: `output.py`, which asks the same of files that are to be written.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
 
 from tilewright.base.errors import ModelError
 
-_COMPILED = "a compiled network"
-_ONNX = "an ONNX model"
-_LOG = "a log of `tilewright tune`"
+COMPILED = "a compiled network"
+ONNX = "an ONNX model"
+LOG = "a log of `tilewright tune`"
 _PYTORCH = "a file of PyTorch"
+EXPORTED = "a program of PyTorch (torch.export)"
+SCRIPTED = "a scripted module of PyTorch"
 _SAVED, _FROZEN = "a saved model of TensorFlow", "a graph of TensorFlow"
 _KERAS = "a model of Keras, or another file of HDF5"
 _LITE = "a model of TensorFlow Lite"
 
 _TO_ONNX = "Export it to ONNX first"
 _WAYS = {  # what it is -> how to bring it
-    "a program of PyTorch (torch.export)":
+    EXPORTED:
         f"{_TO_ONNX}: torch.onnx.export(torch.export.load(PATH), dynamo=True).save('net.onnx'); or "
-        "in Python: relay.frontend.from_exported_program.",
-    "a scripted module of PyTorch":
-        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch.",
+        "in Python: tilewright.load(PATH).",
+    SCRIPTED:
+        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch, "
+        "or tilewright.load(torch.jit.load(PATH), inputs).",
     _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
     _SAVED:
         f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --saved-model FILE --output net.onnx",
@@ -54,62 +58,51 @@ _BEGINNINGS = (
     (b"<!doctype html", "a web page"),
     (b"<html", "a web page"),
     (b"\x93NUMPY", "a file of numpy"),
-    (b'{"kind":', _LOG),
+    (b'{"kind":', LOG),
     (b"\x80\x02", _PYTORCH),  # a pickle, as old versions wrote
 )
 _ENDINGS = {
-    ".onnx": _ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _PYTORCH,
+    ".onnx": ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _PYTORCH,
     ".pb": _FROZEN, ".h5": _KERAS, ".hdf5": _KERAS, ".keras": _KERAS, ".tflite": _LITE,
     ".mlmodel": "a model of Core ML", ".mlpackage": "a model of Core ML",
     ".pdmodel": "a model of Paddle", ".caffemodel": "a model of Caffe",
     ".prototxt": "a model of Caffe", ".safetensors": "a file of weights (safetensors)",
     ".gguf": "a file of weights (GGUF)", ".engine": "an engine of TensorRT",
     ".plan": "an engine of TensorRT", ".npz": "a file of numpy", ".npy": "a file of numpy",
-    ".so": "a shared object", ".tar": "an archive", ".zip": "an archive", ".jsonl": _LOG,
+    ".so": "a shared object", ".tar": "an archive", ".zip": "an archive", ".jsonl": LOG,
 }  # fmt: skip
 _MEMBERS = (  # of archives: how a name ends that tells
-    ("network.json", _COMPILED),
+    ("network.json", COMPILED),
     ("saved_model.pb", _SAVED),
     ("model.onnx", "a saved model of tvmc"),
-    ("archive_format", "a program of PyTorch (torch.export)"),
-    ("serialized_exported_program.json", "a program of PyTorch (torch.export)"),
-    ("constants.pkl", "a scripted module of PyTorch"),
+    ("archive_format", EXPORTED),
+    ("serialized_exported_program.json", EXPORTED),
+    ("constants.pkl", SCRIPTED),
     ("data.pkl", _PYTORCH),
     ("model.weights.h5", _KERAS),
     (".npy", "a file of numpy"),
 )
 
 
-def check_model(model: str) -> None:
-    """Raises ModelError for a name that is no network, and for a file that is no ONNX model."""
-    from tilewright.models.zoo import NETWORKS, unknown_network
+def check_model(file: str, place: str, *also: str) -> None:
+    """Raises ModelError for a file that is missing, and for one that is no ONNX model.
 
-    if model in NETWORKS:
-        return
-    path = Path(model)
-    if not model or not path.exists():
-        if not _is_path(model):
-            raise unknown_network(model)
-        raise _missing(model)
+    also: kinds of files, see `kind_of`, that are taken, too
+    """
+    path = Path(file)
+    if not file or not path.exists():
+        raise _missing(file, place)
     what = kind_of(path)
-    if what not in (_ONNX, ""):
-        raise ModelError(
-            model, f"it is {what}, not an ONNX model", _way(what, path, "a network's name")
-        )
+    if what not in (ONNX, "", *also):
+        raise _not(what, path, place, "an ONNX model", "Give the path of an .onnx file.")
 
 
-def check_compiled(file: Path) -> None:
+def check_compiled(file: str | os.PathLike[str], place: str) -> None:
     """Raises ModelError for a file that is known to be anything but a compiled network."""
-    what = kind_of(file)
-    if what == _ONNX:
-        made = shlex.quote(f"{file.stem}.tar")
-        raise ModelError(
-            str(file), f"it is {what}, not a compiled network",
-            f"Compile it first: tilewright compile {shlex.quote(str(file))} -o {made}",
-        )  # fmt: skip
-    if what in _WAYS or what in ("a folder", "an empty file", _LOG):
-        way_out = _way(what, file, "a file that `tilewright compile` wrote")
-        raise ModelError(str(file), f"it is {what}, not a compiled network", way_out)
+    path = Path(file)
+    what = kind_of(path)
+    if what in (ONNX, *_WAYS, "a folder", "an empty file", LOG):
+        raise _not(what, path, place, "a compiled network", "`tilewright compile` writes one.")
 
 
 def kind_of(path: Path) -> str:
@@ -154,24 +147,37 @@ def _members(path: Path, head: bytes) -> list[str]:
     return []
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
+    """Whether that can only be the path of a file, there or not."""
     return "/" in text or Path(text).suffix.lower() in _ENDINGS
 
 
-def _missing(text: str) -> ModelError:
+def _missing(text: str, place: str) -> ModelError:
     if "://" in text:
         return ModelError(
-            text, "it is an address, and nothing is fetched from elsewhere",
+            place, "it is an address, and nothing is fetched from elsewhere",
             "Download the file, and name it.",
         )  # fmt: skip
-    return ModelError(text, "there is no such file", "Check the path.")
+    return ModelError(place, "there is no such file", "Check the path.")
 
 
-def _way(what: str, path: Path, else_: str) -> str:
-    own = shlex.quote(str(path))
-    if what == _COMPILED:
-        return f"It runs as it is: tilewright run {own} --repeat 10"
-    if what == _LOG:
-        return f"Its contents: tilewright records {own}"
-    told = _WAYS.get(what, f"Give the path of an .onnx file, or {else_}.")
-    return told.replace("FILE", own).replace("PATH", repr(str(path)))
+def _not(what: str, path: Path, place: str, wanted: str, way_out: str) -> ModelError:
+    """It is `what`, not `wanted`; with a way out in Python, and one in a shell."""
+    typed, given = shlex.quote(str(path)), repr(str(path))
+    made = shlex.quote(f"{path.stem}.tar")
+    told = _WAYS.get(what, way_out).replace("FILE", typed).replace("PATH", given)
+    inside, command = {
+        COMPILED: (
+            f"It runs as it is: tilewright.open({given}).",
+            f"It runs as it is: tilewright run {typed} --repeat 10",
+        ),
+        LOG: (
+            f"tilewright.compile takes it as log={given}.",
+            f"Its contents: tilewright records {typed}",
+        ),
+        ONNX: (
+            f"Compile it first: tilewright.compile(tilewright.load({given})).",
+            f"Compile it first: tilewright compile {typed} -o {made}",
+        ),
+    }.get(what, (told, told))  # fmt: skip
+    return ModelError(place, f"it is {what}, not {wanted}", inside, command=command)

@@ -1,7 +1,7 @@
-"""Calls of compiled graphs of PyTorch's on its tensors' own memory.
+"""Calls of compiled networks on the memory of PyTorch's tensors: no copy goes in or out.
 
-In: a `Caller`, and what a graph returns.  Out: a function of the graph's arguments.
-Read next: `compile.py`, `../../../runtime/network/caller.py`.
+In: PyTorch, a `Caller`, and what is to be returned.  Out: a function of tensors.
+Read next: `caller.py`, `compiled.py`; `torch.compile` calls its graphs so, too.
 """
 
 from __future__ import annotations

@@ -1,0 +1,538 @@
+"""The front door: load a network, tune it, compile it; one operator likewise.
+
+    import tilewright as tw
+
+    net = tw.load("resnet18.onnx")
+    tw.tune(net, target="cuda", minutes=2, log="r18.jsonl")
+    run = tw.compile(net, target="cuda", log="r18.jsonl")
+    y = run(x)
+
+In: models as people have them.  Out: a `Network`, a log and a `Tuned`, a `Compiled`.  The command
+is written on these.  `tw.open`, which needs no compiler, is in `runtime/network/compiled.py`.
+Read next: `relay/exchange/networks.py`, `relay/compile/tune_network.py`, `relay/compile/build.py`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base import context
+from tilewright.base.doors import check_arguments, door
+from tilewright.base.errors import (
+    ModelError,
+    RecordError,
+    SpaceError,
+    TilewrightError,
+    named,
+)
+from tilewright.base.terminal import say
+from tilewright.farm.address import Devices, parsed
+from tilewright.graph.expr import (
+    Array,
+    Constant,
+    Function,
+    IRModule,
+    TensorType,
+    TupleType,
+    post_order,
+)
+from tilewright.graph.traversal import op_name
+from tilewright.measure.database import Database
+from tilewright.measure.record import NetworkLine, task_label
+from tilewright.measure.sources import check_history
+from tilewright.models import networks
+from tilewright.network.build import build
+from tilewright.network.conversion import converted, in_type
+from tilewright.network.evidence import sources_of
+from tilewright.network.single import build_task
+from tilewright.network.tune import Measuring as Measuring
+from tilewright.network.tune import as_described as as_described
+from tilewright.network.tune_network import RULES, chosen_tasks, network_tasks, tune_network
+from tilewright.runtime.device import cuda, local_target
+from tilewright.runtime.network.compiled import Compiled
+from tilewright.runtime.network.plan import TensorSpec
+from tilewright.runtime.timing import show_seconds
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.task import Task, create, task_of_dag
+from tilewright.search.progress import Progress, duration
+from tilewright.search.propose.named import tuner_name
+from tilewright.search.report import Options, Report, TaskReport
+from tilewright.search.rules.derive import with_rules
+from tilewright.targets.target import Target, TargetLike
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tilewright.models.networks import Model
+
+DTYPES = ("float32", "float16", "bfloat16")  # of contractions
+MINUTES = 5.0  # of a search that is told no budget
+
+# -- networks --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that was loaded, for one set of input shapes or several; printable.
+
+    name:    what it was loaded from
+    modules: its graph for each set of input shapes
+    params:  its weights by name; all other parameters of the graphs are inputs
+    layout:  of its convolutions, where one was asked for
+    dtype:   of its contractions, as it was asked for
+    """
+
+    door_words = ("a network", "tilewright.load gives one.")
+
+    name: str
+    modules: tuple[IRModule, ...]
+    params: Mapping[str, Array]
+    layout: str | None = None
+    dtype: str = "float32"
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and element type of each input; of the first of several sets of shapes."""
+        main = self.modules[0]["main"]
+        free = (p for p in main.params if p.name_hint not in self.params)
+        return tuple(TensorSpec(p.name_hint, p.shape, str(p.dtype)) for p in free)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and element type of each output, likewise."""
+        kinds = _tensors(self.modules[0]["main"].body.checked_type)
+        return tuple(TensorSpec(f"output{k}", t.shape, str(t.dtype)) for k, t in enumerate(kinds))
+
+    @property
+    def operators(self) -> Counter[str]:
+        """How often each operator occurs, by its name."""
+        names = map(op_name, post_order(self.modules[0]["main"].body))
+        return Counter(filter(None, names))
+
+    def each(self) -> list[Network]:
+        """Give the network for each set of input shapes; names tell several apart."""
+        if len(self.modules) == 1:
+            return [self]
+        alone = [replace(self, modules=(mod,)) for mod in self.modules]
+        return [replace(net, name=f"{net.name}, {net._shapes()}") for net in alone]
+
+    def _shapes(self) -> str:
+        return " ".join(f"{s.name}:[{','.join(map(str, s.shape))}]" for s in self.inputs)
+
+    def in_type(self, dtype: str) -> Network:
+        """Give the same with its contractions, and what follows them, in another element type."""
+        mods = tuple(in_type(mod, self.params, dtype) for mod in self.modules)
+        return replace(self, modules=mods, params={}, dtype=dtype)
+
+    def __str__(self) -> str:
+        held = [self.params.values(), (n.data for m in self.modules[:1] for n in _constants(m))]
+        arrays = [array for part in held for array in part]
+        numbers, mib = sum(prod(a.shape) for a in arrays), sum(a.nbytes for a in arrays) / (1 << 20)
+        more = len(self.modules) - 1
+        operators = [f"{name} {n}" for name, n in self.operators.most_common()]
+        rows = [
+            ("network", self.name + (f", and for {more} more sets of shapes" if more else "")),
+            *(("input", str(spec)) for spec in self.inputs),
+            *(("output", str(spec)) for spec in self.outputs),
+            ("parameters", f"{numbers:,} ({mib:.1f} MiB)"),
+            ("operators", ", ".join(operators)),
+        ]
+        indent = " " * 12
+        return "\n".join(
+            fill(f"{what:<12}{told}", 90, subsequent_indent=indent, break_long_words=False)
+            for what, told in rows
+        )
+
+
+def _constants(mod: IRModule) -> list[Constant]:
+    return [node for node in post_order(mod["main"].body) if isinstance(node, Constant)]
+
+
+def _tensors(kind: Any) -> list[TensorType]:
+    if isinstance(kind, TupleType):
+        return [t for field in kind.fields for t in _tensors(field)]
+    return [kind]
+
+
+@door(ModelError, "load")
+def load(
+    model: Model,
+    inputs: Any = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | None = None,
+    batch: Sequence[int] = (),
+    dtype: str = "float32",
+    layout: str | None = None,
+) -> Network:
+    """Load a network, to be tuned and compiled.
+
+    model:  path of an .onnx file; bytes of one, or an onnx.ModelProto; a torch.nn.Module, an
+            ExportedProgram of torch.export, a path of what torch.export.save wrote (PyTorch
+            unpickles parts of such files: trust who made it); the name of a test network
+            ("resnet-18", with random weights); an IRModule or a Function of a graph
+    inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
+            a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
+    params: of an IRModule: its weights by name; the other parameters are inputs
+    shape:  of inputs of an ONNX model by name, for what it leaves open: {"data": (1, 3, 224, 224)};
+            of an extent that has a name the number, {"seq": 64}, or a list: for each of them
+    batch:  sizes, each the first extent of all inputs; none: as the model has it
+    dtype:  of contractions and what follows them: "float32", "float16" or "bfloat16"; sums stay
+            float32
+    layout: of convolutions, such as "NHWC"; default: as the model has them
+    Raises ModelError for a file that is missing, damaged or of another kind (with how to bring it),
+    a model whose shapes are open, and once for all operators that cannot be imported.
+    """
+    name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
+    if params is not None and not isinstance(model, IRModule | Function):
+        raise ModelError(f"load({name}, params=)", "the model has its weights", "Leave params out.")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ModelError(
+            f"load(dtype={dtype!r:.80})", "there is no such choice", f"Use {', '.join(DTYPES)}."
+        )
+    if len({*batch} - {0}) < len(batch) or min(batch, default=1) < 1:
+        raise ModelError(
+            f"load(batch={tuple(batch)})", "they are not different whole numbers of at least 1",
+            "Example: batch=(1, 8).",
+        )  # fmt: skip
+    own = dict(params or {})
+    calls = ("from_onnx", f"from_onnx({name!r})", f"network {name!r}", "batch_sizes")
+    with named(name, *calls, "from_exported_program", f"load({type(model).__name__})"):
+        mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
+        made, left = converted(mods, {**weights, **own}, dtype, layout)
+    return Network(name, tuple(made), left, layout, dtype)
+
+
+def _name_of(model: Any) -> str:
+    graph = getattr(getattr(model, "graph", None), "name", "")
+    return graph if isinstance(graph, str) and graph else type(model).__name__
+
+
+# -- tuning ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a search found; printable.
+
+    log:      the file that holds every result; None: none was written
+    report:   tasks with their best records, trials, wall seconds
+    networks: how the network is fastest as a whole, for each set of input shapes
+    """
+
+    log: Path | None
+    report: Report
+    networks: tuple[NetworkLine, ...] = ()
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were measured now."""
+        return self.report.trials
+
+    @property
+    def best_seconds(self) -> tuple[float | None, ...]:
+        """Of one call of each task, as fast as any run found it; None where nothing was valid."""
+        return tuple(told.best_seconds for told in self.report.tasks)
+
+    def schedule(self, task: int = 0) -> Schedule:
+        """Give the best schedule of a task, by its number: printing it shows its loops,
+        `to_python()` gives it as calls, `build` takes it.
+
+        Raises RecordError where nothing valid was found.
+        """
+        told = self.report.tasks[task]
+        if told.best is None:
+            raise RecordError(
+                f"task {task_label(told.task)}", "no candidate was valid", "Tune it for longer."
+            )
+        database = Database() if self.log is None else Database.load(self.log)
+        return database.replay(told.best, told.task.dag)
+
+    def __str__(self) -> str:
+        report = self.report
+        failed = sum(told.failed for told in report.tasks)
+        where = "" if self.log is None else f"; the results are in {self.log}"
+        rows = [("calls", "trials", "best ms", "GFLOP/s", "task"), *map(_row, report.tasks)]
+        widths = [max(len(row[c]) for row in rows) for c in range(4)]
+        lines = [
+            "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=False))
+            + f"  {row[4]}"
+            for row in rows
+        ]
+        whole = [
+            f"network: {show_seconds(line.seconds)} a run, {show_seconds(line.untuned_seconds)} "
+            "untuned"
+            for line in self.networks
+        ]
+        head = f"{report.trials} trials in {duration(report.seconds)}, {failed} failed{where}"
+        return "\n".join([head, *lines, *whole])
+
+
+def _row(told: TaskReport) -> tuple[str, str, str, str, str]:
+    best = told.best_seconds
+    time = "-" if best is None else f"{best * 1e3:.4f}"
+    rate = "-" if not best else f"{told.task.flop / best * 1e-9:.1f}"
+    trials = str(told.known + told.trials)
+    return str(told.task.weight), trials, time, rate, task_label(told.task)
+
+
+@door(ModelError, "tune")
+def tune(
+    what: Network | Task | Sequence[Task],
+    target: TargetLike | None = None,
+    *,
+    minutes: float | None = None,
+    trials: int | None = None,
+    log: str | os.PathLike[str] | None = None,
+    tuner: str = "xgb",
+    history: Sequence[str | os.PathLike[str]] = (),
+    early_stopping: int | None = None,
+    seed: int = 0,
+    measuring: Measuring | None = None,
+    farm: tuple[str, str] | Devices | None = None,
+    progress: bool = True,
+) -> Tuned:
+    """Search for fast kernels, and write every result to a log, which `compile` builds from.
+
+    what:    a network; or a task, or several
+    target:  such as "cuda", "llvm", "opencl", with options: "llvm -mcpu=skylake"; default: of
+             `with Target(...):`, else a GPU with CUDA where there is one, else this processor; a
+             task has its own
+    minutes, trials: the budget, whichever ends first, of both together; default: five minutes
+    log:     the file that results are added to; one that is there already is gone on with, so a
+             search may be stopped at any moment, by Ctrl-C too.  Default: NAME.TARGET.jsonl in the
+             current folder, as of the command
+    tuner:   how candidates are chosen: "xgb", by a model that learns; "ga", "random", "gridsearch",
+             "droplet"; "auto-scheduler": of a network also kernels that no template fits
+    history: logs of other networks or devices to start from
+    early_stopping: a task ends after so many candidates without a faster one
+    seed:    of the search
+    measuring: how candidates are built and timed: a `tilewright.front.Measuring`
+    farm:    (HOST:PORT of a tracker, key of its devices), to use those instead of this machine's
+    progress: show a table on a terminal, else lines
+    Raises ModelError for a network without a kernel to tune, SearchError where every trial failed,
+    DeviceError or TargetError without the device, RecordError for a log that cannot be written.
+    """
+    if minutes is None and trials is None:
+        minutes = MINUTES
+    seconds = None if minutes is None else minutes * 60
+    for name, value in (("minutes", minutes), ("trials", trials)):
+        if value is not None and not value > 0:
+            raise ModelError(f"tune({name}={value})", "it is not more than zero", "Leave it out.")
+    devices = Devices(farm[1], *parsed(farm[0])) if isinstance(farm, tuple) else farm
+    stream = None if progress else io.StringIO()
+    chosen = None
+    if isinstance(what, Network):
+        chosen = as_described(_target(target), devices)
+    elif target is not None:
+        raise ModelError("tune(target=)", "a task has its target", "Leave target out.")
+    path = Path(log) if log is not None else _log_of(what, chosen)
+    shown = "network" if isinstance(what, Network) else "best" if isinstance(what, Task) else "sum"
+    with (
+        Database(path, on_error=warn) as database,
+        Progress(trials, seconds, stream, what=shown) as display,
+    ):
+        before = len(database.networks)
+        try:
+            report = search(
+                what, chosen, database, trials=trials, seconds=seconds, tuner=tuner, seed=seed,
+                early_stopping=early_stopping, history=[Path(h) for h in history],
+                measuring=measuring, farm=devices, progress=display,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            display.note(f"Stopped.  {len(database)} results are in {path}; the same call goes on.")
+            raise
+        return Tuned(path, report, tuple(database.networks[before:]))
+
+
+def search(
+    what: Network | Task | Sequence[Task],
+    target: Target | None,
+    database: Database,
+    *,
+    trials: int | None,
+    seconds: float | None,
+    tuner: str = "xgb",
+    templates: bool = True,
+    tasks: str = "all",
+    seed: int = 0,
+    early_stopping: int | None = None,
+    history: Sequence[Path] = (),
+    measuring: Measuring | None = None,
+    farm: Devices | None = None,
+    progress: Progress,
+) -> Report:
+    """Search as `tune` does, with an open log, a display, and a target that its device described.
+
+    templates: whether templates compete with the rules of "auto-scheduler"
+    tasks:     which of them, see `chosen_tasks`; all: of other layouts, too
+    """
+    way = tuner if tuner == RULES else tuner_name(tuner)
+    options = Options(
+        trials=trials, seconds=seconds, tuner="xgb" if way == RULES else way, seed=seed,
+        early_stopping=early_stopping,
+    )  # fmt: skip
+    for told in database.skipped.told():
+        progress.note(f"{database.path}: skipped {told}")
+    more: dict[str, Any] = {}
+    if isinstance(what, Network):
+        assert target is not None
+        every = tasks_of(what, target, way, templates, options if tasks == "all" else None)
+        try:
+            found = [every[k] for k in chosen_tasks(tasks, len(every))]
+        except ValueError as error:
+            raise ModelError("--tasks", str(error), "--tasks list shows them.") from None
+        more = {"networks": what.modules, "params": what.params, "history_of": every}
+        so_far = f"results in {database.path} ({len(database)} so far)"
+        progress.note(f"tuning {what.name} for {target}, {so_far}")
+    else:
+        found = [what] if isinstance(what, Task) else list(what)
+    return tune_network(
+        found, database, options, history=history, measuring=measuring, farm=farm,
+        progress=progress, **more,
+    )  # fmt: skip
+
+
+def tasks_of(
+    net: Network, target: Target, tuner: str, templates: bool = True, options: Options | None = None
+) -> list[Task]:
+    """Give the tasks of a network; with options, in the layouts that the budget allows to compare
+    where the network leaves them open.  Raises ModelError where there is none."""
+    others = options if net.layout is None else None
+    mods, place = net.modules, f"tune {net.name!r}"
+    return network_tasks(mods, net.params, target, tuner, templates, others, place)
+
+
+def warn(error: TilewrightError) -> None:
+    """Say on standard error what does not end a search."""
+    say(f"warning: {error}", stream=sys.stderr)
+
+
+def _log_of(what: Network | Task | Sequence[Task], target: Target | None) -> Path:
+    if isinstance(what, Network):
+        return default_log(what.name, target, what.dtype)
+    first = what if isinstance(what, Task) else next(iter(what), None)
+    if first is None:
+        raise ModelError("tune([])", "there is no task", "task(computation, args) makes one.")
+    return default_log(first.name, first.target)
+
+
+def default_log(name: str, target: Target | None, dtype: str = "float32") -> Path:
+    """Where results are when nobody names a file: NAME.TARGET.jsonl in the current folder."""
+    path = Path(name)
+    stem = path.stem if path.suffix.lower() in (".onnx", ".pt2") else path.name
+    kind = "" if dtype == "float32" else f".{dtype}"
+    return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
+
+
+def _target(target: TargetLike | None) -> Target:
+    """`target`, that of `with target:`, or of what is here."""
+    found = target if target is not None else context.current("target")
+    if found is None:
+        found = "cuda" if cuda().exist else "llvm"
+    return Target(found)
+
+
+# -- compiling -------------------------------------------------------------------------------------
+
+
+@door(ModelError, "compile")
+def compile(
+    what: Network | Task,
+    target: TargetLike | None = None,
+    log: Any = None,
+    *,
+    verify: bool = True,
+    partial_batches: bool = False,
+    knowledge: bool = True,
+) -> Compiled:
+    """Compile a network, or one computation, to a function of its inputs, with the best kernels
+    that are known.
+
+    what:    a network, or a task
+    target:  see `tune`; where its device is not here, the result can be saved and opened there
+    log:     file that `tune` wrote, or several, ours or AutoTVM's; or a `Database`.  Default: of
+             `with apply_history_best(log):`, else untuned
+    verify:  compare every kernel once with a reference, where the device is here
+    partial_batches: run batches between two sizes in the network for the greater one
+    knowledge: where the log has nothing, use what is known of devices of this class
+    Raises RecordError for a log that is missing or has nothing for this target, ModelError for a
+    network that cannot be compiled, TargetError for an unknown target or without its compiler.
+    """
+    if isinstance(what, Task) and target is not None:
+        raise ModelError("compile(target=)", "a task has its target", "Leave target out.")
+    chosen = what.target if isinstance(what, Task) else _target(target)
+    schedules = schedules_of(log, chosen) if isinstance(log, str | os.PathLike) else log
+    if isinstance(what, Task):
+        return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
+    with named(what.name, "relay.build"):
+        library = build(
+            list(what.modules), chosen, what.params, schedules, verify=verify,
+            partial_batches=partial_batches, use_knowledge=knowledge,
+        )  # fmt: skip
+    return Compiled(library)
+
+
+def schedules_of(log: str | os.PathLike[str], target: Target, what: str = "a kernel") -> Any:
+    """What a log, ours or AutoTVM's, has for kernels of `target`.
+
+    Raises RecordError for one that is missing, or has something, but nothing for this target.
+    """
+    if not Path(log).exists():
+        raise RecordError(f"log {os.fspath(log)!r}", "there is no such file", "tune writes one.")
+    (source,) = sources_of(log)
+    if isinstance(source, Database):
+        here, _ = local_target(target)
+        known = {t.target for t in source.tasks()}
+        check_history(source, log, here if str(here) in known else target, what)
+    return source
+
+
+# -- one operator ----------------------------------------------------------------------------------
+
+
+@door(SpaceError, "task")
+def task(
+    computation: Callable[..., Sequence[Tensor]] | Sequence[Tensor] | str,
+    args: Sequence[Any] = (),
+    target: TargetLike | None = None,
+) -> Task:
+    """Make a task of one computation, to be tuned on one target.
+
+    computation: a function that declares tensors and returns the list of its inputs and outputs;
+                 such a list; or the name of a template, which schedules what it declares: see
+                 `template`
+    args:        of the function or the template
+    target:      see `tune`
+    Every template that fits the computation competes with what rules derive; of a template by its
+    name, only its own candidates are tried.
+    Raises SpaceError for a function that returns something else, and for an unknown template.
+    """
+    chosen, _ = local_target(_target(target))
+    if isinstance(computation, str):
+        return create(computation, args, chosen)
+    tensors, name = computation, ""
+    if callable(computation):
+        name = getattr(computation, "__name__", "computation")
+        check_arguments(computation, args, f"task({name})", SpaceError)
+        tensors = computation(*args)
+    if not (
+        isinstance(tensors, list | tuple)
+        and tensors
+        and all(isinstance(t, Tensor) for t in tensors)
+    ):
+        raise SpaceError(
+            f"task({name})", f"it is given as a {type(tensors).__name__}, not as tensors",
+            "Return the list of its input and output tensors: [data, kernel, out]; of a template, "
+            "give the name.",
+        )  # fmt: skip
+    return with_rules(task_of_dag(ComputeDAG(tensors), chosen, name, args))
