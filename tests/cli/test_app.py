@@ -164,7 +164,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
-    def found(mod, params, target, include_simple, every_implementation):
+    def found(mod, params, target, include_simple, every_implementation, pass_options):
         assert include_simple
         return [cpu_task(8, 8, 8)]
 

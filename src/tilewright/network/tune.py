@@ -70,7 +70,14 @@ def tasks_of(
     every = (
         t
         for mod in mods
-        for t in fused_tasks(mod, params, target, rules and simple, True, pass_options)
+        for t in fused_tasks(
+            mod,
+            params,
+            target,
+            rules and simple,
+            every_implementation=True,
+            pass_options=pass_options,
+        )
     )
     for task in every:
         known = found.setdefault(task.key, task)
