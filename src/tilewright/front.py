@@ -9,7 +9,7 @@
 
 In: models as people have them.  Out: a `Network`, a log and a `Tuned`, a `Compiled`.  The command
 is written on these.  `tw.open`, which needs no compiler, is in `runtime/network/compiled.py`.
-Read next: `relay/exchange/networks.py`, `relay/compile/tune_network.py`, `relay/compile/build.py`.
+Read next: `models/networks.py`, `network/tune_network.py`, `network/build.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names of TVM's `tir` for expressions: those of `te`, and a few that TVM spells here alone.
 
 In: what `te` has.  Out: the same.  Statements, buffers and passes of TVM's TIR are not there:
-`lower` gives a `Program` (docs/design.md).  Read next: `te/__init__.py`.
+`lower` gives a `Program` (docs/design.md).  Read next: `tilewright/te/__init__.py`.
 """
 
 import typing

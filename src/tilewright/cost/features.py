@@ -1,7 +1,7 @@
 """Features of candidates for the cost model: dimensionless, so that one model serves all tasks.
 
-In: a `Group` of candidates (or one schedule's resources).  Out: float32 [n, len(FEATURES)],
-and the machine model's seconds, which come from the same facts.  Read next: `cost_model.py`.
+In: a `Group` of candidates (or one schedule's resources).  Out: float32 [n, len(FEATURES)], and the
+machine model's seconds, which come from the same facts.  Read next: `search/propose/cost_model.py`.
 """
 
 from __future__ import annotations

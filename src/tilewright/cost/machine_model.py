@@ -2,7 +2,7 @@
 
 In: the facts of `gpu_facts.py` or `cpu_facts.py`, and `Limits`.  Out: seconds, and the parts they
 come from.  Templates choose by it what runs untuned, and a search ranks by it what was not measured
-yet; `cost_model.py` learns the rest.
+yet; `search/propose/cost_model.py` learns the rest.
 """
 
 from __future__ import annotations

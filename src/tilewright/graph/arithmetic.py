@@ -1,7 +1,7 @@
 """`a + b` of graph values: Python's operators spell those of networks.
 
 In: values and numbers.  Out: calls of add, subtract, multiply, divide, negative and comparisons.
-Read next: `expr.py`, `../op/__init__.py`.
+Read next: `expr.py`, `graph/op/__init__.py`.
 """
 
 from __future__ import annotations

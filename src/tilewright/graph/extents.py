@@ -2,7 +2,7 @@
 
 In: shapes as users write them.  Out: shapes of ints.  While a graph is made by hand an open extent
 is a prime that stands for it, so that types are inferred as ever.
-Read next: `expr.py`, `open.py`, `../passes/extents.py`.
+Read next: `expr.py`, `open.py`, `graph/passes/extents.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A network with open extents: what an importer gives where `relay.Any()` is in a shape.
 
 In: the names of the extents, and how to make the network for numbers.  Out: modules.
-Read next: `../passes/extents.py`.
+Read next: `graph/passes/extents.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: levels and names.  Out: a value that
 builds, task extraction and searches hand down.
-Read next: `relay/passes/__init__.py`, which has the passes.
+Read next: `graph/passes/__init__.py`, which has the passes.
 """
 
 from __future__ import annotations

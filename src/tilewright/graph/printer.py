@@ -3,7 +3,7 @@ are printed once.
 
 In: expressions, functions, modules.  Out: text that `relay.parse` reads; keys, in which equal
 structure gives equal lines.
-Read next: `expr.py`, `../parser.py`.
+Read next: `expr.py`, `tilewright_tvm/relay/parser.py`.
 """
 
 from __future__ import annotations

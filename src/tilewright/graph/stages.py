@@ -4,7 +4,7 @@ In: a graph with nodes that wait (`deferred.py`), values of its inputs, and what
 without such nodes.  Out: its result.  A stage computes what has to be looked at, and with it what
 the rest reads of that; then the rest is made for what was seen, as far as the next such place.
 Stages are kept by what was seen.
-Read next: `../compile/executable.py`.
+Read next: `network/executable.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a database and hashes of its computations, or keys of its records.  Out: of each the structure
 of its anchor; the best records by that.
-Read next: `schedule/template.py`, `relay/compile/schedules.py`, `search/warm_start.py`.
+Read next: `schedule/template.py`, `network/schedules.py`, `search/warm_start.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a module, its parameters, a target, schedules (a log).  Out: a `Library`.  Every distinct fused
 group is compiled once, with the best schedule that is known, and compared with the reference.
-Read next: `decide.py`, `kernels.py`, `memory.py`, `../../runtime/network/library.py`.
+Read next: `decide.py`, `kernels.py`, `memory.py`, `runtime/network/library.py`.
 """
 
 from __future__ import annotations

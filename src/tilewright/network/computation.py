@@ -1,6 +1,6 @@
 """A fused group as a computation: what task extraction and code generation start from.
 
-In: a fused function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `passes/fuse.py`,
+In: a fused function.  Out: its `te` tensors, its `ComputeDAG`.  Read next: `graph/passes/fuse.py`,
 `te/dag.py`.
 """
 

@@ -1,7 +1,7 @@
 """A network in the element type and the layout that were asked for, before it is tuned or built.
 
 In: a module and its weights.  Out: one that computes the same, to the rounding of the type.
-Read next: `../passes/layouts.py`, `../passes/mixed_precision.py`.
+Read next: `graph/passes/layouts.py`, `graph/passes/mixed_precision.py`.
 """
 
 from __future__ import annotations

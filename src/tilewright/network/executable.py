@@ -2,7 +2,7 @@
 
 In: a module, perhaps with `relay.Any()` in the shapes of its inputs.  Out: an `Executable`, which
 builds a library for each set of shapes that it meets and keeps it.
-Read next: `build.py`, `../../runtime/network/vm.py`, which runs it.
+Read next: `build.py`, `runtime/network/vm.py`, which runs it.
 """
 
 from __future__ import annotations

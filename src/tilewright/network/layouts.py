@@ -2,7 +2,7 @@
 
 In: a network whose operators are not grouped yet.  Out: candidates, the network in any of them; its
 operators as units, each with the options that layouts give it; the kernels that these need.
-Read next: `decide.py`, which takes the fastest; `passes/layouts.py`.
+Read next: `decide.py`, which takes the fastest; `graph/passes/layouts.py`.
 """
 
 from __future__ import annotations

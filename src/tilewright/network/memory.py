@@ -1,7 +1,8 @@
 """Memory of a network: where its intermediate values live.
 
 In: a fused function, or lifetimes as plain numbers.  Out: an offset in a slot for each value, and
-the bytes of the slots.  Pure data, no device.  Read next: `passes/views.py`, `passes/fuse.py`.
+the bytes of the slots.  Pure data, no device.  Read next: `graph/passes/views.py`,
+`graph/passes/fuse.py`.
 
 The bound: whatever the plan, the values that are alive at one step are apart, so it needs at least
 the largest sum of their sizes over the steps (`peak_bytes`), for the order in which they run.

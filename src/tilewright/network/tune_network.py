@@ -2,7 +2,7 @@
 
 In: modules as `conversion.py` gives them, options of a user.  Out: records in the database; what a
 `Progress` shows.  The command line and `tvmc.tune` are two spellings of `tune_network`.
-Read next: `tune.py`, `../../search/progress.py`.
+Read next: `tune.py`, `search/progress.py`.
 """
 
 from __future__ import annotations

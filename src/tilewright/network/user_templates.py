@@ -2,7 +2,7 @@
 
 In: the function of a group.  Out: the group with the one operator that has a template of a user's
 computed by that template, if it gives the same.
-Read next: `alternatives.py`, `autotvm/topi_integration.py`.
+Read next: `alternatives.py`, `tilewright_tvm/autotvm/topi_integration.py`.
 """
 
 from __future__ import annotations

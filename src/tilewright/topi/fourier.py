@@ -1,7 +1,7 @@
 """The discrete Fourier transform as sums of products: `topi.dft`.
 
 In: real and imaginary parts.  Out: those of the transform along the last axis, a stage each.
-Read next: `tilewright/relay/fourier.py`, where the tables are constants of a network.
+Read next: `graph/functions/fourier.py`, where the tables are constants of a network.
 """
 
 from __future__ import annotations

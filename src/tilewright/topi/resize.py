@@ -5,7 +5,7 @@ more elements than a cubic takes, their sum `resize_sum` and that of their weigh
 
 Coordinates are exact.  An output's place in the input is a fraction (step*o + offset) / unit with
 whole numbers, so which elements it reads, and how far between them it lies, are divisions of
-integers: they are the same on every device.  Read next: `tilewright/relay/image.py`.
+integers: they are the same on every device.  Read next: `graph/functions/image.py`.
 """
 
 from __future__ import annotations

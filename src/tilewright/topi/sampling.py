@@ -3,7 +3,7 @@
 In: data [N, C, image..] and where to look.  Out: `T_grid_sample`; `roi_align_sum` and `roi_align`,
 or `roi_align_max`.  A place may be any number, or none (NaN): it is limited before it becomes an
 index, so nothing outside is read.  Between elements values are sums of near ones, with weights that
-follow the place.  Read next: `resize.py`, whose places are known; `relay/op/sampling.py`.
+follow the place.  Read next: `resize.py`, whose places are known; `graph/op/sampling.py`.
 """
 
 from __future__ import annotations

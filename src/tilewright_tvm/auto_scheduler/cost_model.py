@@ -30,7 +30,7 @@ from tilewright_tvm.auto_scheduler.loop_state import State, schedule_of
 from tilewright_tvm.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright_tvm.auto_scheduler.records import read_log, trials_of
 
-__path__: list[str] = []  # TVM has a package here: `base/elsewhere.py` finds its modules
+__path__: list[str] = []  # TVM has a package here: `elsewhere.py` finds its modules
 
 Path = str | os.PathLike[str]
 Scores = npt.NDArray[np.float64]

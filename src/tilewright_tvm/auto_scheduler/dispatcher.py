@@ -1,7 +1,7 @@
 """`ApplyHistoryBest(log)`: the best records, for `relay.build`.
 
 In: a log, or (MeasureInput, MeasureResult) pairs.  Out: a context that `relay.build` asks.
-Read next: `relay/compile/schedules.py`.
+Read next: `network/schedules.py`.
 """
 
 from __future__ import annotations

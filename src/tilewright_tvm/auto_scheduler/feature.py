@@ -1,7 +1,7 @@
 """Features of programs by the auto-scheduler's names, for cost models of users.
 
 In: states with their task, pairs, or a log.  Out: a float32 matrix for each program, with a row for
-each store.  What the columns are, and which are ours: `cost/store_features.py`.
+each store.  What the columns are, and which are ours: `store_features.py`.
 """
 
 from __future__ import annotations

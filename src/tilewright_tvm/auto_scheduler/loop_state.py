@@ -1,7 +1,7 @@
 """`State`: a schedule on which transform steps are called by hand, by the auto-scheduler's names.
 
 In: a computation, or a schedule as it stands.  Out: steps of the schedule language; stages in the
-auto-scheduler's order, and their loops as they are.  Read next: `foreign/ansor_steps.py` (who does
+auto-scheduler's order, and their loops as they are.  Read next: `logs/ansor_steps.py` (who does
 the steps), `schedule/steps/`.
 """
 

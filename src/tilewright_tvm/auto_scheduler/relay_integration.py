@@ -1,7 +1,7 @@
 """`extract_tasks`: the kernels of a network as search tasks.
 
 In: a network, its parameters, a target.  Out: tasks and how often each occurs.
-Read next: `relay/compile/extract.py`, `task_scheduler.py`.
+Read next: `network/extract.py`, `task_scheduler.py`.
 """
 
 from __future__ import annotations

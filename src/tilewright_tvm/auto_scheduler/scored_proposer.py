@@ -1,7 +1,8 @@
 """The proposer that asks somebody else's model: draw, score, breed the best, propose the best.
 
 In: a task, a function from closed schedules to scores.  Out: candidates, best first, with a few
-drawn at random among them.  Read next: `model_proposer.py`, whose model scores arrays.
+drawn at random among them.  Read next: `search/propose/model_proposer.py`, whose model scores
+arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A user's cost model in the search: trials are told to it, and it is asked which states are best.
 
 In: a `PythonBasedModel`, a task, what logs know of it.  Out: a proposer.
-Read next: `search/propose/scored_proposer.py`.
+Read next: `scored_proposer.py`.
 """
 
 from __future__ import annotations

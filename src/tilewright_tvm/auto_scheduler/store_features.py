@@ -1,7 +1,8 @@
 """Features of each store of a program, in the layout of TVM's auto-scheduler: 164 numbers a store.
 
 In: a closed schedule.  Out: a row per stage that is stored; `names()` says what its columns are.
-Read next: `loop_features.py` (AutoTVM's), `features.py` (the project's own, which the search uses).
+Read next: `autotvm/loop_features.py` (AutoTVM's), `cost/features.py` (the project's own, which the
+search uses).
 
 Everything is counted from the loop tree; nothing is lowered.  Where TVM counts in its lowered text,
 these are ours: arithmetic of indices is not counted (so the int_ columns are those of int values);

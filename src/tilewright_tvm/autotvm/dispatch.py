@@ -2,7 +2,7 @@
 
 In: logs, ours and AutoTVM's, or configurations.  Out: contexts that templates and `relay.build`
 ask, the innermost first.  What a log of AutoTVM recommends is built and verified like any record.
-Read next: `foreign/history.py`, `relay/compile/schedules.py`.
+Read next: `logs/history.py`, `network/schedules.py`.
 """
 
 from __future__ import annotations

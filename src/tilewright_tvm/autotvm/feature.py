@@ -1,8 +1,8 @@
 """`autotvm.feature`: what AutoTVM's cost models see of a schedule, as flat vectors.
 
 In: a schedule whose loops are all placed.  Out: float32 vectors in the layout of
-`cost/loop_features.py`, or the same numbers as lists by loop and name.
-Read next: `search/propose/feature_types.py`.
+`loop_features.py`, or the same numbers as lists by loop and name.
+Read next: `feature_types.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ELSEWHERE = {"ana_lower": "lower(s, args) gives a Program, which prints as loop
 def get_itervar_feature(
     sch: Schedule, args: Sequence[Any] = (), take_log: bool = False
 ) -> list[list[list[Any]]]:
-    """A list for each loop, see `cost/loop_features.py`:
+    """A list for each loop, see `loop_features.py`:
 
         [["_itervar_", axis], ["_attr_", ...], ["_arith_", ...], [access, ...], ...]
 
@@ -100,7 +100,7 @@ def get_itervar_feature_flatten(
 def get_buffer_curve_sample_flatten(
     sch: Schedule, args: Sequence[Any] = (), sample_n: int = SAMPLES
 ) -> npt.NDArray[np.float32]:
-    """Curves of the innermost accesses, see `cost/loop_features.py`; args: not needed; sample_n:
+    """Curves of the innermost accesses, see `loop_features.py`; args: not needed; sample_n:
     samples of each."""
     if not 0 < sample_n <= MOST_SAMPLES:
         raise SpaceError(

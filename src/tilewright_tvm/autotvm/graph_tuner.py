@@ -3,8 +3,8 @@
 In: a network, records of its convolutions in several layouts, the time of transformations between
 them.  Out: one record for each convolution, in a file that `apply_graph_best` and `relay.build`
 take.  `relay.build` makes the same choice by itself from any log that has these records
-(`relay/compile/layouts.py`); this is AutoTVM's way to ask for it.
-Read next: `relay/compile/layouts.py`, `relay/compile/assignment.py`.
+(`network/layouts.py`); this is AutoTVM's way to ask for it.
+Read next: `network/layouts.py`, `network/assignment.py`.
 """
 
 from __future__ import annotations

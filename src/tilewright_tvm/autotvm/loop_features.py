@@ -3,7 +3,7 @@
 In: a `Group` of candidates of one structure.  Out: float32 [n, width]; the width depends on the
 structure; or the same numbers by loop and name.  Everything is counted from the loop tree, nothing
 is lowered.
-Read next: `features.py` (the project's own), `search/propose/feature_types.py`.
+Read next: `cost/features.py` (the project's own), `feature_types.py`.
 
 `itervar` has a row per loop, in the order of the text: log2 of its length, its depth, log2 of the
 product of the lengths around it (itself included) and of the iterations inside it, its mark one-hot

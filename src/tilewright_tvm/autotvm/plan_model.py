@@ -2,7 +2,7 @@
 
 In: rows of features, seconds.  Out: scores, the greater the faster; they mean nothing beside each
 other's order.  Records of other tasks train a base model, whose say fades as the task's own come.
-Read next: `plan_proposer.py`; `cost_model.py` is the project's own.
+Read next: `plan_proposer.py`; `search/propose/cost_model.py` is the project's own.
 """
 
 from __future__ import annotations

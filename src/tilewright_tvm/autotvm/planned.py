@@ -1,7 +1,7 @@
 """AutoTVM's tuners with a model by name: `xgb_itervar`, `xgb_rank_knob`, and so on.
 
 In: what they learn by.  Out: names, and a proposer for a task by a name.
-Read next: `search/propose/plan_proposer.py`, `search/propose/named.py`.
+Read next: `plan_proposer.py`, `search/propose/named.py`.
 """
 
 from __future__ import annotations

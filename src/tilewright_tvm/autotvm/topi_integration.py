@@ -6,7 +6,7 @@ are created by its name, and `f(data, ...)` and `g(outs)` get the configuration 
 context has.  What stands before the dot is an operator: its kernels in networks have the template
 among theirs; with a computation of its own it is another implementation of them, which is extracted
 beside the operator's own, and built where its records are faster.
-Read next: `dispatch.py`, `schedule/template.py`, `relay/compile/user_templates.py`.
+Read next: `dispatch.py`, `schedule/template.py`, `network/user_templates.py`.
 """
 
 from __future__ import annotations

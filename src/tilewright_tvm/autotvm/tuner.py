@@ -15,7 +15,7 @@ from tilewright_tvm.autotvm.tuners import (
 from tilewright_tvm.autotvm.xgb_tuner import XGBTuner
 from tilewright_tvm.elsewhere import ALSO
 
-__path__: list[str] = []  # TVM has a package here: `base/elsewhere.py` finds its modules
+__path__: list[str] = []  # TVM has a package here: `elsewhere.py` finds its modules
 
 __all__ = [
     "DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner",

@@ -1,7 +1,7 @@
 """`XGBTuner`: the tuner with a model, our own or one that learns as AutoTVM's does.
 
 In: a task, what to learn from and how.  Out: a `Tuner`.
-Read next: `search/propose/model_proposer.py` (the default), `search/propose/plan_proposer.py`.
+Read next: `search/propose/model_proposer.py` (the default), `plan_proposer.py`.
 """
 
 from __future__ import annotations

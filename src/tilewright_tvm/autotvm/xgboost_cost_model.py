@@ -1,7 +1,7 @@
 """`autotvm.tuner.xgboost_cost_model`: AutoTVM's cost model without a tuner.
 
 In: a task, indices of configurations and how fast they were, records.  Out: scores of others.
-Read next: `search/propose/plan_model.py`, `xgb_tuner.py`.
+Read next: `plan_model.py`, `xgb_tuner.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What TVM's scripts ask of `target.codegen`: the version of LLVM.
 
-In: nothing.  Out: numbers.  Read next: `llvm.py`.
+In: nothing.  Out: numbers.  Read next: `driver/llvm.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a ComputeDAG and steps as log version v0.6 writes them, which name stages and iterators by their
 positions at that moment.  Out: a `Schedule`, whose own steps name them.
-Read next: `schedule/steps/`; who reads the logs: `foreign/tvm_logs.py`.
+Read next: `schedule/steps/`; who reads the logs: `tvm_logs.py`.
 """
 
 from __future__ import annotations

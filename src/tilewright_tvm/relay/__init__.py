@@ -2,8 +2,8 @@
 
 In: operators under TVM's names, or an ONNX file.  Out: an `IRModule` and its parameters, a
 compiled `Library`.
-Read next: `expr.py`, `op/__init__.py` (the operator table), `passes/__init__.py`,
-`compile/build.py`, `exchange/onnx/importer.py`.
+Read next: `expr.py`, `graph/op/__init__.py` (the operator table), `graph/passes/__init__.py`,
+`network/build.py`, `models/onnx/importer.py`.
 """
 
 from typing import Any as _Any  # relay.Any is a name of TVM

@@ -1,6 +1,6 @@
 """`relay.adt`: data types and `match`, where TVM has them.
 
-Read next: `graph/functional.py`, `graph/data_types.py`.
+Read next: `relay/functional/nodes.py`, `relay/functional/data_types.py`.
 """
 
 from tilewright_tvm.relay.functional.data_types import TypeData

@@ -1,6 +1,6 @@
 """`relay.build_module`: what builds networks, where TVM has it.
 
-Read next: `compile/build.py`, `executor.py`.
+Read next: `network/build.py`, `executor.py`.
 """
 
 from collections.abc import Mapping

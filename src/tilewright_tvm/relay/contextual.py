@@ -2,7 +2,7 @@
 `relay.optimize` with them, as TVM has them.
 
 In: a context, in TVM's words.  Out: `PassOptions`, in ours.
-Read next: `../pass_options.py`, `compile/build.py`, `../transform.py`.
+Read next: `graph/pass_options.py`, `network/build.py`, `../transform.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: patterns made of `is_op`, `wildcard` and the others; expressions and functions.  Out: whether
 they match, rewritten expressions, parts put into functions of their own.
-Read next: `passes/matching.py` (how patterns are matched), `passes/partition.py`.
+Read next: `relay/patterns/matching.py` (how patterns are matched), `relay/patterns/partition.py`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 In: a kind ("graph", "vm", "debug"), a module or none, a device.  Out: `evaluate`, which gives
 values, or callables that take arrays and give arrays.
-Read next: `vm.py`, `contextual.py`; `graph/evaluate.py` for "debug".
+Read next: `network/executable.py`, `contextual.py`; `graph/evaluate.py` for "debug".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`relay.expr_functor`: walks of a user's own, where TVM has them.
 
-Read next: `graph/functor.py`.
+Read next: `functor.py`.
 """
 
 from tilewright_tvm.relay.functor import ExprFunctor, ExprMutator, ExprVisitor

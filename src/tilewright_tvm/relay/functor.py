@@ -1,7 +1,7 @@
 """`ExprVisitor` and `ExprMutator`: walks of a user's own, one method for each kind of node.
 
 In: expressions.  Out: whatever the methods do; of a mutator, an expression.  Each node is visited
-once.  Read next: `traversal.py`, whose functions need no class.
+once.  Read next: `graph/traversal.py`, whose functions need no class.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`relay.loops`: loops by TVM's name.
 
-In: functions of Python.  Out: a function of graph values.  Read next: `dynamic.py`.
+In: functions of Python.  Out: a function of graph values.  Read next: `graph/functions/dynamic.py`.
 """
 
 from tilewright.base.doors import open_doors

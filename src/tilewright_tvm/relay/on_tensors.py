@@ -2,7 +2,7 @@
 
 In: a function of `relay` and its arguments, tensors of `te` where it takes graph values.  Out: the
 tensors of what it gives, one stage or a few for each operator that it is made of.  `topi` finds
-these names here when they are asked for.  Read next: `compile/computation.py`.
+these names here when they are asked for.  Read next: `network/computation.py`.
 """
 
 from __future__ import annotations

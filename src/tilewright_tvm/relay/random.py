@@ -2,7 +2,8 @@
 
 In: a key, ten words of 64 bits.  Out: a new key and numbers, made of integer operators, so that
 equal keys give equal numbers on every target, and TVM's.  With a constant key they are constants of
-the network.  What the words of a key mean: `topi/random.py`.  Read next: `indexing.py`.
+the network.  What the words of a key mean: `topi/random.py`.  Read next:
+`graph/functions/indexing.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`relay.scope_builder`, where TVM has `ScopeBuilder`.
 
-Read next: `graph/scope.py`.
+Read next: `relay/functional/scope.py`.
 """
 
 from tilewright_tvm.relay.functional.scope import ScopeBuilder

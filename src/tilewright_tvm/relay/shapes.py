@@ -1,7 +1,7 @@
 """Operators that take a shape from another value: `relay.reshape_like`, `relay.collapse_sum_like`.
 
 In: graph values.  Out: reshapes, sums and constants; of open extents, what computes them.
-Read next: `tensor.py`.
+Read next: `graph/functions/tensor.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Windows of tensors and their Fourier transforms: `relay.sliding_window`, `relay.stft`, ...
 
 In: graph values and TVM's keywords.  Out: gathers at constant places, products with tables.
-Read next: `fourier.py`.
+Read next: `graph/functions/fourier.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`relay.vm`: networks for `runtime.vm.VirtualMachine`, as TVM has them.
 
-In: a module.  Out: an `Executable`.  Read next: `compile/executable.py`.
+In: a module.  Out: an `Executable`.  Read next: `network/executable.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """`runtime.vm.VirtualMachine`, where the tutorials look for it.
 
 In: what `relay.vm.compile` gave, a device.  Out: a machine that runs it.
-Read next: `network/vm.py`.
+Read next: `runtime/network/vm.py`.
 """
 
 from typing import Any

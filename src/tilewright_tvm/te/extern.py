@@ -1,7 +1,7 @@
 """`te.extern`: stages whose tensors are made by statements, not by an expression of each element.
 
 In: shapes, input tensors, and a function that gives their statements (`ir_builder.py`).  Out: the
-tensors of an `ExternOp`, checked.  Read next: `opaque.py`, what such a stage is.
+tensors of an `ExternOp`, checked.  Read next: `te/opaque.py`, what such a stage is.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: what the first steps are, what a step makes of earlier ones, and placeholders that stand for
 them.  Out: the tensors of one stage, whose first axis is time.  Its loop is serial; what a step
-computes on the way is computed inside it.  Read next: `recurrence.py`, what such a stage is.
+computes on the way is computed inside it.  Read next: `te/recurrence.py`, what such a stage is.
 """
 
 from __future__ import annotations

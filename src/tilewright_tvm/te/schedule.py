@@ -1,7 +1,8 @@
 """`te.schedule`, TVM's name for what a schedule is made of.
 
 In: schedules.  Out: the classes that old scripts compare with, the ranges that loops run over, and
-functions that inline by the form of computations.  Read next: `state.py`, `schedule.py`.
+functions that inline by the form of computations.  Read next: `schedule/state.py`,
+`schedule/schedule.py`.
 """
 
 from __future__ import annotations

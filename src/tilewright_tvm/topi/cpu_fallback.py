@@ -1,8 +1,8 @@
 """What the templates of convolutions for CPUs begin with where no record is known, as in AutoTVM.
 
-In: a configuration, and a workload of `nn/workloads.py`.  Out: the configuration with the knobs
-that `conv2d_NCHWc.x86` and `depthwise_conv2d_NCHWc.x86` read.  Other names of these files of TVM
-are those of `topi.x86`.  Read next: `templates/by_name/cpu_conv.py`.
+In: a configuration, and a workload of `topi/nn/workloads.py`.  Out: the configuration with the
+knobs that `conv2d_NCHWc.x86` and `depthwise_conv2d_NCHWc.x86` read.  Other names of these files of
+TVM are those of `topi.x86`.  Read next: `topi/templates/cpu_conv.py`.
 """
 
 from __future__ import annotations

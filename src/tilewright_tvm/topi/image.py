@@ -1,6 +1,7 @@
 """Operators of images under TVM's names: `topi.image.resize2d`, `topi.image.grid_sample`.
 
-In: `te` tensors.  Out: `te` tensors.  Read next: `resize.py`, `sampling.py`, `crops.py`.
+In: `te` tensors.  Out: `te` tensors.  Read next: `topi/resize.py`, `topi/sampling.py`,
+`topi/crops.py`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """`topi.cuda.conv3d_winograd`: which tiles TVM takes for Winograd's convolutions of volumes.
 
 In: data and a kernel, or whatever has their shapes.  Out: a tile size, for
-`relay.nn.contrib_conv3d_winograd_weight_transform`.  Read next: `nn/winograd.py`.
+`relay.nn.contrib_conv3d_winograd_weight_transform`.  Read next: `topi/nn/winograd.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Small helpers of TVM's `topi.utils`: numbers of constant expressions, positions, stages by tag.
 
-In: ints and expressions.  Out: ints where they are constant.  Read next: `stage.py`.
+In: ints and expressions.  Out: ints where they are constant.  Read next: `topi/stage.py`.
 """
 
 from __future__ import annotations

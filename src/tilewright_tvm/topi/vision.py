@@ -2,7 +2,7 @@
 
 In: `te` tensors.  Out: `te` tensors.  `ssd` and `rcnn` are this module again, as TVM has some of
 the names there.  What keeps some boxes of many has -1 behind them: how many depends on the data.
-Read next: `sampling.py`, `boxes.py`.
+Read next: `topi/sampling.py`, `topi/boxes.py`.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """`tvmc.tune`: a model tuned for a target, its results in a log.
 
 In: a `TVMCModel`, a target, a budget.  Out: the path of a log.
-Read next: `../relay/compile/tune_network.py`.
+Read next: `network/tune_network.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`tvmc.compile`: a model built for a target, as one file.
 
 In: a `TVMCModel`, a target, a log.  Out: a `TVMCPackage`.
-Read next: `../relay/compile/build.py`, `model.py`.
+Read next: `network/build.py`, `model.py`.
 """
 
 from __future__ import annotations

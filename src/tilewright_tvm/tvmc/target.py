@@ -1,6 +1,6 @@
 """Targets as users of tvmc write them: with the host behind a comma, with options by kind.
 
-In: text or a target.  Out: a `Target`.  Read next: `../targets/target.py`.
+In: text or a target.  Out: a `Target`.  Read next: `targets/target.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Activations that are compositions: `relay.nn.gelu`, `relay.nn.elu`, `relay.nn.softplus`, ...
 
 In: a floating-point graph value.  Out: a chain of elementwise operators, which fuses into one
-kernel.  `relay/nn.py` gives them to users.  Read next: `tensor.py`.
+kernel.  `nn.py` gives them to users.  Read next: `tensor.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In: queries [B, H, S, D], keys [B, G, T, D], values [B, G, T, E]; G divides H: neighbouring heads of
 the queries share a head of keys and values, which is never copied.  Out: graph values of matrix
-products, `nn.softmax` and elementwise operators, which `passes/attention.py` joins again.
-Read next: `linear.py`, `exchange/onnx/ops/attention.py`.
+products, `nn.softmax` and elementwise operators, which `graph/passes/attention.py` joins again.
+Read next: `linear.py`, `models/onnx/ops/attention.py`.
 """
 
 from __future__ import annotations

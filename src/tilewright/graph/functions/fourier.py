@@ -2,7 +2,7 @@
 
 In: signals whose last axis holds a number and its imaginary part, or the number alone.  Out: their
 transforms.  Complex numbers are pairs: networks have no element type for them.
-Read next: `exchange/onnx/ops/signal.py` and `exchange/torch/ops/complex.py`, which
+Read next: `models/onnx/ops/signal.py` and `models/torch/ops/complex.py`, which
 read these of files.
 """
 

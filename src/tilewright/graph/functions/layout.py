@@ -1,7 +1,7 @@
 """`relay.layout_transform`: a value in another order of its axes, or in blocks.
 
 In: graph values and layouts of TVM (NCHW, NHWC, NCHW8c).  Out: views and transpositions.
-Read next: `passes/data_layout.py`.
+Read next: `graph/passes/data_layout.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: graph values.  Out: graph values made of `nn.dense`, `nn.batch_matmul`, transpositions, products
 and sums; axes that only stretch are never copied.  Users find `einsum` in `relay` and `nn_matmul`
 as `relay.nn.matmul`; importers call `product`.
-Read next: `tensor.py`, `exchange/onnx/ops/linear.py`.
+Read next: `tensor.py`, `models/onnx/ops/linear.py`.
 """
 
 from __future__ import annotations

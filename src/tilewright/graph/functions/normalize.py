@@ -1,7 +1,7 @@
 """Normalisation layers, under TVM's names: `relay.nn.layer_norm` and its kin.
 
 In: graph values.  Out: `nn.standardize` with the scale and shift behind it, which share its kernel.
-Read next: `op/normalize.py`, `exchange/onnx/ops/normalize.py`.
+Read next: `op/normalize.py`, `models/onnx/ops/normalize.py`.
 """
 
 from __future__ import annotations

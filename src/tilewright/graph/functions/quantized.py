@@ -3,7 +3,7 @@
 In: graph values; a scale and a zero point that are single numbers, vectors along one axis, or
 blocks along it.  Out: chains of elementwise operators.  Rounding is to nearest, halves to even, and
 what lies beyond the integers' range takes its end, as ONNX has it.
-Read next: `../exchange/onnx/ops/quantize.py`.
+Read next: `models/onnx/ops/quantize.py`.
 """
 
 from __future__ import annotations

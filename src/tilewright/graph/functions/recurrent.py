@@ -2,7 +2,7 @@
 
 In: graph values; sequences have a static length.  Out: graph values, unrolled: the products with
 the inputs of all steps are one, each step multiplies the state and then computes its gates.
-Read next: `linear.py`, `exchange/onnx/ops/recurrent.py`.
+Read next: `linear.py`, `models/onnx/ops/recurrent.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Rows of convolutions and transposed convolutions over images of one, two and three axes.
 
-In: tensors; attributes as `relay/convolution.py` normalises them.  Out: rows for `op/__init__.py`.
-Read next: `window.py`, their values on arrays; `relay/convolution.py`, what users call.
+In: tensors; attributes as `graph/functions/convolution.py` normalises them.  Out: rows for
+`op/__init__.py`. Read next: `window.py`, their values on arrays; `graph/functions/convolution.py`,
+what users call.
 """
 
 from __future__ import annotations

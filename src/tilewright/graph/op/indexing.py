@@ -1,7 +1,7 @@
 """Rows of operators whose indices are data.
 
 In: tensors, of which one holds integers.  Out: rows for `op/__init__.py`.  What an index outside
-means is said in `topi/gather.py` and `scatter.py`; nothing outside is ever read or written.
+means is said in `topi/gather.py` and `topi/scatter.py`; nothing outside is ever read or written.
 Read next: `ranking.py`.
 """
 

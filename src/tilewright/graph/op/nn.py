@@ -1,7 +1,7 @@
 """Rows of the operators of neural networks: matrix products, normalisation, softmax.
 
-In: tensors; attributes as `relay/nn.py` normalises them.  Out: rows for `op/__init__.py`.
-Read next: `conv.py`, `pooling.py`; `relay/nn.py`, what users call.
+In: tensors; attributes as `graph/functions/nn.py` normalises them.  Out: rows for `op/__init__.py`.
+Read next: `conv.py`, `pooling.py`; `graph/functions/nn.py`, what users call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rows of normalisation with the statistics of the data itself.
 
 In: data, and the axes that share their statistics.  Out: rows for `op/__init__.py`.  Scale and
-shift are operators of their own, which join the kernel.  Read next: `relay/normalize.py`.
+shift are operators of their own, which join the kernel.  Read next: `graph/functions/normalize.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Rows of pooling over images of one, two and three axes.
 
-In: tensors; attributes as `relay/pooling.py` normalises them.  Out: rows for `op/__init__.py`.
-Read next: `window.py`, their values on arrays; `relay/pooling.py`, what users call.
+In: tensors; attributes as `graph/functions/pooling.py` normalises them.  Out: rows for
+`op/__init__.py`. Read next: `window.py`, their values on arrays; `graph/functions/pooling.py`, what
+users call.
 """
 
 from __future__ import annotations

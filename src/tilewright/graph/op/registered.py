@@ -1,7 +1,8 @@
 """What users know of operators beyond their rows: attributes by name, such as "FTVMLegalize".
 
 In: an operator's name, an attribute's, a value.  Out: the value.  `relay.transform.Legalize` and
-`AlterOpLayout` ask for functions that were registered so.  Read next: `../passes/legalize.py`.
+`AlterOpLayout` ask for functions that were registered so.  Read next:
+`tilewright_tvm/relay/transform/legalize.py`.
 """
 
 from __future__ import annotations

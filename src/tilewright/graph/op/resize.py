@@ -1,7 +1,8 @@
 """The row of resizing along any axes.
 
-In: data; attributes as `relay/image.py` makes them.  Out: a row for `op/__init__.py`.  Its value on
-arrays is a product with a matrix of weights for each axis.  Read next: `topi/resize.py`.
+In: data; attributes as `graph/functions/image.py` makes them.  Out: a row for `op/__init__.py`.
+Its value on arrays is a product with a matrix of weights for each axis.  Read next:
+`topi/resize.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How much work one use of an operator is, before anything of it is computed.
 
 In: a node.  Out: bytes and scalar operations, to within a small factor.  What has a budget asks:
-import and constant folding.  Read next: `passes/constants.py`, `relay/exchange/limits.py`.
+import and constant folding.  Read next: `graph/passes/constants.py`, `models/limits.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convolutions between blocks in the batch and blocks in space become dilated ones.
 
 In: a module as frameworks without dilated convolutions write it.  Out: an equal one in which the
-blocks never exist.  Read next: `../blocks.py`, which spells the blocks.
+blocks never exist.  Read next: `graph/functions/blocks.py`, which spells the blocks.
 """
 
 from __future__ import annotations

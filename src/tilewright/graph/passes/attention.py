@@ -3,8 +3,8 @@
 In: a function before fusion.  Out: groups for `fuse`: product, elementwise steps and views, the
 softmax, the same again, product; and what only moves the operands or the result, such as taking the
 heads of queries out of a larger product and putting them side by side again.  Whether they are one
-kernel or several is decided by what was measured: `compile/extract.py` offers both,
-`compile/decide.py` takes the faster one.  Read next: `fuse.py`.
+kernel or several is decided by what was measured: `network/extract.py` offers both,
+`network/decide.py` takes the faster one.  Read next: `fuse.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: a module, and which layout which operator shall have.  Out: an equal module: weights that are
 constants are stored anew, a value is transformed where its reader needs it otherwise, once for all
 readers, and only there; inputs and results of the network lie as before.
-Read next: `layout_propagation.py`, `data_layout.py`; `compile/decide.py`, which chooses.
+Read next: `layout_propagation.py`, `data_layout.py`; `network/decide.py`, which chooses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slices and concatenations that need no kernel: a part of memory is another value.
 
 In: the body of a function.  Out: its calls that only say where something is.  Fusion leaves them
-outside groups, as it does views; `compile/memory.py` gives the places.  Read next: `fuse.py`.
+outside groups, as it does views; `network/memory.py` gives the places.  Read next: `fuse.py`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tilewright.graph.expr import Array, Constant, Expr, Tuple, Var, children, p
 from tilewright.graph.op.work import nbytes, work
 
 # Operations and bytes of what is computed at once, so that chains stay short; what is larger waits
-# until somebody asks, or for `passes/constants.py`.
+# until somebody asks, or for `graph/passes/constants.py`.
 AT_ONCE = 1 << 16
 MOST = 1 << 28
 

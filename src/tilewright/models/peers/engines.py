@@ -1,7 +1,7 @@
 """Networks in other engines: what they compute, and how long they take.
 
 In: a network with its weights.  Out: reference outputs, `PeerTime`s.  Peers run the exported,
-unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `exchange/onnx/export.py`.
+unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `models/onnx/export.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A network in PyTorch, operator by operator, to time the same graph there.
 
 In: a module of plain calls and its parameters.  Out: a traced, frozen function.  Only loaded where
-PyTorch is installed.  Read next: `network.py`.
+PyTorch is installed.  Read next: `engines.py`.
 """
 
 from __future__ import annotations

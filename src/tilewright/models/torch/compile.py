@@ -2,7 +2,7 @@
 
 In: graphs of PyTorch's and, at their first call, their arguments.  Out: a function that calls a
 compiled network on the tensors' own memory.  What cannot be compiled runs as it did, with one
-warning.  Needs PyTorch.  Read next: `export.py`, `../../../runtime/network/caller.py`, `store.py`,
+warning.  Needs PyTorch.  Read next: `export.py`, `runtime/network/caller.py`, `store.py`,
 `weights.py`.
 """
 

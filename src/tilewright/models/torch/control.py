@@ -2,7 +2,7 @@
 `if` of a scripted module.
 
 In: a call, and what gives the results of a body for values of its inputs.  Out: graph values that
-wait until the network runs.  Read next: `../../dynamic.py`, `importer.py`.
+wait until the network runs.  Read next: `graph/functions/dynamic.py`, `importer.py`.
 """
 
 from __future__ import annotations

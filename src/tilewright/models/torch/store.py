@@ -1,7 +1,7 @@
 """Compiled graphs of PyTorch on disk, in the cache of kernels.
 
 In: a graph of PyTorch, its arguments, target and log.  Out: the library that was built of just that
-before, by this user.  Read next: `compile.py`, `../../../driver/cache.py`.
+before, by this user.  Read next: `compile.py`, `driver/cache.py`.
 """
 
 from __future__ import annotations

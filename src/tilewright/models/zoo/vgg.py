@@ -1,6 +1,7 @@
 """VGG (Simonyan and Zisserman, 2014): stacks of 3x3 convolutions between poolings.
 
-In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `__init__.py`.
+In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next:
+`tilewright_tvm/relay/testing/__init__.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Helpers of TVM's tutorials, with the names they have there; all of it is numpy.
 
 In: outputs of the last layers.  Out: detections: dicts of `bbox`, `prob` of each class,
-`objectness`.  Read next: `__init__.py`.
+`objectness`.  Read next: `tilewright_tvm/relay/testing/__init__.py`.
 """
 
 from __future__ import annotations

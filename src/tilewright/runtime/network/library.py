@@ -1,6 +1,6 @@
 """`Library`: a compiled network as plain data, and loaded on a device.
 
-In: what `relay/compile/build.py` made, or a file.  Out: `lib["default"](dev)`, the network on a
+In: what `network/build.py` made, or a file.  Out: `lib["default"](dev)`, the network on a
 device; files (`library_file.py`).  Read next: `plan.py`, `graph_executor.py`, which runs it.
 """
 

@@ -1,6 +1,6 @@
 """`Plan`: a network as launches over buffers, without code and weights.
 
-In: what `relay/compile/build.py` laid out, or a file says.  Out: plain data, checked against the
+In: what `network/build.py` laid out, or a file says.  Out: plain data, checked against the
 kernels and constants that it names.  Read next: `library.py`.
 """
 

@@ -1,6 +1,6 @@
 """`BuildReport`: what `relay.build` made of a network, kernel by kernel.
 
-In: figures.  Out: a table.  Read next: `build.py`.
+In: figures.  Out: a table.  Read next: `network/build.py`.
 """
 
 from __future__ import annotations

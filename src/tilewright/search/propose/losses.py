@@ -1,7 +1,7 @@
 """What trees are trained to do: give the value, or the order of candidates.
 
 In: relative speeds of measured candidates.  Out: labels that xgboost takes.
-Read next: `cost_model.py`, `plan_model.py`.
+Read next: `cost_model.py`, `tilewright_tvm/autotvm/plan_model.py`.
 """
 
 from __future__ import annotations

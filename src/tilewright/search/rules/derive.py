@@ -1,7 +1,7 @@
 """From a computation to its sketches: rules applied in every order that they allow.
 
 In: a DAG, a target, rules.  Out: `Sketch`es, each with a space of its own, that the search treats
-like those of templates.  Read next: the room's `model_proposer.py`.
+like those of templates.  Read next: the room's `search/propose/model_proposer.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convolution whose taps lie where data says: `topi.nn.deformable_conv2d_nchw`, and of NHWC.
 
 In: an image, offsets and weights.  Out: places, the image there (`T_grid_sample`), and a sum of
-products.  Read next: `topi/sampling.py`; `tilewright/relay/deformable.py` for networks.
+products.  Read next: `topi/sampling.py`; `graph/functions/deformable.py` for networks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Long short-term memory over a sequence, step by step: `topi.nn.lstm`.
 
 In: a sequence, weights and states.  Out: all hidden states and all cell states; each step is stages
-of its own.  Read next: `dense.py`; `tilewright/relay/recurrent.py` for networks.
+of its own.  Read next: `dense.py`; `graph/functions/recurrent.py` for networks.
 """
 
 from __future__ import annotations

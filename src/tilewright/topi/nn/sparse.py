@@ -2,7 +2,7 @@
 
 In: a dense matrix, and the other one in rows, as CSR or BSR has it.  Out: a dense product.  How
 many elements or blocks a row has is data: loops go over as many as a row may have, and what is
-beyond its own end is left out.  Read next: `dense.py`, `testing/sparse.py`.
+beyond its own end is left out.  Read next: `dense.py`, `tilewright_tvm/topi/testing/sparse.py`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ which carries the workload.  Stride and dilation are 1.
 
 A transform multiplies by a small constant matrix along one axis.  It is stated as the sums that it
 is, chosen by the index: where the loop of that index is unrolled, no constant is read and no zero
-is added.  Read next: `topi/templates/winograd.py`, `relay/compile/alternatives.py`.
+is added.  Read next: `topi/templates/winograd.py`, `network/alternatives.py`.
 """
 
 from __future__ import annotations

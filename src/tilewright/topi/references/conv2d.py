@@ -1,7 +1,8 @@
 """numpy references of convolutions: strided windows and one einsum in float64 (integers in int64).
 
 In: arrays.  Out: arrays of `out_dtype`, by default the input's (int32 for narrower integers);
-float64 inputs keep every digit.  No code is shared with `te`.  Read next: `pooling.py`.
+float64 inputs keep every digit.  No code is shared with `te`.  Read next:
+`tilewright_tvm/topi/testing/pooling.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """numpy references of images read at places that are data, one result at a time.
 
-In: arrays.  Out: arrays.  Read next: `pooling.py`.
+In: arrays.  Out: arrays.  Read next: `tilewright_tvm/topi/testing/pooling.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`relay.backend`: what TVM's build is made of; here `relay.build` has no parts to choose.
 
 `Executor("graph")` and `Runtime("cpp")` name what there is, for scripts that pass them on.
-Read next: `../compile/build.py`.
+Read next: `network/build.py`.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """`relay.backend.te_compiler`: where TVM keeps the kernels that it compiled.
 
-In: nothing.  Out: an object with a `clear`.  Read next: `../compile/build_cache.py`.
+In: nothing.  Out: an object with a `clear`.  Read next: `network/build_cache.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Networks from other programs, under TVM's name `relay.frontend`.
 
 In: model files, modules of PyTorch.  Out: `(mod, params)`.
-Read next: `../exchange/onnx/importer.py`, `../exchange/torch/export.py`.
+Read next: `models/onnx/importer.py`, `models/torch/export.py`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Which functions of a module are functional, and which call which.
 
 In: functions and modules.  Out: functions; modules of ordinary functions, for builds.
-Read next: `../graph/functional.py`.
+Read next: `nodes.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Types of values that are no tensors: of users' data types, of references, type variables.
 
 In: other types.  Out: types; equal ones are equal, whatever the type variables that they bind are
-called.  Read next: `types.py` (those of networks), `functional.py` (values of these types).
+called.  Read next: `graph/types.py` (those of networks), `nodes.py` (values of these types).
 """
 
 from __future__ import annotations

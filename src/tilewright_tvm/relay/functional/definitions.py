@@ -1,7 +1,7 @@
 """Modules with data types.
 
 In: functions, names and definitions.  Out: constructors by name.
-Read next: `data_types.py`, `expr.py`.
+Read next: `data_types.py`, `graph/expr.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where functional graphs differ.
 
-In: nodes.  Out: rows of the table of `equality.py`.  Read next: `functional.py`.
+In: nodes.  Out: rows of the table of `equality.py`.  Read next: `nodes.py`.
 """
 
 from __future__ import annotations

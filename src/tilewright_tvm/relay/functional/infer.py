@@ -3,7 +3,7 @@
 In: expressions.  Out: their types; functions whose variables have types.  What operators give is
 asked of themselves, as soon as the types of what they read are known.  A function has as many types
 as its type variables say; without any it has one.
-Read next: `unify.py`, `../graph/functional.py`.
+Read next: `unify.py`, `nodes.py`.
 """
 
 from __future__ import annotations

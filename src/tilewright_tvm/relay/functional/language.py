@@ -1,7 +1,7 @@
 """What functional Relay adds to the nodes of networks.
 
-In: nodes.  Out: the answers of `extension.py`, by the modules that know; TVM's names on nodes.
-Read next: `functional.py`, `later.py`, `partial.py`.
+In: nodes.  Out: the answers of `graph/extension.py`, by the modules that know; TVM's names on
+nodes. Read next: `nodes.py`, `later.py`, `partial.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 where `reps` is an input of the network, or where an extent of `x` is open.
 
 In: functions that users call.  Out: the same, which give nodes for what cannot be made yet.
-Read next: `deferred.py`; `untyped.py` (variables without a type).
+Read next: `graph/deferred.py`; `untyped.py` (variables without a type).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: functions and values.  Out: values whose tensors are known or a graph still (`pool.py`).  Each
 call has a frame with the values of its nodes, computed when somebody reads them; a call in the
 place of the result takes its caller's frame, so loops do not pile up.  What makes of the values of
-its arguments what it is (`../graph/later.py`) is made here, too.
+its arguments what it is (`later.py`) is made here, too.
 Read next: `code.py`, `program.py`.
 """
 

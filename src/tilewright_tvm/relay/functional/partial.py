@@ -5,7 +5,7 @@ In: a node whose type values decide, or extents that are still open.  Out: a typ
 (`Expr.checked_type`, `relay.transform.InferType`); nothing is computed with it, so it is found by
 trying: the function that made the node is called on a few numbers where values decide, on equal
 extents where open ones have to fit.
-Read next: `later.py`, `extents.py`.
+Read next: `later.py`, `graph/extents.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In: typed graph values, and what computes a function of tensors.  Out: arrays.  What is computed is
 cut out of the graph in one piece, with all in it that is still of use; the rest stays a graph, so
 that pieces are as large as what asks for numbers lets them be.
-Read next: `machine.py`; `../graph/stages.py`, which does the like for ordinary networks.
+Read next: `machine.py`; `graph/stages.py`, which does the like for ordinary networks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functional networks as executors run them.
 
 In: modules, values as programs give them.  Out: values as they get them.
-Read next: `machine.py`, `../executor.py`, `../compile/executable.py`.
+Read next: `machine.py`, `../executor.py`, `network/executable.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Names for values and branches, as TVM writes them: `relay.Let`, `relay.If`, `ScopeBuilder`.
 
 In: variables and values.  Out: graphs, in which a value that is read several times is one node: it
-needs no name, so a name leaves no trace.  Read next: `later.py`, `traversal.py`.
+needs no name, so a name leaves no trace.  Read next: `later.py`, `graph/traversal.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Functional graphs as text, in TVM's form: blocks in braces, each value named in its block.
 
 In: bodies of functions, and what writes operators and constants.  Out: lines.
-Read next: `printer.py`, `functional.py`.
+Read next: `graph/printer.py`, `nodes.py`.
 """
 
 from __future__ import annotations

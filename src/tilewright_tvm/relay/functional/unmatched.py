@@ -1,6 +1,6 @@
 """Which values no clause of a `match` looks like.
 
-In: a match.  Out: patterns, such as Cons(_, Nil).  Read next: `../graph/functional.py`.
+In: a match.  Out: patterns, such as Cons(_, Nil).  Read next: `nodes.py`.
 """
 
 from __future__ import annotations

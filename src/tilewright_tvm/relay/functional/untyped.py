@@ -3,7 +3,7 @@
 In: functions of variables made by `relay.var("x")`.  Out: calls whose types wait; the same function
 with the types that its operators and its callers tell.  Operators that must see shapes to be made
 are `OpenCall`s until then.
-Read next: `later.py` (functions that are called again), `expr.py`.
+Read next: `later.py` (functions that are called again), `graph/expr.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Patterns of `relay.Let`, of which a graph keeps the body with the value in it.
 
 In: patterns of the name, of its value and of what reads it.  Out: a pattern of that body.
-Read next: `matching.py`, `graph/scope.py`.
+Read next: `matching.py`, `relay/functional/scope.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ In: a module in which operators stand between `qnn.dequantize` and `qnn.quantize
 they read and write integers.  Products and sums are exact in int32, moves and comparisons take the
 integers as they are; what cannot be written in steps of its own is written in those that are wanted
 in the end.  An operator without a rule here leaves its region as it was.
-Read next: `steps.py`.
+Read next: `graph/functions/quantized.py`.
 """
 
 from __future__ import annotations

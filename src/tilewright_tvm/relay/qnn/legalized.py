@@ -3,7 +3,7 @@
 In: a builder of `relay.qnn.op`.  Out: the same; it asks first for a function that a user registered
 for its operator.  Quantised operators are plain ones as soon as they are made, so that is when the
 function is asked.
-Read next: `../passes/legalize.py`, which asks those of plain operators.
+Read next: `relay/transform/legalize.py`, which asks those of plain operators.
 """
 
 from __future__ import annotations

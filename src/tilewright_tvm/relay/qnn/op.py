@@ -1,6 +1,7 @@
 """`relay.qnn.op`: quantised tensors under TVM's names.
 
-Read next: `steps.py` (from real numbers to integers and back), `rescale.py`, `arithmetic.py`.
+Read next: `graph/functions/quantized.py` (from real numbers to integers and back), `rescale.py`,
+`arithmetic.py`.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 In: float tensors, a scale and a zero point, and which integers are meant: a name, or a graph value
 that holds its code, so that one compiled network can try several.  Out: floats.
-Read next: `steps.py`.
+Read next: `graph/functions/quantized.py`.
 """
 
 from __future__ import annotations

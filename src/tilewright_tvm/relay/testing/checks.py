@@ -1,7 +1,7 @@
 """What tests of networks for TVM call: `run_infer_type`, `run_opt_pass`, `count_ops`, `rand`.
 
 In: expressions and passes.  Out: expressions; targets whose device is there.
-Read next: `../graph/expr.py`.
+Read next: `graph/expr.py`.
 """
 
 from __future__ import annotations

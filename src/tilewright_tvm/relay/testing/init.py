@@ -1,6 +1,6 @@
 """`relay.testing.init.create_workload`, where TVM has it.
 
-Read next: `layers.py`.
+Read next: `models/zoo/layers.py`.
 """
 
 from tilewright.models.zoo.layers import create_workload

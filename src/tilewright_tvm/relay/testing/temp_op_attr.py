@@ -1,7 +1,7 @@
 """An attribute of an operator for a while, under TVM's name `relay.testing.temp_op_attr`.
 
 In: an operator's name, an attribute's and its value.  Out: a context in which it is registered.
-Read next: `../op/registered.py`.
+Read next: `graph/op/registered.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arrays behind a text, `#[metadata]`, in TVM's form: JSON whose arrays are bytes in base64.
 
 In: constants.  Out: text, and constants again.  What is read may come from anyone: nothing is
-larger than its text.  Read next: `../../runtime/network/param_dict.py` (an array as bytes).
+larger than its text.  Read next: `runtime/network/param_dict.py` (an array as bytes).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What relay's text has beyond operators: data types, `match`, references.
 
-In: tokens.  Out: definitions of types, nodes.  Read next: `reader.py`, `../graph/functional.py`.
+In: tokens.  Out: definitions of types, nodes.  Read next: `reader.py`, `relay/functional/nodes.py`.
 """
 
 from __future__ import annotations

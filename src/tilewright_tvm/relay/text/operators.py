@@ -2,7 +2,7 @@
 
 In: a name as text has it, values, attributes.  Out: what the function of that name in `relay`,
 `relay.nn`, ... makes of them; where it has not all of the attributes, the row of that name.
-Read next: `reader.py`, `../graph/printer.py`.
+Read next: `reader.py`, `graph/printer.py`.
 """
 
 from __future__ import annotations

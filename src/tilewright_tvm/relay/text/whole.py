@@ -1,7 +1,7 @@
 """`x.astext()`: text that can be read alone.
 
 In: expressions and modules.  Out: text that `relay.parse` reads.  Read next: `reader.py`,
-`../graph/printer.py`.
+`graph/printer.py`.
 """
 
 from __future__ import annotations

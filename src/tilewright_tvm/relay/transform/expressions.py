@@ -1,9 +1,9 @@
 """Chains of cheap operators become shorter ones, in the spelling that they have.
 
 In: any module.  Out: an equal one (to rounding) with fewer casts, limits, moves and constants.  It
-is `relay.transform.SimplifyExpr`; builds have their own spelling of everything (`canonicalize.py`)
-and join shifts and scales where that removes work (`shift.py`).  Read next: `dead_code.py`,
-`permutation.py`.
+is `relay.transform.SimplifyExpr`; builds have their own spelling of everything
+(`graph/passes/canonicalize.py`) and join shifts and scales where that removes work
+(`graph/passes/shift.py`).  Read next: `graph/passes/dead_code.py`, `permutation.py`.
 """
 
 from __future__ import annotations

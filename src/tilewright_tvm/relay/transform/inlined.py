@@ -1,6 +1,6 @@
 """Calls of functions that are marked become what the functions compute: TVM's `Inline`.
 
-In: any module.  Out: an equal one.  Read next: `../passes/inline.py`.
+In: any module.  Out: an equal one.  Read next: `graph/passes/inline.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operators become what users' functions make of them; casts belong to their readers.
 
-In: a module, and an attribute of operators that holds functions (`../op/registered.py`).  Out: a
-module of the same types.  Read next: `layouts.py`.
+In: a module, and an attribute of operators that holds functions (`graph/op/registered.py`).  Out: a
+module of the same types.  Read next: `graph/passes/layouts.py`.
 """
 
 from __future__ import annotations

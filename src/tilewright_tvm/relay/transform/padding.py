@@ -1,6 +1,6 @@
 """`relay.transform.FoldExplicitPadding`: padding in front of a window becomes the window's.
 
-In: any module.  Out: an equal one with fewer operators.  Read next: `op/window.py`.
+In: any module.  Out: an equal one with fewer operators.  Read next: `graph/op/window.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Chains of reshapes and transpositions as one: what they do to the order of elements.
 
 In: a call that moves elements, behind others.  Out: as few calls as give the same.
-Read next: `data_layout.py`, which spells layouts the same way.
+Read next: `graph/passes/data_layout.py`, which spells layouts the same way.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ how they are scaled, so that weights may be parameters.
 
 In: a module as a user wrote it.  Out: an equal one, in which a multiplication behind or in front of
 a convolution or a dense layer is one of its weights.  Constant weights are scaled at once.
-A build folds by `scale.py`, which knows more ways and needs constants.
+A build folds by `graph/passes/scale.py`, which knows more ways and needs constants.
 """
 
 from __future__ import annotations

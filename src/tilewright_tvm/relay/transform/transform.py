@@ -2,7 +2,7 @@
 
 In: options.  Out: objects that map a module to a module.  `relay.build` runs its own passes by
 itself; these are for looking at what one of them does, and for what only some networks want.
-Read next: `tilewright/transform.py`, `passes/__init__.py`.
+Read next: `transform.py`, `graph/passes/__init__.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Padding by the names that scripts of TVM import from `topi.nn.utils`.
 
-In: an int, a list or a word, and a window.  Out: elements on each side.  Read next: `window.py`.
+In: an int, a list or a word, and a window.  Out: elements on each side.  Read next:
+`topi/nn/window.py`.
 """
 
 from __future__ import annotations

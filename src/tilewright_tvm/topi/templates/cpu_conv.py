@@ -1,8 +1,8 @@
 """Convolutions for x86 by TVM's names: vectors over a block of channels, some columns at a time.
 
 In: anchors over NCHW, or over blocks of channels, whose sizes are then those of the data.  Out:
-tiles in registers, by `cpu_tile.py`.  In TVM the tile of input channels is the block that data lie
-in; data NCHW are read where they lie.  Read next: `cpu_products.py`.
+tiles in registers, by `topi/templates/cpu_tile.py`.  In TVM the tile of input channels is the block
+that data lie in; data NCHW are read where they lie.  Read next: `cpu_products.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: the product of `topi.nn.winograd`, channels before tiles.  Out: as `conv2d_nchw.cuda` tiles an
 output, in registers alone for Mali, in vectors of tiles for ARM.  On GPUs transforms are those of
-`topi/templates/winograd.py`.
+`tilewright/topi/templates/winograd.py`.
 Read next: `tiles.py`.
 """
 

@@ -2,7 +2,7 @@
 
 In: arrays of any element type.  Out: arrays, computed in float64 (integers in int64) and returned
 in the input's type, or the one that `topi` gives: int32 for products of narrower integers.
-Read next: `conv2d.py`.
+Read next: `topi/references/conv2d.py`.
 """
 
 from tilewright.topi.references.boxes import (

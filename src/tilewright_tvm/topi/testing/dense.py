@@ -2,7 +2,7 @@
 
 In: arrays.  Out: arrays of `out_dtype`, by default the first operand's (int32 for narrower
 integers), summed in float64 or int64.
-Read next: `conv2d.py`.
+Read next: `topi/references/conv2d.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Sparse matrices to test with, and what a product with one is.
 
-In: sizes, a density.  Out: a matrix in blocks; `sparse_dense_python`.  Read next: `nn/sparse.py`.
+In: sizes, a density.  Out: a matrix in blocks; `sparse_dense_python`.  Read next:
+`topi/nn/sparse.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """numpy references of operators that move elements.
 
-In: arrays.  Out: arrays.  Read next: `conv2d.py`.
+In: arrays.  Out: arrays.  Read next: `topi/references/conv2d.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: the converters of real tensors.  Out: those that are used where an argument or a result is
 complex: what only moves or adds elements does so with both parts.
-Read next: `relay/fourier.py`.
+Read next: `graph/functions/fourier.py`.
 """
 
 from __future__ import annotations
