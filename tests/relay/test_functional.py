@@ -548,3 +548,14 @@ def test_walks_visit_functional_nodes_and_mutators_rebuild_them():
         mod["main"] = function
         found = relay.create_executor("debug", mod).evaluate()(0.5)
         np.testing.assert_allclose(found.numpy(), np.tanh(0.5) + sign * np.exp(0.5), 1e-6)
+
+
+def test_an_imported_network_takes_definitions(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    kind = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "g", [kind], [
+        onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2]),
+    ])  # fmt: skip
+    mod, _ = relay.frontend.from_onnx(onnx.helper.make_model(graph))
+    mod.import_from_std("prelude.rly")
+    assert mod.get_global_var("map") in mod.get_global_vars()
