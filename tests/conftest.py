@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "tilewright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("tilewright")
+from tests import tiers, workers
+from tests.times import Times
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden files that differ"
     )
+    parser.addoption("--long", action="store_true", help="every case and drill, with fresh seeds")
+    parser.addoption("--times", type=Path, help="a file that shall hold what each file took")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    tiers.begin(config.option.long)
+    if config.getoption("dist", "no") == "load":  # what a file makes for its tests is made once
+        config.option.dist = "loadfile"
+    if config.option.long and hasattr(config.option, "timeout") and config.option.timeout is None:
+        config.option.timeout = 3000
     cache = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
     config.add_cleanup(cache.cleanup)
     os.environ["TILEWRIGHT_CACHE"] = cache.name  # worker processes inherit it
+    if config.option.times:
+        config.pluginmanager.register(Times(config.option.times))
     os.environ["TILEWRIGHT_KNOWLEDGE"] = "off"  # what is untuned is untuned, whatever ships
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.long or any("::" in arg for arg in config.args):
+        return
+    out = tiers.left_out(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in out])
+    items[:] = [item for item in items if item not in out]
+
+
+@pytest.fixture(autouse=True)
+def kept_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Pools of most tests begin with processes of earlier ones."""
+    own = request.path.parent.name in workers.OWN or "own_workers" in request.keywords
+    with contextlib.nullcontext() if own else workers.keep():
+        yield
 
 
 @pytest.fixture

@@ -28,6 +28,13 @@ EXAMPLES = ROOT / "examples"
 MATMUL = ("--size", "32", "--trials", "4")
 FEW = ("--tasks", "2", "--trials", "2")
 
+LONG = {
+    "tune_model_tvmc.py",
+    "tune_network_board.py",
+    "tune_network_layouts.py",
+    "tune_onnx_network.py",
+}
+
 # Script, options, what it prints.
 CASES = [
     (
@@ -76,10 +83,14 @@ CASES = [
 ]  # fmt: skip
 
 
+def _case(script, options, said):
+    long = script in LONG or "--search" in options
+    name = f"{script} {' '.join(options)}"
+    return pytest.param(script, options, said, id=name, marks=[pytest.mark.long] * long)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "options", "said"), CASES, ids=[f"{c[0]} {' '.join(c[1])}" for c in CASES]
-)
+@pytest.mark.parametrize(("script", "options", "said"), [_case(*case) for case in CASES])
 def test_an_example(script, options, said, monkeypatch, tmp_path, capsys) -> None:
     if script.startswith("torch_"):
         pytest.importorskip("torch")
@@ -95,7 +106,7 @@ def test_an_example(script, options, said, monkeypatch, tmp_path, capsys) -> Non
         assert records and all(r.result.ok for r in records if r.result.verified)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("sh"), reason="no shell to run the commands in")
 def test_the_commands(tmp_path) -> None:
     import onnx

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import times
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tilewright"
@@ -40,20 +44,22 @@ def test_every_room_has_its_place_in_the_order():
     assert len(known) == len(set(known))
 
 
+@pytest.mark.slow
 def test_optional_and_slow_libraries_are_imported_when_needed():
     found = []
     for path in FILES:
-        for name, line in _imports_at_the_top(ast.parse(path.read_text())):
+        for name, line in _imports_at_the_top(_tree(path)):
             if name.partition(".")[0] in LAZY:
                 found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
     assert found == []
 
 
+@pytest.mark.slow
 def test_values_are_cached_without_a_lock_that_a_fork_would_copy():
     """`functools.cached_property` of Python 3.11 has one; `functools.cache`, in C, has none."""
     found = []
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_tree(path)):
             names = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
             named = node.attr if isinstance(node, ast.Attribute) else ""
             functools = (
@@ -65,10 +71,11 @@ def test_values_are_cached_without_a_lock_that_a_fork_would_copy():
     assert found == []
 
 
+@pytest.mark.slow
 def test_every_module_opens_by_saying_what_it_is():
     silent = [
         str(path.relative_to(ROOT)) for path in FILES
-        if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))
+        if path.stat().st_size and not ast.get_docstring(_tree(path))
     ]  # fmt: skip
     assert silent == []
 
@@ -79,6 +86,13 @@ def test_no_file_is_too_long_to_find_ones_way(folder):
     assert {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > LONGEST} == {}
 
 
+def test_no_folder_of_tests_takes_more_than_its_budget():
+    kept = json.loads((ROOT / "benchmarks" / "results" / "tests.json").read_text())
+    assert times.over(kept["folders"]) == {}
+    assert times.BUDGETS.keys() <= kept["folders"].keys()
+    assert kept["seconds"] <= times.WHOLE
+
+
 def test_the_commands_of_the_readme_name_real_extras():
     text = (ROOT / "README.md").read_text()
     extras = PYPROJECT["project"]["optional-dependencies"]
@@ -87,6 +101,11 @@ def test_the_commands_of_the_readme_name_real_extras():
     for command in ("main job", "tests"):  # .ci/run takes them from there
         block = text.partition(f"<!-- command: {command} -->\n```sh\n")[2].partition("\n```")[0]
         assert block.startswith("python3 -m venv .venv && ") and "\n" not in block
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def _imports_at_the_top(tree: ast.Module) -> list[tuple[str, int]]:

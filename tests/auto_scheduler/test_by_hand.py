@@ -82,6 +82,7 @@ def test_a_pair_as_text(given: auto_scheduler.MeasureInput) -> None:
             measure_record.load_record_from_string(wrong)
 
 
+@pytest.mark.slow
 def test_builders_and_runners_take_inputs(
     given: auto_scheduler.MeasureInput, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,6 +124,7 @@ def _other() -> Any:
     return state
 
 
+@pytest.mark.slow
 def test_tuning_by_older_names(task: auto_scheduler.SearchTask, tmp_path: Path) -> None:
     log = tmp_path / "log.json"
     context = auto_scheduler.LocalRPCMeasureContext(number=1)

@@ -29,6 +29,8 @@ def tuned(options: Any, tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(24, 16, 8), (12, 48, 8), (36, 32, 24)])
 def test_steps_serve_multiples_of_their_sizes(tuned: str, sizes: tuple[int, int, int]) -> None:
     task = sized(*sizes)
@@ -50,6 +52,7 @@ def test_steps_serve_multiples_of_their_sizes(tuned: str, sizes: tuple[int, int,
     assert best[1].costs == auto_scheduler.load_best_record(tuned)[1].costs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(18, 16, 8), (6, 16, 8), (12, 16, 12)])
 def test_others_have_no_record(tuned: str, sizes: tuple[int, int, int]) -> None:
     """Neither what is no multiple nor what is smaller."""
@@ -62,6 +65,7 @@ def test_others_have_no_record(tuned: str, sizes: tuple[int, int, int]) -> None:
     assert known.query(CPU, task.workload_key) is None
 
 
+@pytest.mark.slow
 def test_a_record_of_its_own_counts_more(tuned: str, options: Any) -> None:
     larger = sized(24, 32, 16)
     larger.tune(options(6, auto_scheduler.RecordToFile(tuned)))
@@ -69,6 +73,7 @@ def test_a_record_of_its_own_counts_more(tuned: str, options: Any) -> None:
     assert larger.apply_best(tuned, include_compatible=True)[0].to_json() == own
 
 
+@pytest.mark.slow
 def test_a_network_takes_them() -> None:
     def network(rows: int) -> Any:
         data = relay.var("data", shape=(rows, 64))

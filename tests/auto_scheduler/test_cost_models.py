@@ -43,12 +43,14 @@ def measured(task: Any, options: Any, taste: Any, trials: int = 24) -> tuple[Own
     return model, lengths
 
 
+@pytest.mark.slow
 def test_its_scores_say_what_is_measured(task: Any, options: Any) -> None:
     long, short = (measured(task, options, t)[1] for t in (length, lambda s: -length(s)))
     assert len(long) == len(short) == 24
     assert min(sorted(long)[3:]) > max(sorted(short)[:-3])  # but for those at random
 
 
+@pytest.mark.slow
 def test_it_is_told_every_trial_once_before_it_is_asked_again(task: Any, options: Any) -> None:
     model, _ = measured(task, options, length)
     assert len(model.told) == 24
@@ -58,6 +60,7 @@ def test_it_is_told_every_trial_once_before_it_is_asked_again(task: Any, options
     assert model.asked[0][2] == 0 and model.asked[-1][2] > 0
 
 
+@pytest.mark.slow
 def test_what_it_scores_minus_infinity_is_not_measured(task: Any, options: Any) -> None:
     middle = sorted(
         length(s) for s in auto_scheduler.SketchPolicy(task).sample_initial_population()
@@ -67,6 +70,7 @@ def test_what_it_scores_minus_infinity_is_not_measured(task: Any, options: Any) 
     assert lengths and max(lengths) <= most
 
 
+@pytest.mark.slow
 def test_it_learns_from_the_log_to_go_on_from(task: Any, options: Any, log: str) -> None:
     model = Own(length)
     preload = auto_scheduler.PreloadMeasuredStates(log)
@@ -74,6 +78,7 @@ def test_it_learns_from_the_log_to_go_on_from(task: Any, options: Any, log: str)
     assert model.asked[0][2] == 3 and len(model.told) == 5
 
 
+@pytest.mark.slow
 def test_one_serves_the_tasks_of_a_network(options: Any) -> None:
     tasks, model = three(8, 12, 16), Own(length)
     policies = [auto_scheduler.SketchPolicy(task, model) for task in tasks]
@@ -83,6 +88,7 @@ def test_one_serves_the_tasks_of_a_network(options: Any) -> None:
     assert {id(task) for task, _, _ in model.told} == {id(task) for task in tasks}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [[1.0], [[1.0]], "best", [float("nan")], None])
 def test_a_score_for_each_state(task: Any, options: Any, answer: Any) -> None:
     class Wrong(Own):
@@ -93,6 +99,7 @@ def test_a_score_for_each_state(task: Any, options: Any, answer: Any) -> None:
         task.tune(options(2), auto_scheduler.SketchPolicy(task, Wrong(length)))
 
 
+@pytest.mark.slow
 def test_a_model_needs_to_predict_and_may_learn(task: Any, options: Any) -> None:
     with pytest.raises(TypeError, match="predict"):
         type("Half", (auto_scheduler.PythonBasedModel,), {"update": lambda *_: None})()
@@ -104,6 +111,7 @@ def test_a_model_needs_to_predict_and_may_learn(task: Any, options: Any) -> None
     assert task.tune(options(2), policy).trials == 2
 
 
+@pytest.mark.slow
 def test_a_subclass_of_a_model_that_is_here_counts(task: Any, options: Any) -> None:
     class Short(auto_scheduler.XGBModel):
         def predict(self, task: Any, states: Any) -> Any:
@@ -120,6 +128,7 @@ def test_a_subclass_of_a_model_that_is_here_counts(task: Any, options: Any) -> N
     assert lengths == short and len(model.model) == 16
 
 
+@pytest.mark.slow
 def test_scores_of_the_model_that_is_here(task: Any, options: Any, tmp_path: Path) -> None:
     log = tmp_path / "log.json"
     policy = auto_scheduler.SketchPolicy(task, auto_scheduler.RandomModel())

@@ -51,6 +51,7 @@ def in_tiles(policy: Any, state: Any, stage_id: int) -> Any:
     return [[s.state_object, stage_id - 1] for s in (both, deeper, plain)]
 
 
+@pytest.mark.slow
 def test_each_state_becomes_a_sketch_and_every_member_is_right() -> None:
     args = tensors()
     policy = policy_of(in_tiles, args)
@@ -70,6 +71,7 @@ def test_each_state_becomes_a_sketch_and_every_member_is_right() -> None:
             np.testing.assert_allclose(out.numpy(), a @ b + 1, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_a_search_measures_several_states(tmp_path: Any) -> None:
     args = tensors()
     policy = policy_of(in_tiles, args)

@@ -28,7 +28,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_convolution_layer(run) -> None:
     out = run(
         "tune_conv2d_layer_auto_scheduler.py", "--target", "llvm", "--trials", "4",
@@ -40,7 +40,7 @@ def test_a_convolution_layer(run) -> None:
     assert len(trials) == len(set(trials)) == 6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_a_product_with_a_sparse_matrix(run, target: str) -> None:
     """It compares its own results; the rule of its own is searched."""
@@ -57,7 +57,7 @@ def test_a_product_with_a_sparse_matrix(run, target: str) -> None:
     assert len(list(Path().glob("sparse_dense_bsr_*.npy"))) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_network(run) -> None:
     out = run(
         "tune_network_auto_scheduler.py", "--target", "llvm", "--trials", "22", "--image", "32",

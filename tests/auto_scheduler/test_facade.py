@@ -128,6 +128,7 @@ def test_a_name_is_taken_unless_override_says_otherwise() -> None:
 # -- schedules -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, Target("cuda"), Target("opencl -device=mali")], ids=str)
 def test_printed_python_runs_though_stages_share_a_name(target: Target) -> None:
     args = 6, 8, 4, 1, 1
@@ -210,6 +211,7 @@ def test_a_rule_of_the_users_own_answers_one_of_three(
 # -- tuning one task -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_real_search_gives_a_right_kernel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,6 +242,7 @@ def test_a_real_search_gives_a_right_kernel(
     assert again.to_json() == schedule.to_json()
 
 
+@pytest.mark.long
 def test_trials_are_written_told_and_read_back(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path
 ) -> None:
@@ -271,6 +274,7 @@ def test_trials_are_written_told_and_read_back(
     assert len(auto_scheduler.load_records(tmp_path / "some.json")) == 5
 
 
+@pytest.mark.slow
 def test_resuming_restores_population_model_and_best(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path
 ) -> None:
@@ -292,6 +296,7 @@ def test_resuming_restores_population_model_and_best(
     assert len(trials) == len(set(trials)) == 60
 
 
+@pytest.mark.slow
 def test_a_seed_fixes_the_sequence(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path
 ) -> None:
@@ -305,6 +310,7 @@ def test_a_seed_fixes_the_sequence(
     assert first == same != other
 
 
+@pytest.mark.slow
 def test_models_and_policies(task: auto_scheduler.SearchTask, options: Any, tmp_path: Path) -> None:
     log, trees = tmp_path / "log.json", tmp_path / "model"
     at_random = auto_scheduler.RandomModel()
@@ -323,6 +329,7 @@ def test_models_and_policies(task: auto_scheduler.SearchTask, options: Any, tmp_
     assert len(policy.sample_initial_population(5)) == 5
 
 
+@pytest.mark.slow
 def test_timing_the_leaders_again_is_told(
     task: auto_scheduler.SearchTask, options: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -332,6 +339,7 @@ def test_timing_the_leaders_again_is_told(
     assert re.fullmatch(r"Timing the leaders again, in turn: [34] candidates\.", told)
 
 
+@pytest.mark.slow
 def test_every_failure_is_summed_up(
     task: auto_scheduler.SearchTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -350,6 +358,7 @@ def test_every_failure_is_summed_up(
         task.apply_best(log)
 
 
+@pytest.mark.slow
 def test_history_of_other_tasks_teaches_the_scheduler(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path, capsys: Any
 ) -> None:

@@ -184,6 +184,7 @@ class Taste(auto_scheduler.PythonBasedModel):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_evolution_finds_what_the_model_likes() -> None:
     task, model = task_of(matmul(8)), Taste()
     policy = auto_scheduler.SketchPolicy(task, model, verbose=0, templates=False)

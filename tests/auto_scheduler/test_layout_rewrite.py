@@ -48,6 +48,7 @@ def prepacked(task: Any) -> list[str]:
     return [op.name for op in task.compute_dag.placeholders if op.constant]
 
 
+@pytest.mark.slow
 def test_each_option_decides_what_a_search_may_do() -> None:
     assert templates(task_of(None)) == templates(task_of(INSERT)) == [True]
     assert templates(task_of(NO)) == [] and not prepacked(task_of(NO))
@@ -82,6 +83,7 @@ def test_defaults_of_targets() -> None:
     assert task_of(None).layout_rewrite_option is INSERT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [INSERT, PRE])
 @pytest.mark.parametrize("option", [None, *Option])
 def test_a_schedule_computes_the_same_with_every_option(measured: Any, option: Any) -> None:
@@ -115,6 +117,7 @@ def test_a_gpu_transforms_in_a_kernel_of_its_own() -> None:
         task.compute_dag.apply_steps_from_state(state, NO)  # a copy of the packed one is in shared
 
 
+@pytest.mark.long
 def test_a_search_for_constants_applies_its_best(options: Any, tmp_path: Path) -> None:
     task, log = task_of(PRE, "llvm"), tmp_path / "log.json"
     run = {"runner": auto_scheduler.LocalRunner(min_repeat_ms=1), "builder": "local"}

@@ -27,6 +27,7 @@ from tilewright_tvm.auto_scheduler import measure_record, search_task
 from tilewright_tvm.target import Target
 
 
+@pytest.mark.slow
 def test_a_log_holds_each_trial_once(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_log_holds_each_trial_once(
         auto_scheduler.ApplyHistoryBest(log, n_lines=-1)
 
 
+@pytest.mark.long
 def test_distilling(
     task: auto_scheduler.SearchTask, options: Any, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -122,6 +124,7 @@ def test_a_log_finds_hashed_keys_by_itself(options: Any, tmp_path: Path) -> None
     assert given.task.workload_key == task.workload_key
 
 
+@pytest.mark.slow
 def test_what_a_log_lacks_is_told(
     task: auto_scheduler.SearchTask, log: str, tmp_path: Path
 ) -> None:
@@ -159,6 +162,7 @@ def test_what_a_log_lacks_is_told(
         auto_scheduler.PreloadMeasuredStates(tmp_path / "missing")
 
 
+@pytest.mark.slow
 def test_what_does_not_compile_in_time_is_refused_by_another_process(
     task: auto_scheduler.SearchTask, log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +175,7 @@ def test_what_does_not_compile_in_time_is_refused_by_another_process(
     assert made.artifact.meta["cached"]
 
 
+@pytest.mark.slow
 def test_a_log_of_other_tasks_is_told(
     log: str, options: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

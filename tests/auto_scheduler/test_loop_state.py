@@ -133,6 +133,7 @@ def by_hand(s: State, c: te.Tensor) -> None:
     s.compute_at(local, c, s[c].iters[2])
 
 
+@pytest.mark.slow
 def test_steps_by_hand_are_those_of_a_log() -> None:
     *_, c = tensors = matmul(64, 64, 32)
     dag = auto_scheduler.ComputeDAG(tensors)
@@ -263,6 +264,8 @@ def tiled_together(policy: Any, state: Any, stage_id: int) -> Any:
     return [[s.state_object, stage_id - 2]]
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_a_rule_may_leave_marks_to_the_search(target: str) -> None:
     """Where the rule computed a stage stays; what lies outside is spread over the cores."""

@@ -28,7 +28,7 @@ def small_network() -> Any:
     return relay.Function([data], x)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_network_is_tuned_timed_and_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,6 +64,7 @@ def test_a_network_is_tuned_timed_and_built(
     assert more.measured_latency is not None and capsys.readouterr().out == ""
 
 
+@pytest.mark.long
 def test_time_goes_where_gain_is_expected_or_round(options: Any) -> None:
     def shares(strategy: str) -> list[int]:
         scheduler = auto_scheduler.TaskScheduler(
@@ -77,6 +78,7 @@ def test_time_goes_where_gain_is_expected_or_round(options: Any) -> None:
     assert gain[2] > 30 and max(turns) - min(turns) <= 8
 
 
+@pytest.mark.long
 def test_the_scheduler_stops_when_nothing_improves(options: Any) -> None:
     scheduler = auto_scheduler.TaskScheduler(three(8, 12), callbacks=[])
     report = scheduler.tune(options(400, early_stopping=30))
@@ -86,6 +88,7 @@ def test_the_scheduler_stops_when_nothing_improves(options: Any) -> None:
     assert report.trials < 400 and scheduler.dead_tasks == {0, 1}
 
 
+@pytest.mark.slow
 def test_callbacks_see_every_round(options: Any) -> None:
     calls: list[tuple[str, int, int]] = []
 
@@ -104,6 +107,7 @@ def test_callbacks_see_every_round(options: Any) -> None:
     assert [c[0] for c in calls] == ["pre", "post"] * 3 and {c[1] for c in calls} <= {0, 1}
 
 
+@pytest.mark.slow
 def test_the_log_of_latencies_starts_anew_with_each_run(options: Any, tmp_path: Path) -> None:
     path = tmp_path / "folder" / "total.tsv"
     scheduler = auto_scheduler.TaskScheduler(
@@ -130,6 +134,7 @@ def test_what_another_program_measured_is_no_trial(options: Any, tmp_path: Path)
     assert scheduler.ct == 6
 
 
+@pytest.mark.slow
 def test_a_task_without_a_valid_schedule_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = three(8, 12)
     hopeless = tasks[1].compute_dag.hash
@@ -146,6 +151,7 @@ def test_a_task_without_a_valid_schedule_is_told(capsys: pytest.CaptureFixture[s
     assert "Estimated total latency: - ms\tTrials: 40" in out
 
 
+@pytest.mark.slow
 def test_a_second_run_that_starts_from_nothing_forgets_the_first(options: Any) -> None:
     scheduler = auto_scheduler.TaskScheduler(three(8), callbacks=[])
     scheduler.tune(options(10))

@@ -43,6 +43,7 @@ def test_without_any_the_search_is_what_it_was(task: Any) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_structures_of_tiles(task: Any) -> None:
     deep = policy(task, cpu_multi_level_tiling_structure="SSSRSRSRS")
     assert {knob.num_output for knob in splits(deep)} >= {6, 3}
@@ -66,6 +67,7 @@ def test_a_structure_for_a_gpu_is_none_for_a_cpu(task: Any) -> None:
     assert 7 not in {knob.num_output for knob in splits(policy(task, **five))}
 
 
+@pytest.mark.slow
 def test_innermost_tiles_and_vectors_are_bounded() -> None:
     task = auto_scheduler.SearchTask(
         func=product, args=(64, 64, 64), target=Target("llvm -vector-bytes=64")
@@ -102,6 +104,7 @@ def test_eps_greedy_is_the_share_at_random(task: Any, share: float) -> None:
     assert proposer._explorers(20) == round(20 * share)
 
 
+@pytest.mark.slow
 def test_a_model_of_the_user_is_asked_for_as_many_as_it_is_told(task: Any, options: Any) -> None:
     def asked(**params: Any) -> list[int]:
         model = Own(length)
@@ -113,6 +116,7 @@ def test_a_model_of_the_user_is_asked_for_as_many_as_it_is_told(task: Any, optio
     assert len(many) == 3 * len(few) and sum(few) < sum(many) / 3
 
 
+@pytest.mark.slow
 def test_without_mutations_children_are_of_their_parents(task: Any) -> None:
     found = policy(task, evolutionary_search_mutation_prob=0.0)
     proposer = found.proposer(found.task())
@@ -131,6 +135,7 @@ def test_without_mutations_children_are_of_their_parents(task: Any) -> None:
             assert set(new) <= set(old)
 
 
+@pytest.mark.slow
 def test_sizes_of_what_is_drawn_first(task: Any) -> None:
     assert len(policy(task, sample_init_min_population=7).sample_initial_population()) == 7
     model = Own(length)
@@ -148,6 +153,7 @@ def test_a_scheduler_passes_them_on(options: Any) -> None:
         scheduler.tune(options(4), search_policy_params={"eps_greedy": 2})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PARAMETERS)
 @pytest.mark.parametrize("value", (-1, 1.5, "RS", None, True, [], 1 << 40))
 def test_wrong_values_are_told(task: Any, name: str, value: Any) -> None:

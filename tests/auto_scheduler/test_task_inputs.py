@@ -65,6 +65,7 @@ def test_candidates_are_verified_and_timed_with_them() -> None:
     assert np.allclose(timed.expected[0], expected, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_search_uses_them_and_the_best_kernel_is_right(tmp_path: Path) -> None:
     task, log = task_of(named(), target="llvm"), tmp_path / "log.json"
     option = auto_scheduler.TuningOptions(

@@ -82,6 +82,8 @@ def test_a_log_of_autotvm_answers_with_its_best_configuration(log: str) -> None:
     assert autotvm.apply_history_best(log).query("cuda", task.workload) is None
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:log.*skipped 1 line:RuntimeWarning")
 @pytest.mark.parametrize("entered", [True, False])
 def test_a_network_is_built_from_a_log_of_autotvm_and_verified(log: str, entered: bool) -> None:
@@ -109,6 +111,8 @@ def test_what_cannot_be_used_is_counted_and_nothing_at_all_is_an_error(tmp_path:
         autotvm.apply_history_best(none)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoiled",
     [{"name": "conv2d_NCHWc.unknown"}, {"args": [1]}, {"tile_ic": [-1, 5]}, {"more": 1},
@@ -190,6 +194,7 @@ def test_contexts_nest_and_the_outermost_has_the_usual_configuration(
         autotvm.ApplyConfig(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_one_configuration_for_what_has_its_knobs() -> None:
     mod, params = residual()
     config = conv_task().config_space.get(conv_task().config_space.index_of(KNOBS))
@@ -200,6 +205,7 @@ def test_one_configuration_for_what_has_its_knobs() -> None:
     close_to_reference(lib)
 
 
+@pytest.mark.slow
 def test_templates_of_a_name_with_their_usual_configuration() -> None:
     mod, params = residual()
     tasks = autotvm.task.extract_from_program(mod, params, "llvm", ops=["nn.dense"])
@@ -214,6 +220,7 @@ def test_templates_of_a_name_with_their_usual_configuration() -> None:
     close_to_reference(lib)
 
 
+@pytest.mark.slow
 def test_a_graph_tuners_file_is_taken_in_order(tmp_path: Path) -> None:
     mod, params = residual()
     tasks = fused_tasks(mod, params, "llvm")
@@ -306,6 +313,7 @@ def test_both_parts_make_a_task_and_a_dispatched_kernel(mine: Any) -> None:
         schedule([topi.nn.relu(tensors[0])])
 
 
+@pytest.mark.slow
 def test_kernels_of_a_network_have_the_template_of_their_operator(mine: Any) -> None:
     mod, params = residual()
     tasks = [t for t in fused_tasks(mod, params, "llvm") if "conv2d" in t.name]
@@ -349,6 +357,7 @@ def halves(mine: Any) -> None:
         return s
 
 
+@pytest.mark.slow
 def test_another_computation_is_another_implementation(halves: None) -> None:
     mod, params = residual()
     tasks = fused_tasks(mod, params, "llvm", every_implementation=True)
@@ -424,6 +433,7 @@ def test_what_is_computed_is_collected(mine: Any) -> None:
 # -- several networks, lines, callbacks ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tasks_of_several_networks_are_one_list() -> None:
     mod, params = residual()
     one = autotvm.task.extract_from_program(mod, params, "llvm")

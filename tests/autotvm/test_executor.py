@@ -15,6 +15,7 @@ from tilewright_tvm.autotvm.measure import LocalExecutor, TimeoutError
 from tilewright_tvm.autotvm.measure.executor import ExecutionError
 
 
+@pytest.mark.slow
 def test_calls_run_side_by_side_and_give_what_they_return() -> None:
     ready = LocalExecutor().submit(lambda a, b: a + b, 3, b=4)
     slow = LocalExecutor().submit(lambda: (time.sleep(0.5), os.getpid())[1])
@@ -24,6 +25,7 @@ def test_calls_run_side_by_side_and_give_what_they_return() -> None:
     assert slow.get() not in (None, os.getpid()) and slow.done()
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     mark = tmp_path / "children"
 

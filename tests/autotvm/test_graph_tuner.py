@@ -50,12 +50,15 @@ def kernels(library) -> list[str]:
     return [k.name for k in library.report.kernels]
 
 
+@pytest.mark.long
 def test_a_build_chooses_by_the_log_the_same_each_time(log):
     libraries = [relay.build(MOD, "llvm", schedules=str(log)) for _ in range(2)]
     assert kernels(libraries[0]) == kernels(libraries[1])
     check(libraries[0])
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [DPTuner, PBQPTuner])
 def test_a_graph_tuner_writes_what_a_build_takes(log, tmp_path, kind, capfd):
     tuner = kind(MOD["main"], SHAPES, str(log), CONV2D, "llvm", log_file=tmp_path / "messages.log")
@@ -75,6 +78,7 @@ def test_a_graph_tuner_writes_what_a_build_takes(log, tmp_path, kind, capfd):
     assert [k.rpartition("_")[0] for k in kernels(library) if "conv" in k] == own
 
 
+@pytest.mark.slow
 def test_only_what_is_not_known_is_measured(log, tmp_path):
     with Database(log) as database:
         convolutions = [r for r in database if "conv2d" in r.task.name or "dense" in r.task.name]
@@ -98,6 +102,7 @@ def test_only_what_is_not_known_is_measured(log, tmp_path):
     assert len(again.get_optimal_records()) == 3
 
 
+@pytest.mark.slow
 def test_what_has_no_choice_is_refused(log):
     def make(graph=MOD, shapes=SHAPES, records=str(log), ops=CONV2D, target="llvm", **options):
         return DPTuner(graph, shapes, records, ops, target, verbose=False, log_file=None, **options)
@@ -124,6 +129,7 @@ def test_what_has_no_choice_is_refused(log):
         make().run(fast=True)
 
 
+@pytest.mark.slow
 def test_the_choice_is_that_of_the_costs():
     plain = ungrouped(MOD, None)[0]
     choice = chosen_layouts(plain, TARGET, lambda g: 1e-6 if "NCHWc" in g.name else 1e-3)

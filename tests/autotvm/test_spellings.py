@@ -91,6 +91,8 @@ def network() -> relay.IRModule:
     return relay.IRModule.from_expr(relay.nn.conv2d(x, w, padding=1))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -124,6 +126,7 @@ def test_a_tuner_tries_every_implementation_in_its_trials(
     assert not places[0] & places[1]
 
 
+@pytest.mark.slow
 def test_early_stopping_counts_the_trials_of_all(task: Task) -> None:
     tuner = RandomTuner(task)
     tuner.tune(200, option(task), early_stopping=20)

@@ -66,6 +66,7 @@ def test_how_far_a_droplet_is() -> None:
     assert tuner.best_choice[2] == [0.5] and tuner.best_choice[0] != 27
 
 
+@pytest.mark.slow
 def test_what_a_tuner_was_told() -> None:
     task, _ = get_sample_task()
     tuner = autotvm.tuner.XGBTuner(task)
@@ -81,6 +82,8 @@ def test_what_a_tuner_was_told() -> None:
     assert tuner.xs == [] == tuner.ys
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("features", [None, "knob"])
 def test_a_tuners_model_and_the_one_it_began_with(features: str | None) -> None:
     task, _ = get_sample_task()

@@ -198,6 +198,8 @@ def test_what_tvm_takes_is_taken(name: str) -> None:
     assert ACCEPTED[name]()
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", [False, True])
 def test_a_log_may_be_an_open_file(binary: bool, tmp_path: Path) -> None:
     log = tmp_path / "log.json"

@@ -166,6 +166,7 @@ def test_the_commands_are_those_that_are_known() -> None:
     assert len(_commands()) >= 7
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _commands())
 def test_a_module_is_a_command_by_each_of_its_names(name: str) -> None:
@@ -252,6 +253,7 @@ topi.x86.injective topi.x86.nn topi.x86.reduction vta vta.build_module vta.top
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES.split())
 def test_a_module_of_tvm_is_there_or_says_where_to_look(name: str) -> None:
     full = f"tilewright_tvm.{name}"
@@ -275,6 +277,7 @@ def test_modules_that_are_missing_may_be_tried() -> None:
         exec("from tilewright_tvm.relay import nonsense", {})
 
 
+@pytest.mark.slow
 def test_importing_a_module_that_moved_hides_no_function() -> None:
     """Looked at where nothing has been imported by the other name."""
     code = (

@@ -27,6 +27,7 @@ def test_what_is_one(name: str) -> None:
     assert plain_name(name, "upload", DeviceError) == as_plain(name) == name
 
 
+@pytest.mark.slow
 @given(texts)
 def test_a_plain_name_stays_in_its_folder(text: str) -> None:
     for name in [as_plain(text), *([text] if is_plain(text) else [])]:

@@ -71,6 +71,8 @@ WRITERS: dict[str, tuple[str, Callable[[dict[str, Any], Path], object]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_file_gives_way_to_one_of_its_kind_and_to_no_other(name, things, tmp_path):
     file, write = WRITERS[name]
@@ -223,6 +225,7 @@ def writes(tree: ast.AST) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_files_are_written_through_one_door():
     found = {
         str(path.relative_to(package))

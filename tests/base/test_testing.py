@@ -67,6 +67,7 @@ def runs(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.P
     return pytester
 
 
+@pytest.mark.slow
 def test_runs_of_a_file(runs: pytest.Pytester) -> None:
     runs.makeconftest('pytest_plugins = ["tilewright_tvm.testing.plugin"]')
     runs.makepyfile(SCRIPT)
@@ -122,6 +123,7 @@ def test_marks_of_what_is_not_there() -> None:
     assert testing.requires_vulkan().name == "skip"
 
 
+@pytest.mark.slow
 def test_a_mark_of_pytest_goes_before_a_parameter(runs: pytest.Pytester) -> None:
     runs.makeconftest('pytest_plugins = ["tilewright_tvm.testing.plugin"]')
     runs.makepyfile("""

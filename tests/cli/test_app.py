@@ -251,6 +251,7 @@ def report(**changes):
     return tables.BenchReport(**(fields | changes))
 
 
+@pytest.mark.slow
 def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
     monkeypatch.setattr(front, "load", lambda *_, **__: front.Network("resnet-18", (None,), {}))
     monkeypatch.setattr(bench, "bench_network", lambda *_: report())
@@ -264,6 +265,7 @@ def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
     assert "3.00e-07 of the largest output, 0.25 of the tolerance (within it)" in " ".join(lines)
 
 
+@pytest.mark.slow
 def test_bench_fails_where_the_results_differ(run, quick_device, monkeypatch):
     monkeypatch.setattr(front, "load", lambda *_, **__: front.Network("resnet-18", (None,), {}))
     monkeypatch.setattr(bench, "bench_network", lambda *_: report(largest_error=1.5))
@@ -341,6 +343,7 @@ def test_default_logs_are_named_by_model_and_kind():
     assert str(default_log("models/net.v2.onnx", Target("llvm"))) == "net.v2.llvm.jsonl"
 
 
+@pytest.mark.slow
 def test_help_loads_no_compiler_and_no_display():
     code = (
         "import sys; from tilewright.cli.app import cli\n"
@@ -355,6 +358,7 @@ def test_help_loads_no_compiler_and_no_display():
     assert done.stderr.splitlines()[-1] == "loaded []"
 
 
+@pytest.mark.slow
 def test_python_dash_m_works(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(
@@ -364,6 +368,7 @@ def test_python_dash_m_works(tmp_path):
     assert done.returncode == 2 and "there is no file 'none'" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet(tmp_path):
     some_log(tmp_path / "log.jsonl")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -374,6 +379,7 @@ def test_a_closed_pipe_is_quiet(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_and_cannot_be_written_is_an_error(tmp_path):
     some_log(tmp_path / "log.jsonl")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}

@@ -203,6 +203,7 @@ BAD = [  # what there is does not fit: the words that tell
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("args", GOOD, ids=shlex.join)
 def test_what_works_ends_with_0(run: Run, args: list[str]) -> None:
@@ -210,6 +211,7 @@ def test_what_works_ends_with_0(run: Run, args: list[str]) -> None:
     assert (code, out != "") == (0, True), err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", USAGE, ids=shlex.join)
 def test_a_wrong_option_ends_with_2(run: Run, args: list[str]) -> None:
     before = set(Path().iterdir())
@@ -220,6 +222,7 @@ def test_a_wrong_option_ends_with_2(run: Run, args: list[str]) -> None:
     assert set(Path().iterdir()) == before
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(("args", "words"), BAD, ids=lambda v: shlex.join(v) if v else "")
 def test_what_fails_ends_with_1_and_speaks_of_options(
@@ -236,6 +239,7 @@ def test_what_fails_ends_with_1_and_speaks_of_options(
     assert set(Path().iterdir()) == before, "it left a file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", NUMBERS, ids=lambda a: shlex.join(a)[:60])
 def test_a_number_that_cannot_be_ends_with_2(run: Run, args: list[str]) -> None:
     code, out, err = run(*args)
@@ -249,6 +253,7 @@ def test_options_that_are_numbers_are_found() -> None:
     assert {"--seed", "--trials", "--failures", "--repeat", "--minutes", "--port"} <= found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "args", [["bench", "keep.c"], ["compile", "keep.c"], ["run", "net.tar", "--outputs", "keep.c"]]
 )
@@ -358,6 +363,7 @@ def parsed(line: str) -> dict[str, Any]:
     return dict(context.params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["mlp", "net.onnx", "./a net.onnx", "./-it's.onnx"])
 @pytest.mark.parametrize(
     "options",
@@ -394,6 +400,7 @@ def test_the_next_command_means_what_was_tuned(
     assert before["target"].host == after["target"].host
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "args",
@@ -429,6 +436,7 @@ def commands_in(text: str) -> list[str]:
     return quoted + re.findall(r": (tilewright [a-z][^`\n.]*)$", text)
 
 
+@pytest.mark.slow
 def test_every_command_in_a_text_is_there_with_its_options() -> None:
     seen = 0
     for place, text in strings():
@@ -478,6 +486,7 @@ def test_tables_are_as_wide_as_columns_says(
     assert 80 < columns(run("records", "long.jsonl")[1]) <= 120
 
 
+@pytest.mark.slow
 def test_a_table_has_the_width_of_its_terminal(made: Path) -> None:
     """Of a real one, whose output goes through a pager as well."""
     lines = made / "long.jsonl"

@@ -54,6 +54,7 @@ def flatten_model(first: str | int) -> bytes:
     return bytes(made.SerializeToString())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["batch", 2])
 def test_an_onnx_model_for_several_batch_sizes(tmp_path, first):
     path = tmp_path / "net.onnx"
@@ -70,6 +71,7 @@ def test_an_onnx_model_for_several_batch_sizes(tmp_path, first):
         )
 
 
+@pytest.mark.long
 def test_compile_writes_a_library_for_the_sizes(tmp_path):
     done = command("compile", "mlp", "--batch", "1,4", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -84,6 +86,7 @@ def test_compile_writes_a_library_for_the_sizes(tmp_path):
     assert wrong.returncode == 2 and "no list such as 1,8,32" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
     mods, params = load_batches("mlp", [1, 4])
     assert [m["main"].params[0].shape[0] for m in mods] == [1, 4]
@@ -92,6 +95,8 @@ def test_tasks_of_several_sizes_are_tuned_together(tmp_path):
     assert len(tasks_of([*mods, mods[0]], params, Target("llvm"))) == 8
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["net.onnx", "log.jsonl", "weights.pt", "own.py", "x.tar", "x.so"])
 def test_compile_writes_over_no_model_no_log_and_no_source(tmp_path, name):
     model = flatten_model(2)
@@ -107,6 +112,7 @@ def test_compile_writes_over_no_model_no_log_and_no_source(tmp_path, name):
     assert {p.name for p in tmp_path.iterdir()} == {"net.onnx", name}
 
 
+@pytest.mark.long
 def test_tune_and_distill_write_into_no_model(tmp_path):
     model = flatten_model(2)
     (tmp_path / "net.onnx").write_bytes(model)
@@ -130,6 +136,7 @@ def test_an_unknown_network():
 BOARD = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["net.so", "net.tar"])
 def test_a_network_for_a_board_that_is_not_here(tmp_path, name):
     """With what was measured on such a board; a log of this machine's kernels is not used."""
@@ -154,6 +161,7 @@ def test_a_network_for_a_board_that_is_not_here(tmp_path, name):
     assert other.returncode == 0 and "The kernels are untuned." in other.stderr
 
 
+@pytest.mark.slow
 def test_a_gpu_that_is_not_here(tmp_path):
     pytest.importorskip("cuda.bindings.nvrtc")
     done = command("compile", "mlp", "--target", "cuda -arch=sm_75", "-o", "net.tar", cwd=tmp_path)
@@ -163,6 +171,7 @@ def test_a_gpu_that_is_not_here(tmp_path):
     assert load_module(tmp_path / "net.tar").target == "cuda -arch=sm_75"
 
 
+@pytest.mark.long
 def test_shapes_of_the_inputs_of_a_file(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(flatten_model("batch"))

@@ -102,6 +102,7 @@ def test_it_tells_what_would_make_lines_usable(run: Any) -> None:
     assert "To use more" not in run(*command)[1]
 
 
+@pytest.mark.slow
 def test_hashed_keys_may_be_of_a_network(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(networks, "load_sizes", lambda *_: ([residual()[0]], residual()[1]))
     tasks = fused_tasks(*residual(), "llvm", include_simple=True)

@@ -129,6 +129,8 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("after", [0.0, 0.7])
 def test_a_command_ends_from_its_first_moments_on(name, after, tmp_path):
@@ -187,6 +189,7 @@ def begun(folder: Path, start: list[str], at: int) -> subprocess.CompletedProces
     )  # fmt: skip
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("start", STARTS)

@@ -75,6 +75,7 @@ def run(door, folder, *, result=GOOD, redirect="", limit=-1, **variables):
     )  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("door", SCRIPTS)
 @pytest.mark.parametrize("redirect", ["> /dev/full", ">&-", "| true"])
@@ -86,6 +87,7 @@ def test_lost_output_does_not_stop_a_search(door, redirect, tmp_path):
         assert done.returncode == 0 and "Exception ignored" not in done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("door", SCRIPTS)
 def test_a_log_on_a_full_disk_is_saved_elsewhere_and_the_end_says_where(door, tmp_path):
@@ -101,6 +103,7 @@ def test_a_log_on_a_full_disk_is_saved_elsewhere_and_the_end_says_where(door, tm
     assert sum(not r.result.final for r in both) == 6
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("door", SCRIPTS)
 def test_a_run_without_any_success_is_an_error(door, tmp_path):

@@ -37,6 +37,7 @@ def compiled(tmp_path_factory):
     return paths, weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [0, 1])
 def test_inputs_and_outputs(run, compiled, tmp_path, form):
     paths, weights = compiled
@@ -51,6 +52,7 @@ def test_inputs_and_outputs(run, compiled, tmp_path, form):
         assert found["output_1"].tolist() == want.argmax(axis=1).tolist()
 
 
+@pytest.mark.slow
 def test_inputs_may_be_filled_and_runs_timed(run, compiled):
     paths, weights = compiled
     code, out, err = run(

@@ -120,6 +120,7 @@ def test_history(run, searched, tmp_path):
     assert code == 2 and "there is no file 'missing'" in err
 
 
+@pytest.mark.slow
 def test_desired_layout(tmp_path):
     """Tasks are of convolutions in that layout, and what is built computes the same."""
     x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(8, 4, 3, 3))

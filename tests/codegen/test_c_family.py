@@ -64,6 +64,8 @@ def test_text(name: str, kind: str, update_golden: bool) -> None:
     assert text == path.read_text(), f"--update-golden accepts the new text of {path.name}"
 
 
+@pytest.mark.sampled(16)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, arch",
     [(name, "sm_90") for name in CASES]
@@ -271,6 +273,7 @@ def test_division_by_what_may_be_negative_takes_the_helper() -> None:
     assert "a[tw_floordiv_int32(i, n[0])]" in text and text.count("int tw_floordiv_int32") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [CUDA, OPENCL], ids=["cuda", "opencl"])
 @given(value=st.floats(allow_nan=False, allow_infinity=False, width=32))
 def test_float_literals_read_back(dialect: Dialect, value: float) -> None:
@@ -282,6 +285,7 @@ def test_float_literals_read_back(dialect: Dialect, value: float) -> None:
 AWKWARD = ["int", "a", "a_1", "for", "float3", "x.y", "x_y"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=6) | st.sampled_from(AWKWARD)))
 def test_names_are_unique_identifiers(wanted: list[str]) -> None:
     names = Names(OPENCL, ["a"])

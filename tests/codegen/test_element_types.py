@@ -61,6 +61,7 @@ def test_results(name: str, dtype: str) -> None:
         assert not done.error, f"{done.message}\n{artifact.source.text}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name, dtype", [c for c in CASES if c[1] in ("float16", "bfloat16")])
 def test_nvrtc_accepts(name: str, dtype: str) -> None:

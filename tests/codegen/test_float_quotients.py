@@ -80,6 +80,7 @@ def computed(way: str, dtype: DType, a: Array, b: Array) -> Array:
     return np.asarray(found.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("way", ["plain", "fast", "llvm", "llvm vectors", "opencl"])
 def test_all_ways_give_the_quotient_of_numpy(way: str, dtype: str) -> None:

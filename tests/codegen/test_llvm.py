@@ -439,6 +439,7 @@ def direct_convolution(tile: int = 14) -> Program:
     return program(nest, [x, w], [y], name="conv")
 
 
+@pytest.mark.slow
 def test_convolution_kernel_is_right_and_clean():
     p = direct_convolution()
     rng = np.random.default_rng(0)

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import lowered, run_on
 from tests.codegen.test_llvm_types import on_both
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.dtype import TYPES
 from tilewright.codegen import generate
@@ -102,6 +103,8 @@ def check(dag: ComputeDAG, schedule: Schedule, target: Target) -> None:
         assert agrees(got, reference, bound).all(), program
 
 
+@pytest.mark.sampled(11)
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize(
     "make, kind", COMPUTATIONS, ids=[f"{c.__name__}-{t}" for c, t in COMPUTATIONS]
@@ -113,8 +116,8 @@ def test_default_schedules_compute_in_every_type(
     check(dag, default_schedule(dag, target), target)
 
 
-@pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@pytest.mark.long
+@examples(25)
 @given(st.integers(0, 10**9), st.sampled_from(COMPUTATIONS), st.sampled_from(["", " -mcpu=x86-64"]))
 def test_random_schedules_compute_in_every_type(
     seed: int, computation: tuple[Callable[[str], ComputeDAG], str], option: str

@@ -101,6 +101,8 @@ def padded(x: np.ndarray) -> np.ndarray:
 # -- conversions -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(12)
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("name", TYPES)
 def test_every_conversion_is_numpys(name: str, target: Target) -> None:
@@ -145,6 +147,7 @@ def test_a_float_out_of_range_is_frozen() -> None:
 # -- memory ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("dtype", MEMORY_ONLY)
 @pytest.mark.parametrize("stride", [-1, 0, 1, 2, 3, 7])
@@ -161,6 +164,7 @@ def test_strided_reads_and_writes(dtype: DType, stride: int, target: Target) -> 
     assert not stride or (written[where] == x[:8]).all()
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("dtype", MEMORY_ONLY)
 def test_masked_reads_writes_gathers_and_scatters(dtype: DType, target: Target) -> None:
@@ -187,6 +191,7 @@ def test_masked_reads_writes_gathers_and_scatters(dtype: DType, target: Target) 
     assert (scattered[i[inside]] == three).all() and np.count_nonzero(scattered) == inside.sum()
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("dtype", MEMORY_ONLY)
 @pytest.mark.parametrize("width", [1, 8])

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codegen.llvm_programs import buffers, elementwise, lanes, normal, program, run, text_of
+from tests.tiers import examples
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Allocate, For, Store, load, seq
 from tilewright.te.numeric import DOMAINS, FUNCTION_VALUES
@@ -19,6 +20,7 @@ from tilewright.te.numeric import DOMAINS, FUNCTION_VALUES
 OPS = {"floordiv": np.floor_divide, "floormod": np.mod, "min": np.minimum, "max": np.maximum}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("divisor", [1, 3, 8, -5])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -109,7 +111,8 @@ _NAMES = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.recursive(_LEAVES, _grow, max_leaves=8), st.sampled_from([1, 4]))
 def test_index_arithmetic_agrees_with_numpy(tree, width):
     """One variable serial, one unrolled, one vectorised or serial."""
@@ -187,6 +190,7 @@ ACCURACY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ACCURACY)
 def test_functions_are_accurate(name):
     reference, x, limit = ACCURACY[name]

@@ -42,6 +42,8 @@ print("alive")
 """
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int32", "int64", "int8", "uint32", "uint8"])
 @pytest.mark.parametrize("vectors", [False, True])
 def test_a_division_by_zero_ends_nothing(kind: str, vectors: bool) -> None:

@@ -133,6 +133,8 @@ def right(kernel: Kernel, folder: Path, **how: object) -> bool:
     return all(np.array_equal(o, e) for o, e in zip(outputs, case.expected, strict=True))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
 @pytest.mark.parametrize("group", [1, 32])
 def test_a_right_kernel_stays_right_and_a_missing_barrier_shows(tmp_path: Path, group: int) -> None:

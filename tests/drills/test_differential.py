@@ -83,6 +83,8 @@ def test_stated_differences_name_their_page():
     assert all(line.page.startswith("docs/") and line.reason for line in known.KNOWN)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in present() if n != "torch"])
 def test_a_line_repeats_its_case(name):
     for operator in list(side(name).operators)[:3]:

@@ -11,13 +11,23 @@ from drills import drills, page
 from drills._doors import doors, files
 from drills.drill import Drill
 
-SLOW = {"strangers"}
+LONG = {
+    "differential",
+    "forks",
+    "kills",
+    "log_lines",
+    "long_run",
+    "machine_faults",
+    "models",
+    "planted_faults",
+}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "drill",
     [
-        pytest.param(drill, id=drill.name, marks=[pytest.mark.slow] if drill.name in SLOW else [])
+        pytest.param(drill, id=drill.name, marks=[pytest.mark.long] if drill.name in LONG else [])
         for drill in drills()
     ],
 )
@@ -38,6 +48,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_right_arguments_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the drill of the doors reaches what stands behind them."""
     monkeypatch.chdir(tmp_path)

@@ -75,6 +75,7 @@ def isolated(*args: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None and importlib.util.find_spec("ziglang") is None,
                     reason="no linker")  # fmt: skip
 def test_numpy_and_the_archive_run_a_network(archive: Path, bare: Path, tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_numpy_and_the_archive_run_a_network(archive: Path, bare: Path, tmp_path
     assert not {"llvmlite", "msgspec", "ml_dtypes", "click", "rich"} & set(names.split())
 
 
+@pytest.mark.slow
 def test_a_server_needs_no_compiler(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     write_runtime(tmp_path / "server.pyz", server=True)
@@ -108,6 +110,7 @@ def test_equal_sources_make_equal_files(archive: Path, tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == archive.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_file_tells_what_the_machine_is(archive: Path, bare: Path, tmp_path: Path) -> None:
     path = os.pathsep.join(map(str, (archive, bare)))
     run = [sys.executable, "-s", str(archive)]

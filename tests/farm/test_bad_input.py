@@ -35,6 +35,7 @@ def empty(tmp_path: Path) -> Iterator[Farm]:
         yield made
 
 
+@pytest.mark.slow
 def test_no_device_gets_free(shared_farm: Farm, monkeypatch: pytest.MonkeyPatch):
     """A session of this very process has the only one, and something on it."""
     monkeypatch.setattr(farm_runner, "BUSY_SECONDS", 1.0)
@@ -57,6 +58,7 @@ def test_a_tracker_of_another_version(tmp_path: Path):
         made.stop()
 
 
+@pytest.mark.slow
 def test_a_device_of_another_version_is_left_out(empty: Farm, run_job: RunJob):
     notices: list[str] = []
     empty.serve_at("k", 0, before=OTHER_VERSION)
@@ -69,6 +71,7 @@ def test_a_device_of_another_version_is_left_out(empty: Farm, run_job: RunJob):
     assert any("is left out" in text and "protocol" in text for text in notices)
 
 
+@pytest.mark.slow
 def test_a_server_with_the_wrong_certificates_says_so_and_ends(tmp_path: Path):
     for name in ("farm", "other"):
         certificates.make(tmp_path / name)
@@ -84,6 +87,7 @@ def test_a_server_with_the_wrong_certificates_says_so_and_ends(tmp_path: Path):
         made.stop()
 
 
+@pytest.mark.slow
 def test_a_full_disk_in_a_session(empty: Farm):
     empty.serve_at("k", 0, before=FULL)
     with request_remote("k", "127.0.0.1", empty.port) as remote:

@@ -221,6 +221,7 @@ def test_any_order_of_events_keeps_the_places():
 # -- what is wanted -------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_nothing_is_kept_of_keys_that_nobody_has_or_wants():
     made = Leases()
     empty = {name: len(value) for name, value in vars(made).items()}

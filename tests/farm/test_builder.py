@@ -57,6 +57,7 @@ def code(built: Built) -> object:
     return built.artifact and (built.artifact.source, built.artifact.binary)
 
 
+@pytest.mark.slow
 def test_artefacts_are_those_of_this_machine(builders: Farm):
     jobs = [job(n) for n in (8, 16, 24, 32)]
     jobs.append(job(1 << 20, threads=True, target="cuda -arch=sm_80"))  # breaks a limit
@@ -72,6 +73,7 @@ def test_artefacts_are_those_of_this_machine(builders: Farm):
     assert there[-1].error == "verify" and there[0].artifact is not None
 
 
+@pytest.mark.slow
 def test_a_killed_builder_loses_nothing(tmp_path: Path):
     notices: list[str] = []
     with farm(tmp_path) as made:

@@ -64,6 +64,7 @@ def cluster(tmp_path: Path, secret: Path | None = None) -> Iterator[Farm]:
         scheduler.wait(30)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_there_lends_devices(tmp_path: Path, run_job: RunJob):
     with cluster(tmp_path) as made:
         made.serve("k")
@@ -122,6 +123,7 @@ def the_members(made: Farm, secret: str) -> list[str]:
     return [member.address for member in found.members]
 
 
+@pytest.mark.slow
 def test_dasks_pages_are_served_where_asked_for(tmp_path: Path, run_job: RunJob):
     pytest.importorskip("bokeh")
     port = free_port()
@@ -151,6 +153,7 @@ for name in ("llvmlite", "ml_dtypes", "xgboost", "onnx", "rich", "ziglang"):
 """
 
 
+@pytest.mark.slow
 def test_a_device_needs_no_compiler(tmp_path: Path, run_job: RunJob):
     """The runtime's archive with the server in it, numpy and Dask: neither LLVM nor the rest."""
     archive = tmp_path / "tilewright-runtime.pyz"

@@ -53,6 +53,7 @@ def test_a_tracker_knows_the_devices_that_registered(shared_farm: Farm):
     assert f"INFO:RPCTracker:bind to 127.0.0.1:{shared_farm.port}" in shared_farm.tracker.text()
 
 
+@pytest.mark.slow
 def test_a_tracker_and_a_device_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Nor do they share a folder with other users' processes, where Dask finds modules."""
     files = tmp_path / "temporary"
@@ -105,6 +106,7 @@ def test_a_tracker_whose_port_is_taken_says_so(shared_farm: Farm):
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_tracker_that_is_stopped_reports_no_error(tmp_path: Path, how: signal.Signals):
     with farm(tmp_path, ["k"]) as made:

@@ -61,6 +61,7 @@ def records(
     return found
 
 
+@pytest.mark.slow
 def test_the_incumbent_of_each_make_is_its_own(
     empty: Farm, builder: LocalBuilder, expected: Reference
 ):
@@ -83,6 +84,7 @@ def test_the_incumbent_of_each_make_is_its_own(
         assert database.best(Key(TASK.dag, TASK.target, on)).seconds == best
 
 
+@pytest.mark.slow
 def test_a_board_of_another_make_is_not_used_beside_the_first(
     empty: Farm, builder: LocalBuilder, expected: Reference
 ):
@@ -98,6 +100,7 @@ def test_a_board_of_another_make_is_not_used_beside_the_first(
     assert [text for text in notices if "give it a key of its own" in text] == notices != []
 
 
+@pytest.mark.slow
 def test_a_slow_board_is_told_and_not_raced_against_a_fast_one(
     empty: Farm, builder: LocalBuilder, expected: Reference
 ):
@@ -114,6 +117,7 @@ def test_a_slow_board_is_told_and_not_raced_against_a_fast_one(
     assert f":{slow.port} and " in told and "differ: the same kernel takes 3 and 1 ms" in told
 
 
+@pytest.mark.slow
 def test_the_drift_of_one_board_is_told_of_it_alone(
     empty: Farm, builder: LocalBuilder, expected: Reference, monkeypatch: pytest.MonkeyPatch
 ):
@@ -134,6 +138,7 @@ def test_the_drift_of_one_board_is_told_of_it_alone(
     assert not any(f":{steady.port}" in text for text in notices)
 
 
+@pytest.mark.slow
 def test_a_board_that_joins_when_the_first_task_is_over_is_not_lost(
     empty: Farm, builder: LocalBuilder, expected: Reference
 ):

@@ -66,6 +66,7 @@ def busy(runner: FarmRunner, count: int) -> Callable[[], bool]:
     return lambda: len(runner._dispatch.doing) >= count
 
 
+@pytest.mark.slow
 def test_a_killed_device_loses_nothing_and_another_takes_its_place(devices: Farm, run_job: RunJob):
     notices: list[str] = []
     with runner_of(devices, notices, 0.3) as runner:
@@ -117,6 +118,7 @@ def test_the_tracker_may_be_restarted(
     assert "The tracker is there again." in notices
 
 
+@pytest.mark.slow
 def test_without_any_device_trials_fail_as_the_machines_fault(
     tmp_path: Path, run_job: RunJob, monkeypatch: pytest.MonkeyPatch
 ):
@@ -156,6 +158,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_tuner_that_is_killed_loses_its_device_at_once(tmp_path: Path):
     with farm(tmp_path, ["k"]) as made:
         tuner = subprocess.Popen(
@@ -180,6 +183,7 @@ bounds.OWNER_SECONDS = 4.0
 """
 
 
+@pytest.mark.slow
 def test_the_session_of_a_frozen_script_ends(tmp_path: Path):
     """Its connections stay, and nobody would get its device."""
     made = Farm(tmp_path, before=SOON)

@@ -75,6 +75,7 @@ def empty(tmp_path: Path) -> Iterator[Farm]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_rebooted_board_comes_back_under_its_address(empty: Farm, run_job: RunJob):
     """Its power failed: nobody hears of the end of its connections, and it registers anew."""
     notices: list[str] = []
@@ -94,6 +95,7 @@ def test_a_rebooted_board_comes_back_under_its_address(empty: Farm, run_job: Run
     assert any("is lost" in text or "cannot be reached" in text for text in notices)
 
 
+@pytest.mark.slow
 def test_an_unplugged_board_is_noticed_and_taken_up_again(empty: Farm, run_job: RunJob):
     notices: list[str] = []
     empty.serve("k")
@@ -113,6 +115,7 @@ def test_an_unplugged_board_is_noticed_and_taken_up_again(empty: Farm, run_job: 
     assert "has said nothing for" in empty.tracker.text()
 
 
+@pytest.mark.slow
 def test_a_slow_network_costs_time_and_nothing_else(empty: Farm, run_job: RunJob):
     """300 ms there and 300 ms back."""
     notices: list[str] = []
@@ -122,6 +125,7 @@ def test_a_slow_network_costs_time_and_nothing_else(empty: Farm, run_job: RunJob
     assert notices == []
 
 
+@pytest.mark.slow
 def test_lost_packets_cost_time_and_nothing_else(empty: Farm, run_job: RunJob):
     """Twenty times as many as the benchmark has."""
     notices: list[str] = []
@@ -131,6 +135,7 @@ def test_lost_packets_cost_time_and_nothing_else(empty: Farm, run_job: RunJob):
     assert out.lost + into.lost > 3 and notices == []
 
 
+@pytest.mark.slow
 def test_wrong_clocks_break_nothing(tmp_path: Path, run_job: RunJob):
     """A board that begins in the past, and a tracker whose clock is set by days meanwhile."""
     clock, past = tmp_path / "clock", tmp_path / "past"
@@ -176,6 +181,7 @@ def test_a_board_that_lies_blames_nobody(empty: Farm, run_job: RunJob):
     assert any("contradicts other devices" in text for text in notices)
 
 
+@pytest.mark.slow
 def test_weights_come_from_memory_there_as_they_do_here(empty: Farm, tmp_path: Path):
     """A network's search says so of its runner, wherever that is."""
     file, place = tmp_path / "asked", Devices("k", "127.0.0.1", empty.port)
@@ -208,6 +214,7 @@ def test_boards_of_one_key_that_differ_are_reported(
         until(noticed)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_other_boards_go_on(tmp_path: Path):
     """Of a file more than 600 bytes cannot be kept there."""
     notices: list[str] = []

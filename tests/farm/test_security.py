@@ -46,12 +46,14 @@ def ask(port: int, folder: str | None) -> wire.Summary:
     return asyncio.run(summary("127.0.0.1", port, folder))
 
 
+@pytest.mark.slow
 def test_with_certificates_everything_is_encrypted(secure_farm: Farm, authority: Path):
     found = ask(secure_farm.port, str(authority))
     assert [(row.key, row.total) for row in found.rows] == [("k", 1)]
     assert found.members[0].address.startswith("tls://")
 
 
+@pytest.mark.slow
 def test_a_client_without_a_certificate_is_refused_and_logged(secure_farm: Farm):
     with pytest.raises(DeviceError, match="certificates"):
         ask(secure_farm.port, "none")
@@ -212,6 +214,7 @@ def test_whoever_is_refused_for_the_clock_of_the_other_side_is_told(
         assert "set the clock there" in told.value.way_out
 
 
+@pytest.mark.slow
 def test_whoever_reaches_a_tracker_of_another_time_is_told(
     other_time: tuple[Path, str], authority: Path
 ):
@@ -233,6 +236,7 @@ def test_tls_is_asked_of_who_speaks_plainly(shared_farm: Farm, authority: Path):
 # -- limits ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_artefacts_run_with_limits():
     """On files and processes, besides those on memory and time that all trials have."""
     made = board.Board()
@@ -509,6 +513,7 @@ bounds.STRANGER_SECONDS = bounds.VISITOR_SECONDS = 2.0
 """
 
 
+@pytest.mark.slow
 def test_who_says_nothing_is_cut_off(tmp_path: Path, authority: Path):
     """Before the handshake, after it, in the middle of a word; at a device after Hello, too."""
     folders = [tmp_path / name for name in ("plain", "secret")]

@@ -243,6 +243,7 @@ def alone(tmp_path: Path) -> Iterator[Farm]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_session_with_nothing_there_gives_way_and_comes_back(alone: Farm):
     """To the tuner of its own process, and to another session of it."""
     place = "127.0.0.1", alone.port
@@ -267,6 +268,7 @@ def test_a_session_with_nothing_there_gives_way_and_comes_back(alone: Farm):
         first.listdir()
 
 
+@pytest.mark.slow
 def test_a_session_ends_with_the_last_that_refers_to_it(alone: Farm):
     """`del` does, without Python's search for what refers to itself in circles."""
     place = "127.0.0.1", alone.port

@@ -97,6 +97,7 @@ odd = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_a_stranger_gives(sound, data: st.DataObject) -> None:

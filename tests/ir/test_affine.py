@@ -3,10 +3,11 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ir.scalars import VARIABLES, build, conditions, ints, value_of
+from tests.tiers import examples
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 
@@ -24,7 +25,8 @@ def points(ranges):
     return [dict(p) for p in itertools.product(*axes)]
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.one_of(ints, conditions), spans)
 def test_simplifying_keeps_the_value(recipe, ranges):
     node = build(recipe)
@@ -34,7 +36,8 @@ def test_simplifying_keeps_the_value(recipe, ranges):
         assert value_of(simple, at) == value_of(node, at)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(100)
 @given(ints, spans)
 def test_intervals_contain_every_value(recipe, ranges):
     node = build(recipe)
@@ -43,7 +46,8 @@ def test_intervals_contain_every_value(recipe, ranges):
         assert low <= value_of(node, at) <= high
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(ints, conditions, spans)
 def test_assumptions_keep_the_value_where_they_hold(recipe, condition, ranges):
     node, test = build(recipe), build(condition)
@@ -53,7 +57,8 @@ def test_assumptions_keep_the_value_where_they_hold(recipe, condition, ranges):
             assert value_of(simple, at) == value_of(node, at)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(ints, st.integers(1, 6), spans)
 def test_multiples_are_multiples(recipe, k, ranges):
     node = build(recipe)
@@ -89,7 +94,7 @@ def test_remainders_by_variables_are_left_alone():
     assert str(Simplifier({V: (0, 9), n: (1, 4)})((V % n) % 4)) == "((i % n) % 4)"
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40)
 @given(
     st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(0, 7)),
     st.integers(1, 8),

@@ -5,10 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ir.scalars import build, calculate, conditions, floats, ints, small, value_of
+from tests.tiers import examples
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -20,13 +21,15 @@ FLAG = E.var("flag", "bool")
 points = st.fixed_dictionaries({"i": small, "j": small, "k": small})
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.one_of(ints, conditions), points)
 def test_folding_integers_and_conditions_keeps_the_value(recipe, at):
     assert value_of(build(recipe), at) == calculate(recipe, at)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(floats, points, st.tuples(small, small))
 def test_folding_floats_keeps_every_bit(recipe, at, xy):
     at = {**at, "x": np.float32(xy[0] / 3), "y": np.float32(xy[1] / 7)}
@@ -37,14 +40,16 @@ def test_folding_floats_keeps_every_bit(recipe, at, xy):
     )
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(ints, points)
 def test_substitution_evaluates(recipe, at):
     values = {v: E.const(at[v.name], v.dtype) for v in E.free_variables(build(recipe))}
     assert value_of(E.substitute(build(recipe), values), {}) == calculate(recipe, at)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.one_of(ints, floats, conditions))
 def test_equal_recipes_are_one_node_and_survive_rewriting(recipe):
     node = build(recipe)
@@ -53,7 +58,8 @@ def test_equal_recipes_are_one_node_and_survive_rewriting(recipe):
     assert E.rebuild(node, node.args) is node
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.one_of(ints, conditions), points)
 def test_pickling_keeps_the_value_and_shares_variables(recipe, at):
     one, two = pickle.loads(pickle.dumps((build(recipe), build(recipe))))

@@ -79,6 +79,8 @@ def points(row: Identity, dtype: DType) -> Iterator[dict[str, Any]]:
             yield at
 
 
+@pytest.mark.sampled(53)
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "dtype"), ROWS)
 def test_both_sides_have_the_same_value(row: Identity, dtype: DType) -> None:
     for at in points(row, dtype):
@@ -89,6 +91,8 @@ def test_both_sides_have_the_same_value(row: Identity, dtype: DType) -> None:
         assert repr(left.value) == repr(value), at
 
 
+@pytest.mark.sampled(74)
+@pytest.mark.slow
 @pytest.mark.parametrize(("row", "dtype"), ROWS)
 def test_the_left_side_is_made_as_the_right_one(row: Identity, dtype: DType) -> None:
     x = E.var("x", dtype)

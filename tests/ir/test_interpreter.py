@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
@@ -27,6 +27,7 @@ from tests.ir.programs import (
     reversed_through_shared,
 )
 from tests.ir.scalars import VARIABLES, build, calculate, conditions, floats, ints, small
+from tests.tiers import examples
 from tilewright.base.artifact import Packing
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
@@ -48,14 +49,15 @@ from tilewright.ir.stmt import (
 # -- meaning ---------------------------------------------------------------------------------------
 
 
-@settings(max_examples=120, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(3000), st.sampled_from(naive.STYLES), st.integers(0, 3))
 def test_naive_programs_compute_their_dag(drawn, style, seed):
     dag, _ = drawn
     S.assert_computes(naive.program(dag, style), dag, seed)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(S.gathers())
 def test_indices_may_be_loaded(drawn):
     dag, _ = drawn
@@ -63,7 +65,7 @@ def test_indices_may_be_loaded(drawn):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(
     st.one_of(ints, conditions, floats),
     st.lists(st.fixed_dictionaries(dict.fromkeys("ijkxy", small)), min_size=1, max_size=4),
@@ -96,7 +98,7 @@ def test_expressions_have_the_values_of_python(recipe, rows):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(ints, st.tuples(*[st.integers(1, 4)] * 3), st.integers(1, 8))
 def test_an_index_is_refused_exactly_when_it_is_outside(recipe, extents, size):
     node, out = build(recipe), Buffer("out", "int32", size)

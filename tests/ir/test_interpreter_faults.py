@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
@@ -27,6 +27,7 @@ from tests.ir.programs import (
     masked,
     reversed_through_shared,
 )
+from tests.tiers import examples
 from tilewright.ir import expr as E
 from tilewright.ir.interpreter import InterpreterError
 from tilewright.ir.stmt import (
@@ -258,7 +259,8 @@ def test_refused_arrays(arrays, reason, run):
         run(Program("p", (A, B), ROLES, (kernel(copy()),)), arrays)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(1000), st.sampled_from(["parallel", "launched"]))
 def test_wrong_index_is_always_noticed(drawn, style):
     """Every store moved by one: the last element is outside, or another one stays unwritten."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from schedule.test_schedules import drawn as drawn_schedule
@@ -17,6 +17,7 @@ from tests import strategies as S
 from tests.ir import naive
 from tests.ir.scalars import TYPED, build_typed, calculate_typed, numbers, typed
 from tests.ir.test_interpreter import tiled_matmul
+from tests.tiers import examples
 from tilewright.base.dtype import TYPES, DType
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
@@ -71,13 +72,15 @@ def arguments(dag: ComputeDAG, program: Program, seed: int = 0) -> list[Any]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(300), st.sampled_from(naive.STYLES), st.integers(0, 3))
 def test_results_are_the_same(drawn: Any, style: str, seed: int) -> None:
     program = naive.program(drawn[0], style)
     assert len(assert_agree(program, arguments(drawn[0], program, seed))) == len(program.args)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "cuda"])
 def test_lowered_schedules_are_the_same(kind: str) -> None:
@@ -143,7 +146,8 @@ def _guarded(stmt: Stmt) -> Stmt:
     return If(stmt.index < 3, stmt) if isinstance(stmt, Store) and stmt.index.lanes == 1 else stmt
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(
     S.dags(300),
     st.sampled_from(naive.STYLES),
@@ -182,7 +186,7 @@ def test_what_is_not_chosen_fails_all_the_same(op: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(40)
 @given(st.data())
 def test_every_element_type_computes_what_its_definition_says(data: st.DataObject) -> None:
     """All operations and casts, on values that nothing is known of; both interpreters and numpy."""

@@ -1,11 +1,12 @@
 """Well-formed programs pass; every kind of malformed one is named."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
 from tests.ir import naive
+from tests.tiers import examples
 from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import (
@@ -41,7 +42,7 @@ def put(index=ONE, value=ZERO, buffer=B):
     return Store(buffer, index, value)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(S.dags(), st.sampled_from(naive.STYLES))
 def test_naive_programs_are_well_formed(drawn, style):
     verify(naive.program(drawn[0], style))

@@ -90,6 +90,7 @@ def test_classes_of_devices():
 # -- where it counts -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_untuned_kernels_are_those_of_the_site(site, log, monkeypatch):
     assert sources().keys() == {"default"}
     monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(site))
@@ -108,12 +109,14 @@ def test_untuned_kernels_are_those_of_the_site(site, log, monkeypatch):
     assert sources().keys() == {"default"}
 
 
+@pytest.mark.slow
 def test_a_log_counts_more(site, log, monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(site))
     found = sources(schedules=str(log))
     assert "knowledge" not in found and found["record"] == len(Database.load(log).tasks())
 
 
+@pytest.mark.long
 def test_a_search_begins_with_what_a_build_takes_over_from_the_same_anchor(tmp_path, monkeypatch):
     mod, params = residual()
     database_of(extract_from_program(mod, params, "llvm")).save(tmp_path / "log.jsonl")
@@ -130,12 +133,14 @@ def test_a_search_begins_with_what_a_build_takes_over_from_the_same_anchor(tmp_p
     assert taken and taken <= begun
 
 
+@pytest.mark.slow
 def test_what_is_known_of_another_class_does_not_count(log, tmp_path, monkeypatch):
     publish([log], tmp_path / "other", "llvm-m68k-32")
     monkeypatch.setenv("TILEWRIGHT_KNOWLEDGE", str(tmp_path / "other"))
     assert sources().keys() == {"default"}
 
 
+@pytest.mark.long
 def test_what_is_known_of_narrower_vectors_counts_where_the_class_has_nothing(
     log, tmp_path, monkeypatch
 ):
@@ -208,6 +213,7 @@ def _elsewhere(log, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_using_a_folder_and_forgetting_it(site):
     assert sources().keys() == {"default"}
     run = CliRunner().invoke
@@ -221,6 +227,7 @@ def test_using_a_folder_and_forgetting_it(site):
     assert isinstance(again.exception, RecordError) or again.exit_code != 0
 
 
+@pytest.mark.slow
 def test_using_an_address(site):
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None: ...
@@ -291,6 +298,8 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_folders_change_nothing(site, tmp_path, name):
     change, told = HOSTILE[name]
@@ -329,6 +338,7 @@ SHIPPED = sorted(store.SHIPPED.glob("*/records.jsonl"))
 SHIPPED_TREES = sorted(store.SHIPPED.glob("*/trees.msgpack"))  # where they were of use
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.parent.name)
 def test_what_ships_can_be_used(path):
     """Every record is the best of a computation that is told, and its steps still fit."""

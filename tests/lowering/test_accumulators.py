@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import lowered
 from tests import strategies as S
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
@@ -129,6 +130,8 @@ GPU = (k_innermost, k_outermost, in_threads, in_virtual_threads, shared_by_threa
 ORDERS = [(f, "llvm") for f in CPU] + [(f, "cuda") for f in GPU]
 
 
+@pytest.mark.sampled(72)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, acc", [
     ("float16", None), ("float16", "float16"), ("bfloat16", None), ("float32", "float64"),
     ("int8", None), ("uint8", "int64"),
@@ -148,7 +151,7 @@ NARROW = (("float16", None), ("float16", "float16"), ("bfloat16", None), ("int8"
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(st.integers(0, 10_000), st.booleans())
 def test_random_schedules_of_narrow_computations(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)

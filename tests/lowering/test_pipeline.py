@@ -25,6 +25,7 @@ def vectorized() -> Schedule:
     return s
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, True])
 def test_every_pass_keeps_kernels_well_formed(

@@ -6,12 +6,13 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowering.test_overhang import product, tiled
 from schedule.drawing import draw_schedule
 from tests import strategies as S
+from tests.tiers import examples
 from tilewright.ir import expr as E
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.overhang import let_overhang
@@ -29,7 +30,8 @@ def iterations(own: Placement, node: Node) -> list[dict[E.Expr, E.Value]]:
     return [dict(zip(variables, at, strict=True)) for at in itertools.product(*ranges)]
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.integers(0, 10_000), st.booleans())
 def test_guarded_iterations_of_a_root_are_its_elements_each_once(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests.tiers import examples
 from tilewright import te
 from tilewright.codegen import cuda
 from tilewright.driver.build import lower
@@ -38,6 +39,7 @@ def kernel(schedule, arrays, target):
     return tilewright.build(schedule, arrays, target), tilewright.device(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("target", ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)])
@@ -95,7 +97,7 @@ def test_a_cached_copy_is_what_it_copies():
 
 
 @given(st.integers(0, 2**31))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_residuals_of_a_rounded_product_are_zero(seed):
     """t = max(x * y, 0); t - x * y is 0 wherever t is the product."""
     x, y = te.placeholder((64,), name="x"), te.placeholder((64,), name="y")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
@@ -117,7 +118,8 @@ def float_expression(rng: random.Random, reads: list[Expr], depth: int) -> Expr:
     return E.binary(rng.choice(("add", "mul", "min", "max")), part(), part())
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.integers(0, 100_000), st.booleans())
 def test_integers_stay_exactly_what_they_were(seed: int, vector: bool) -> None:
     rng = random.Random(seed)
@@ -135,8 +137,9 @@ def test_integers_stay_exactly_what_they_were(seed: int, vector: bool) -> None:
     assert result(after, inputs).tolist() == result(before, inputs).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FLOATS)
-@settings(max_examples=100, deadline=None)
+@examples(40)
 @given(st.integers(0, 100_000), st.booleans())
 def test_floats_differ_by_their_rounding_only(kind: str, seed: int, vector: bool) -> None:
     rng = random.Random(seed)

@@ -145,6 +145,7 @@ def _write_many(path, name, count):
             database.append(make_record(task, Result(costs=(1.0 + n,), verified=True)))
 
 
+@pytest.mark.slow
 def test_two_processes_write_one_file(tmp_path):
     path = tmp_path / "log.jsonl"
     code = (

@@ -60,7 +60,7 @@ def runner():
         yield runner
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
     reference = K.reference(store)
     kinds = [k for fault in FAULTS for k in (fault, "good")]
@@ -87,6 +87,7 @@ def test_each_fault_costs_only_its_candidate(store, builder, runner, tmp_path):
     assert log.dag(K.TASK.dag) == {"ops": ["twice"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["good", "wrong"])
 def test_equal_programs_are_run_once(kind, store, builder, runner):
     reference = K.reference(store)
@@ -104,6 +105,7 @@ def test_equal_programs_are_run_once(kind, store, builder, runner):
     assert unchecked.result.same_as is None and not unchecked.result.verified
 
 
+@pytest.mark.slow
 def test_a_wrong_result_is_believed_only_in_a_fresh_process(store, builder, runner):
     reference = K.reference(store)
     built = [builder.submit(K.job(k, reference)).result() for k in ("good", "wrong")]
@@ -117,6 +119,7 @@ def test_a_wrong_result_is_believed_only_in_a_fresh_process(store, builder, runn
     assert (result.error, result.first, result.cause) == ("wrong", True, "candidate")
 
 
+@pytest.mark.slow
 def test_a_slow_candidate_is_raced_out(store, builder, runner):
     job = K.job("good", K.reference(store))
     artifact = builder.submit(job).result().artifact
@@ -129,12 +132,14 @@ def test_a_slow_candidate_is_raced_out(store, builder, runner):
     assert not result.raced and len(result.costs) == 3
 
 
+@pytest.mark.slow
 def test_a_job_without_reference_is_timed_and_not_verified(builder, runner):
     job = K.job("good", None)
     result = runner.submit(RunJob(job, builder.submit(job).result().artifact)).result()
     assert result.costs and not result.verified
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("do", "error", "words"),
@@ -159,6 +164,7 @@ def faulty_builder():
         yield builder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("do", ["killed", "exit", "sleep", "memory", "no space"])
 def test_what_fails_once_is_no_fault_of_the_candidate(do, store, faulty_builder, runner, tmp_path):
@@ -180,7 +186,7 @@ def test_a_build_that_computes_until_its_deadline_is_to_blame(
     assert record.result.error == "timeout" and record.result.build_s == 1.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_who_is_killed_each_time_is_to_blame(store, faulty_builder, runner):
     with Pipeline(faulty_builder, runner) as pipeline:
         job = replace(K.job("good", K.reference(store)), payload={"do": "killed"})
@@ -188,7 +194,7 @@ def test_who_is_killed_each_time_is_to_blame(store, faulty_builder, runner):
     assert record.result.error == "compile" and "killed by SIGKILL" in record.result.message
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_frozen_device_process_costs_no_candidate(store, builder, runner):
     reference = K.reference(store)
     with Pipeline(builder, runner) as pipeline:
@@ -199,6 +205,7 @@ def test_a_frozen_device_process_costs_no_candidate(store, builder, runner):
     assert before.result.error is None and after.result.error is None
 
 
+@pytest.mark.slow
 def test_inputs_that_are_gone_are_no_fault_of_the_candidate(builder, runner):
     with ReferenceStore() as store, Pipeline(builder, runner) as pipeline:
         reference = K.reference(store)
@@ -215,6 +222,7 @@ def test_inputs_that_are_gone_are_no_fault_of_the_candidate(builder, runner):
         assert pipeline.next().result.verified
 
 
+@pytest.mark.slow
 def test_a_builder_that_cannot_build_anything_is_no_fault_of_the_candidate(store, runner):
     class Failing(LocalBuilder):
         def probe(self, target):
@@ -228,6 +236,7 @@ def test_a_builder_that_cannot_build_anything_is_no_fault_of_the_candidate(store
             assert len(pipeline.database) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 def test_controls_build_and_run_a_small_kernel(kind, builder, runner):
     if not device(kind).exist:
@@ -240,6 +249,8 @@ def test_the_machine_is_named(runner):
     assert runner.describe(Target("llvm")).name and runner.describe(Target("llvm")).shares_host
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", ["describe", "probe"])
 @pytest.mark.parametrize("times", [1, 3, 4])
 def test_a_process_that_opens_the_device_is_started_again_when_killed(
@@ -257,6 +268,7 @@ def test_a_process_that_opens_the_device_is_started_again_when_killed(
     assert len(list(tmp_path.iterdir())) == times
 
 
+@pytest.mark.long
 def test_builds_are_tried_again_when_the_process_is_killed(tmp_path, monkeypatch):
     killer = partial(M.killed_some_times, str(tmp_path), 2, "probe_build")
     monkeypatch.setattr(calls, "probe_build", killer)
@@ -265,6 +277,7 @@ def test_builds_are_tried_again_when_the_process_is_killed(tmp_path, monkeypatch
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_missing_device_is_one_error_and_no_records(builder):
     with LocalRunner(index=63) as runner, Pipeline(builder, runner) as pipeline:
         with pytest.raises(Exception, match=r"cpu\(63\): all cores are one device"):
@@ -272,7 +285,7 @@ def test_a_missing_device_is_one_error_and_no_records(builder):
         assert len(pipeline) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "words"),
     [("dead", "a worker process does not start: .* exit code 7"), ("gone", "fell off the bus")],
@@ -300,7 +313,7 @@ def test_a_lost_device_costs_no_candidate(state, words, store, builder, tmp_path
     assert all(r.result.verified and r.result.same_as is None for r in after)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_crash_with_the_device_still_there_is_the_candidates_own(store, builder, runner):
     reference = K.reference(store)
     with Pipeline(builder, runner) as pipeline:
@@ -308,6 +321,7 @@ def test_a_crash_with_the_device_still_there_is_the_candidates_own(store, builde
         assert [r.result.error for r in pipeline.measure(jobs, ahead=1)] == [None, "run", None]
 
 
+@pytest.mark.slow
 def test_a_missing_compiler_is_one_error_and_no_records(runner):
     with (
         LocalBuilder(build_func="tests.measure.test_faults:no_compiler") as builder,

@@ -1,9 +1,10 @@
 """The state machine of measuring, without threads or devices: any order of events, one outcome."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measure.test_pipeline import TASK, named
+from tests.tiers import examples
 from tilewright.base.artifact import Artifact, Source
 from tilewright.measure.flow import Flow
 from tilewright.measure.jobs import Built, RunResult
@@ -69,7 +70,7 @@ def play(choose, fatal=(), builds=None, trials=None, trouble=False):
 
 
 @given(st.lists(st.integers(0, 1000), min_size=60, max_size=60))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_any_order_of_events_gives_the_same_records(order):
     turns = iter(order)
     slots, heard, tries, flow = play(lambda n: next(turns, 0) % n)
@@ -85,7 +86,7 @@ def test_any_order_of_events_gives_the_same_records(order):
 
 
 @given(st.lists(st.integers(0, 1000), min_size=60, max_size=60), st.integers(0, 7))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_a_device_lost_under_a_candidate_costs_it_nothing(order, victim):
     turns = iter(order)
     slots, heard, _, _ = play(lambda n: next(turns, 0) % n, fatal=(victim,))
@@ -103,7 +104,7 @@ order_of_events = st.lists(st.integers(0, 1000), min_size=60, max_size=60)
     order_of_events, st.sampled_from(["builds", "trials"]), st.integers(0, 7),
     st.sampled_from(["unclear", "killed", "machine"]), st.integers(1, 6), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_a_candidate_is_blamed_after_controls_that_worked(
     order, where, victim, cause, times, trouble
 ):
@@ -135,7 +136,7 @@ def test_a_build_that_failed_once_is_not_held_against_the_trial():
 
 
 @given(order_of_events, st.integers(0, 7))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_what_is_certain_needs_no_control(order, victim):
     turns = iter(order)
     slots, _, _, _ = play(lambda n: next(turns, 0) % n, builds={victim: ["candidate"]})

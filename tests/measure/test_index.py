@@ -164,6 +164,7 @@ def test_a_log_that_was_changed_is_read_anew(
     assert told(Database.load(log)) == found
 
 
+@pytest.mark.slow
 def test_a_damaged_index_costs_only_time(log: Path, tmp_path: Path, reading: list[int]) -> None:
     expected = told(Database.load(log))
     path, rng = kept(tmp_path), random.Random(0)

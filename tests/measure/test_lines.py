@@ -34,6 +34,7 @@ def lines_of(path: Path) -> list[tuple[int, bytes | None, int]]:
         os.close(file)
 
 
+@pytest.mark.slow
 @given(lines=st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"")), max_size=20))
 def test_lines_come_with_their_offsets(lines: list[bytes], tmp_path_factory) -> None:
     path = tmp_path_factory.mktemp("lines") / "log"
@@ -65,6 +66,7 @@ def test_a_line_without_end_costs_itself_and_no_memory(tmp_path: Path) -> None:
     assert database.skipped.lines == {"longer than 1 MiB": [2, 4]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filling", [b"7", b"[],", b'"', b"\\", b"1,", b'"a":1,', b"[", b"0."])
 def test_two_lines_with_a_huge_field_take_no_time(filling: bytes, tmp_path: Path) -> None:
     good, path = encode(record()), tmp_path / "log"

@@ -68,6 +68,7 @@ def told(found: Contents) -> object:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_blocks_and_parts_tell_what_lines_do(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -126,6 +127,7 @@ def sound_log(path: Path, count: int = 300) -> Contents:
         return line_by_line(f.fileno())[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["", "no process", "replaced"])
 def test_processes_read_a_long_log_and_their_loss_costs_time_only(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,6 +52,7 @@ def outcome(records):
     return [(r.trial, r.decisions, r.result.costs, r.result.error) for r in records]
 
 
+@pytest.mark.slow
 def test_the_sequence_does_not_depend_on_delays():
     seen = []
     for seed in range(4):
@@ -214,6 +215,7 @@ def named(x, seconds, trial=0):
     return Job(TASK, {}, None, decisions={"x": x, "cost": seconds}, trial=trial)
 
 
+@pytest.mark.slow
 def test_nothing_builds_while_a_cpu_kernel_is_timed():
     machine = Machine(build_seconds=0.02, run_seconds=0.01)
     with machine.pipeline(slice_seconds=0.05) as pipeline:
@@ -400,6 +402,7 @@ def test_leaders_are_not_refuted_by_a_lost_device():
         assert pipeline.database.counts().failed == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exclusive", [True, False])
 @pytest.mark.parametrize("ahead", [1, 3, 8])
 def test_equal_programs_run_once(exclusive, ahead):
@@ -429,6 +432,7 @@ def test_equal_programs_run_once(exclusive, ahead):
     assert [r.result.same_as for r in again] == [r.result.same_as for r in records]
 
 
+@pytest.mark.slow
 def test_equal_programs_do_not_make_the_sequence_depend_on_delays():
     seen = []
     for seed in range(4):

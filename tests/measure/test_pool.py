@@ -35,12 +35,14 @@ def call(pool, function, *args, timeout=20.0):
     return pool.submit(function, *args, timeout=timeout).result(30)
 
 
+@pytest.mark.slow
 def test_results_and_large_arguments(pool):
     blob = os.urandom(5_000_000)
     assert call(pool, M.echo, blob) == blob
     assert call(pool, M.pid) == call(pool, M.pid) != os.getpid()
 
 
+@pytest.mark.slow
 def test_printing_does_not_disturb(pool):
     assert call(pool, M.prints) == "printed"
 
@@ -61,6 +63,7 @@ def test_arguments_that_cannot_be_sent_harm_nobody(pool):
     assert call(pool, M.pid) == before
 
 
+@pytest.mark.slow
 def test_a_crash_tells_signal_and_last_words(pool):
     queued = [pool.submit(M.crashes, timeout=20), pool.submit(M.echo, 7, timeout=20)]
     with pytest.raises(WorkerCrash, match="(?s)killed by SIGABRT; it said:.*LLVM ERROR: no") as e:
@@ -74,7 +77,7 @@ def test_a_crash_tells_signal_and_last_words(pool):
     assert e.value.killed  # programs do not send that to themselves
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_deadline_is_kept_whatever_the_worker_does(pool):
     for function in (M.sleeps, M.spins_in_native_code, M.stops_itself):
         queued = pool.submit(M.echo, 1, timeout=20)
@@ -85,6 +88,7 @@ def test_a_deadline_is_kept_whatever_the_worker_does(pool):
         assert 0.3 <= time.monotonic() - began < 1.3, function
 
 
+@pytest.mark.long
 def test_endless_output_is_cut_and_fills_nothing(pool, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -94,6 +98,8 @@ def test_endless_output_is_cut_and_fills_nothing(pool, tmp_path, monkeypatch):
     assert call(pool, M.echo, 1) == 1 and not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENOSPC])
 def test_no_process_to_be_had_is_one_error_and_the_pool_goes_on(error, monkeypatch):
     def refused(*_, **__):
@@ -131,24 +137,28 @@ def test_the_time_that_a_process_computes_is_known():
     assert P._processor_seconds(os.getpid()) > 0 and P._processor_seconds(None) == 0
 
 
+@pytest.mark.slow
 def test_a_death_between_two_calls_costs_nothing(pool):
     before = call(pool, M.dies_soon)
     time.sleep(0.4)
     assert call(pool, M.pid) != before
 
 
+@pytest.mark.slow
 def test_workers_share_the_calls():
     with WorkerPool(2) as pool:
         futures = [pool.submit(M.pid_after, 0.2, timeout=20) for _ in range(6)]
         assert len({f.result(30) for f in futures}) == 2
 
 
+@pytest.mark.slow
 def test_workers_are_replaced_after_a_number_of_calls():
     with WorkerPool(1, Options(max_calls=2)) as pool:
         pids = [call(pool, M.pid) for _ in range(5)]
     assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
 
 
+@pytest.mark.slow
 def test_replace_workers_takes_a_warm_spare():
     with WorkerPool(1, Options(spares=1, warm=M.warm)) as pool:
         first = call(pool, M.pid)
@@ -163,6 +173,7 @@ def test_replace_workers_takes_a_warm_spare():
         assert call(pool, M.is_warm)
 
 
+@pytest.mark.slow
 def test_spares_can_be_replaced_too():
     with WorkerPool(1, Options(spares=1)) as pool:
         first = call(pool, M.pid)
@@ -171,6 +182,7 @@ def test_spares_can_be_replaced_too():
         assert call(pool, M.pid) not in (first, spare._process.pid) and not spare.alive
 
 
+@pytest.mark.slow
 def test_memory_is_limited():
     with WorkerPool(1, Options(memory_bytes=2 << 30)) as pool:
         with pytest.raises(WorkerRaised, match="out of memory"):
@@ -178,12 +190,14 @@ def test_memory_is_limited():
         assert call(pool, M.takes_memory, 1 << 20) == 1 << 20
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_is_an_error_with_its_words():
     with WorkerPool(1, Options(warm=M.raises)) as pool:
         with pytest.raises(InternalError, match="(?s)does not start.*KeyError: 'stage'"):
             call(pool, M.pid)
 
 
+@pytest.mark.slow
 def test_close_kills_and_cancels():
     pool = WorkerPool(1)
     pid = call(pool, M.pid)
@@ -223,6 +237,7 @@ def run_script(tmp_path, text, **options):
     )
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path):
     script = run_script(
         tmp_path,
@@ -243,6 +258,7 @@ def test_a_script_needs_no_main_guard(tmp_path):
     assert script.returncode == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("busy", ["sleeps", "spins_in_native_code"])
 def test_no_worker_outlives_a_killed_parent(tmp_path, busy):
@@ -268,6 +284,7 @@ def test_no_worker_outlives_a_killed_parent(tmp_path, busy):
     assert not alive(pid)
 
 
+@pytest.mark.slow
 def test_a_forked_child_neither_uses_nor_ends_the_workers(tmp_path):
     script = run_script(
         tmp_path,

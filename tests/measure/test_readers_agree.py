@@ -117,6 +117,8 @@ def attributes(line: bytes) -> Iterator[bytes]:
         yield told(lambda attrs, at=at: attrs["workload"].__delitem__(slice(at, at + 1)))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(DAGS)))
 def test_attributes_that_do_not_describe_an_operation(tmp_path: Path, number: int) -> None:
     """They do not count for the hash, so a line with them is read."""

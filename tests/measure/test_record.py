@@ -29,6 +29,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     decisions=st.dictionaries(st.text(max_size=6), JSON, max_size=4),
     steps=st.lists(st.lists(JSON, max_size=3), max_size=4),

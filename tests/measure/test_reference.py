@@ -88,6 +88,7 @@ def holder(folder):
     return process, Path(process.stdout.readline().strip())
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_swept_and_what_others_use_is_not(tmp_path, monkeypatch):
     (killed, left), (other, used) = holder(tmp_path), holder(tmp_path)
     try:

@@ -180,6 +180,7 @@ def kernel(build) -> relay.Function:
     return group
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE | SCALED)
 def test_attention_is_recognised_and_keeps_its_meaning(name):
     assert kernel((WHOLE | SCALED)[name]).args
@@ -192,6 +193,8 @@ def test_what_cannot_be_one_kernel_is_left_alone(name):
     assert len(groupings(function(body))) == 1
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, GPU], ids=str)
 @pytest.mark.parametrize("name", WHOLE)
 def test_its_template_is_right_and_stores_no_scores(name, target):
@@ -213,6 +216,7 @@ def nests(dag, target: Target) -> int:
     return sum(s.attach_kind == "root" and isinstance(s.op, ComputeOp) for s in stages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, GPU], ids=str)
 def test_untuned_it_is_one_nest_unless_a_row_of_scores_has_no_room(target):
     assert nests(kernel(WHOLE["mask"]).dag, target) == 1

@@ -54,6 +54,8 @@ def test_the_network_for_another_batch_is_the_network(base, size):
     np.testing.assert_array_equal(relay.evaluate(made, {**PARAMS, "x": data(size)}), wanted)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "mobilenet_v2", "squeezenet-1.1"])
 def test_test_networks_take_any_batch(name):
     mod, params = relay.testing.get_network(name, image_shape=(3, 64, 64))
@@ -62,6 +64,7 @@ def test_test_networks_take_any_batch(name):
     assert str(made) == str(other["main"])
 
 
+@pytest.mark.slow
 def test_the_shape_of_the_input_chooses(library):
     module = GraphModule(library["default"](cpu()))
     for size in (*SIZES, *reversed(SIZES)):
@@ -71,6 +74,7 @@ def test_the_shape_of_the_input_chooses(library):
     assert module.planned_bytes == library.report.planned_bytes
 
 
+@pytest.mark.slow
 def test_another_size_is_an_error_that_lists_the_sizes(library):
     module = GraphModule(library["default"](cpu()))
     with pytest.raises(DeviceError, match=r"\[1, 3, 8, 8\] or \[3, 3, 8, 8\] or \[8, 3, 8, 8\]"):
@@ -102,6 +106,7 @@ def total(size: int) -> relay.Function:
     return relay.Function([x, y, s], relay.add(relay.multiply(x, s), y))
 
 
+@pytest.mark.slow
 def test_modules_for_several_shapes_and_inputs_that_belong_together():
     lib = relay.build([total(2), total(5)], "llvm")
     module = GraphModule(lib["default"](cpu()))
@@ -172,6 +177,7 @@ def test_a_batch_between_two_sizes_runs_in_the_greater(partial, tmp_path):
         module.run(x=np.zeros((5, 3, 9, 8), "float32"))
 
 
+@pytest.mark.slow
 def test_several_inputs_have_as_many_samples():
     def both(n: int) -> relay.Function:
         x, y = relay.var("x", shape=(n, 4)), relay.var("y", shape=(n, 4))
@@ -192,6 +198,8 @@ def test_several_inputs_have_as_many_samples():
     assert module.get_output(1).shape == (3, 4)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "mobilenet_v2", "densenet-121", "unet"])
 def test_samples_of_networks_are_apart(name):
     options = {"image_shape": (3, 64, 64)} if name != "densenet-121" else {}

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import structs
 
 from relay.cases import CASES, function, random_inputs
 from relay.drawing import networks
 from relay.small import database_of, image, residual, wanted
+from tests.tiers import examples
 from tilewright import cpu, device, te
 from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
@@ -61,7 +62,7 @@ def test_a_residual_network_on_every_device(dev):
     assert all(k.verified and k.source == "default" for k in lib.report.kernels)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_resnet_18_of_small_images():
     mod, params = relay.testing.resnet.get_workload(image_shape=(3, 32, 32), num_classes=10)
     lib = relay.build(mod, "llvm", params, verify=False)
@@ -71,6 +72,8 @@ def test_resnet_18_of_small_images():
     assert len(lib.plan.launches) == sum(k.count for k in lib.report.kernels) > len(lib.kernels)
 
 
+@pytest.mark.sampled(42)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_every_operator(case):
     f = function(case.build())
@@ -81,7 +84,8 @@ def test_every_operator(case):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=12)
+@pytest.mark.slow
+@examples(12)
 @given(mod=networks())
 def test_drawn_networks(mod):
     """Sums read twice, several results, values that share memory: in float64 to compare sharply."""
@@ -92,6 +96,7 @@ def test_drawn_networks(mod):
         np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_weights_of_one_element_are_weights():
     x, d = relay.var("x", shape=(1, 1, 4, 4)), relay.var("d", shape=(3, 1))
     two = relay.const(np.full((1, 1, 1, 1), 2.0, "float32"))
@@ -102,6 +107,7 @@ def test_weights_of_one_element_are_weights():
     np.testing.assert_allclose(got[1], 2 * inputs["d"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", DEVICES, ids=str)
 def test_an_activation_that_reads_its_anchor_twice(dev):
     x, w = relay.var("x", shape=(1, 8, 6, 6)), relay.var("w", shape=(16, 8, 3, 3))
@@ -126,6 +132,7 @@ def test_results_may_be_inputs_constants_views_and_repeated():
     assert len(lib.plan.launches) == 1
 
 
+@pytest.mark.slow
 def test_weights_without_values_are_inputs():
     mod, params = residual()
     lib = relay.build(mod, "llvm", verify=False)
@@ -134,6 +141,7 @@ def test_weights_without_values_are_inputs():
     assert not lib.constants and len(lib.plan.inputs) == len(params) + 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_opt_level(level, library):
@@ -196,6 +204,7 @@ def check(lib: relay.Library) -> None:
     assert close(run(lib, data=data)[0], wanted(mod, params, data))
 
 
+@pytest.mark.slow
 def test_records_of_the_very_kernels_are_used(fused_records, tmp_path):
     mod, params = residual()
     lib = relay.build(mod, "llvm", params, fused_records)
@@ -213,6 +222,7 @@ def test_records_of_the_very_kernels_are_used(fused_records, tmp_path):
     assert set(sources(relay.build(mod, "llvm", params, verify=False)).values()) == {"default"}
 
 
+@pytest.mark.slow
 def test_records_of_anchors_alone_are_taken_over():
     mod, params = residual()
     records = database_of(extract_from_program(mod, params, "llvm"))
@@ -225,6 +235,7 @@ def test_records_of_anchors_alone_are_taken_over():
     check(lib)
 
 
+@pytest.mark.slow
 def test_anchors_of_a_log_are_found_once(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     mod, params = residual()
@@ -271,6 +282,7 @@ def test_a_schedule_of_another_computation_is_refused():
         assert run(lib, x=np.ones((4, 8), "float32"))[0].tolist() == [8.0] * 4
 
 
+@pytest.mark.slow
 def test_a_schedule_that_does_not_compile_is_replaced():
     def for_gpus(dag):
         s = Schedule(dag)
@@ -284,6 +296,7 @@ def test_a_schedule_that_does_not_compile_is_replaced():
     assert kernel.source == "default" and "record refused: bind(" in kernel.note
 
 
+@pytest.mark.slow
 def test_the_innermost_context_is_asked_first():
     mod = relay.IRModule.from_expr(relay.sum(relay.var("x", shape=(4, 8)), axis=1))
     inner = Fixed(lambda dag: default_schedule(dag, Target("llvm")))
@@ -293,6 +306,7 @@ def test_the_innermost_context_is_asked_first():
     assert lib.report.sources == {"record": 1} and (inner.asked, outer.asked) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_log_for_another_target_is_mentioned(fused_records):
     mod = relay.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(4,))))
     lib = relay.build(mod, "llvm -num-cores=1", schedules=fused_records)

@@ -71,6 +71,7 @@ def is_first_convolution(kernel):
     return "1x3x12x12" in kernel.label
 
 
+@pytest.mark.slow
 def test_records_that_are_faster_in_the_network_are_used(log, target):
     line, lib = confirmed(log, target, lambda k: 1.0 if k.source == "record" else 2.0)
     assert line.untuned == [] and line.seconds < line.untuned_seconds
@@ -78,6 +79,7 @@ def test_records_that_are_faster_in_the_network_are_used(log, target):
     assert any("as confirmed in the whole network" in note for note in lib.report.notes)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_loses_among_its_neighbours_stays_as_without_the_log(log, target):
     def cost(kernel):
         if is_first_convolution(kernel):
@@ -91,6 +93,8 @@ def test_a_kernel_that_loses_among_its_neighbours_stays_as_without_the_log(log, 
     close_to_reference(lib)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("each", "apart"), [(5.0, 0.0), (1.0, 1.0)])
 def test_records_that_are_slower_together_are_not_used(log, target, each, apart):
     mod, params = residual()
@@ -100,6 +104,7 @@ def test_records_that_are_slower_together_are_not_used(log, target, each, apart)
     assert [k.source for k in lib.report.kernels] == [k.source for k in plain.report.kernels]
 
 
+@pytest.mark.slow
 def test_a_line_that_does_not_fit_changes_nothing(log, target):
     mod, params = residual()
     usual = relay.build(mod, target, params, schedules=log)
@@ -119,6 +124,7 @@ def test_a_line_that_does_not_fit_changes_nothing(log, target):
         assert lib.report.sources == usual.report.sources
 
 
+@pytest.mark.slow
 def test_layouts_and_grouping_are_as_confirmed(target):
     f = function(by_hand())
     key = network_key(ungrouped(f)[0])
@@ -155,6 +161,7 @@ def test_lines_of_networks_stay_in_files(tmp_path):
     assert Database.load(tmp_path / "copy.jsonl").networks == lines
 
 
+@pytest.mark.slow
 def test_what_ways_to_group_differ_in_is_measured(target):
     """A softmax has no template: without its default an attention would win unseen."""
     f = function(by_hand())
@@ -170,6 +177,7 @@ def test_what_ways_to_group_differ_in_is_measured(target):
 # -- the estimate ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_estimate_begins_at_the_untuned_network_and_follows_what_is_measured(target):
     mod, params = residual()
     cost = {"conv2d": 4.0}
@@ -191,6 +199,7 @@ def test_the_estimate_begins_at_the_untuned_network_and_follows_what_is_measured
     assert estimate({slow.group: slow.seconds * 2})[0] == pytest.approx(seconds)
 
 
+@pytest.mark.slow
 def test_transformations_of_layouts_count_only_where_they_are_built(target):
     mod, params = residual()
     trials = Trials(mod, params, target, lambda lib: (Timed(lib, lambda k: 1.0), None), 0.0)
@@ -206,6 +215,7 @@ def test_transformations_of_layouts_count_only_where_they_are_built(target):
     assert np.isfinite(fast)
 
 
+@pytest.mark.slow
 def test_the_estimate_begins_at_layouts_that_are_known_to_be_fastest(target, monkeypatch):
     """Knowledge may have the untuned network in layouts that no way has throughout."""
     mod, params = residual()

@@ -13,6 +13,7 @@ from tilewright_tvm.relay.frontend import from_onnx
 EXPECTED = frozenset(PASSING.read_text().split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_what_passed_still_passes_and_nothing_is_wrong(part):
@@ -24,6 +25,7 @@ def test_what_passed_still_passes_and_nothing_is_wrong(part):
         )
 
 
+@pytest.mark.slow
 def test_the_list_names_tests_that_exist():
     assert {case.name for case in cases()} >= EXPECTED
 
@@ -44,6 +46,8 @@ def of_another_rank(model, rng):
     return changed
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_inputs_of_another_rank_are_refused_in_words(part):
     rng = random.Random(part)

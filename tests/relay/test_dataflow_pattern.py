@@ -166,6 +166,7 @@ def test_parts_read_elsewhere_stay_and_constants_are_in_or_out_by_the_pattern():
     assert kept.op.attrs["Composite"] == "plus"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "resnet-18", "squeezenet-1.1", "mobilenet"])
 def test_networks_compute_the_same_in_parts_and_rewritten(name):
     mod = testing.NETWORKS[name]()[0]

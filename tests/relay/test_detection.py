@@ -63,6 +63,8 @@ def rows_of(count, classes=3):
     return np.concatenate([labels, scores, boxes(2, count)], 2).astype("float32")
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dev", [None, *DEVICES], ids=str)
 @pytest.mark.parametrize("most", [-1, 3])
 def test_non_max_suppression(dev, most):
@@ -115,6 +117,8 @@ def test_without_a_threshold_boxes_stay():
     assert kept.tolist() == [[0, 1, 2, 3, -1, -1], [-1] * 6] and number.tolist() == [[4], [0]]
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", [None, *DEVICES], ids=str)
 def test_all_classes(dev):
     corners = boxes(2, 30)
@@ -133,6 +137,8 @@ def test_all_classes(dev):
     assert found.tolist() == wanted + [[-1] * 3] * (180 - len(wanted))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", [None, *DEVICES], ids=str)
 @pytest.mark.parametrize("clip", [False, True])
 def test_boxes_that_were_moved(dev, clip):
@@ -160,6 +166,8 @@ def test_boxes_that_were_moved(dev, clip):
         np.testing.assert_allclose(rows[b], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dev", [None, *DEVICES], ids=str)
 def test_proposals(dev):
     """Two boxes for each element, corners moved by pixels; fewer kept than asked for come again."""

@@ -41,6 +41,8 @@ def clamped(extent, start, end, step):
     return list(range(start, end, step))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2, -1, -2])
 def test_slices_of_onnx_are_clamped(step):
     for start in range(-8, 9):
@@ -72,6 +74,7 @@ def test_no_axes_are_none():
     assert onnx_value([node("Squeeze", ["x", "a"])], one, empty).shape == (1, 3, 1)
 
 
+@pytest.mark.slow
 def test_signs():
     edges = np.array([np.nan, -0.0, 0.0, -2.0, np.inf, -np.inf], "float32")
     found = values(relay.sign, edges)
@@ -80,6 +83,7 @@ def test_signs():
     check(model([node("Sign", ["x"])], {"x": [6]}, {}), {"x": edges})
 
 
+@pytest.mark.slow
 def test_the_sign_of_pytorch():
     """It counts comparisons: NaN has none."""
     torch = pytest.importorskip("torch")
@@ -107,6 +111,7 @@ def test_the_first_none_of_many(extent):
     assert [str(v.dtype) for v in found] == ["float32", "int64"]
 
 
+@pytest.mark.slow
 def test_what_nothing_makes():
     none = np.zeros((0, 3), "float32")
     assert [p.shape for p in relay.split(relay.var("x", shape=(0, 3)), 2, 0).fields] == [(0, 3)] * 2

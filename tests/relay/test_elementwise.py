@@ -58,6 +58,8 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_quotients_of_integers_are_rounded_towards_zero(dtype):
     a, b = np.array([7, 9, 100, 3], dtype), np.array([2, 3, 7, 5], dtype)
@@ -147,6 +149,8 @@ def test_bools_are_reduced(target):
         assert (run_on(target, body, {"x": x}) == getattr(np, name)(x, axis=1)).all()
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "dtype"), [*(("llvm", t) for t in INTEGERS), ("opencl", "int8"), ("opencl", "int64")]
 )
@@ -181,6 +185,7 @@ def test_division_rounds_as_its_name_says():
         assert relay.evaluate(getattr(relay, name)(x, y), {"x": a, "y": b}).tolist() == want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_shifts_by_the_width_shift_everything_out(dtype):
     bits = DType(dtype).bits

@@ -25,7 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_network_is_compiled(run) -> None:
     out = run("compile_network.py")
     assert "nn.conv2d" in out and "multiplications" in out

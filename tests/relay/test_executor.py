@@ -36,6 +36,7 @@ def total() -> GraphModule:
     return GraphModule(relay.build(mod, "llvm")["default"](cpu()))
 
 
+@pytest.mark.slow
 def test_inputs_by_name_position_and_keyword(module):
     mod, params = residual()
     data = image()
@@ -50,6 +51,7 @@ def test_inputs_by_name_position_and_keyword(module):
         np.testing.assert_array_equal(module.get_input("data").numpy(), data)
 
 
+@pytest.mark.slow
 def test_several_inputs_and_outputs():
     module = total()
     x, y = np.float32([[1, 2, 3], [4, 5, 6]]), np.ones((2, 3), "float32")

@@ -4,10 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from relay.drawing import networks
 from relay.small import residual
+from tests.tiers import examples
 from tilewright import cpu
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.graph.expr import Call, Function, Tuple, post_order
@@ -28,6 +29,7 @@ def resnet_18():
     return relay.testing.resnet.get_workload(num_layers=18)
 
 
+@pytest.mark.slow
 def test_resnet_18_has_twelve_convolution_tasks(resnet_18):
     mod, params = resnet_18
     conv2d = relay.op.get("nn.conv2d")
@@ -76,6 +78,7 @@ def test_weights_are_constants_only_when_their_values_are_known():
     assert not any(p.constant for t in unknown for p in t.dag.placeholders)
 
 
+@pytest.mark.slow
 def test_fused_tasks_are_the_kernels_in_network_order():
     mod, params = residual()
     every = fused_tasks(mod, params, "llvm", include_simple=True)
@@ -104,6 +107,7 @@ WEIGHTS = {
 COUNTS = {"resnet-18": 24, "resnet-50": 29, "mobilenet": 22, "squeezenet-1.1": 23}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("name", WEIGHTS)
@@ -138,7 +142,8 @@ ANCHORS = {"nn.conv2d": "conv2d", "nn.dense": "dense", "nn.avg_pool2d": "pool2d"
            "nn.max_pool2d": "pool2d"}  # fmt: skip
 
 
-@settings(max_examples=12, deadline=None)
+@pytest.mark.slow
+@examples(12)
 @given(networks())
 def test_tasks_and_weights_of_random_networks(mod):
     every = fused_tasks(mod, {}, "llvm", include_simple=True)
@@ -176,6 +181,8 @@ def test_refusals():
 SMALL = ("resnet-18", "resnet-18-v1", "mobilenet", "mobilenet_v2", "squeezenet-1.1", "vgg-11")
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "cuda"])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_task_of_a_small_network_has_a_space(name, target):
@@ -185,6 +192,7 @@ def test_every_task_of_a_small_network_has_a_space(name, target):
     assert len(every) >= 10 and all(len(t.config_space) >= 1 for t in every)
 
 
+@pytest.mark.slow
 def test_the_loop_of_the_tutorials_tunes_what_no_template_fits(tmp_path):
     """Pixels at which a template's tiles are larger than the image, behind one that has tiles."""
     x = relay.var("x", shape=(1, 32, 1, 1))

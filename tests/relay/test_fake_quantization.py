@@ -103,6 +103,7 @@ def test_exactly_the_same_in_the_same_steps(case):
     assert not relay.analysis.structural_equal(mod, changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", {**SAME, **NEAR})
 @pytest.mark.parametrize("scale", [0.037, 1.3])
 def test_at_most_one_step_apart(case, scale):
@@ -129,6 +130,7 @@ def test_regions_in_a_row():
     assert difference(mod, changed) <= 1 and not float_anchors(changed)
 
 
+@pytest.mark.slow
 def test_it_builds_and_runs():
     mod, changed = converted(back(nn.conv2d(IMAGE, CHANNELS, padding=1), 0.3, 1))
     x = RNG.integers(0, 255, (1, 4, 7, 7)).astype("uint8")

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.runtime.device import device
 from tilewright.runtime.network.vm import VirtualMachine
@@ -141,8 +142,9 @@ def test_a_run_that_does_not_end_is_an_error(monkeypatch):
 # -- data types ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_functions_of_lists_are_those_of_python(kind, data):
     values = data.draw(st.lists(st.integers(-5, 5), min_size=1, max_size=6))
@@ -337,6 +339,7 @@ def test_a_name_inside_hides_the_same_name_around_it(kind):
 # -- how it is computed ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_nobody_asks_for_in_between_is_one_piece():
     mod, p, cons, nil = prelude()
     x, acc, w = (relay.var(n, shape=s) for n, s in (("x", (40, 40)), ("acc", (40, 40)),
@@ -403,6 +406,7 @@ def test_open_extents_are_those_of_each_call(kind):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(2, 3), (relay.Any(), 3)])
 def test_tensor_arrays_of_one_shape(kind, shape):
@@ -471,6 +475,7 @@ def test_tensor_arrays_of_any_shape(kind):
     assert "tensor_int8_t" not in map(str, mod.get_global_type_vars())  # nobody asked
 
 
+@pytest.mark.slow
 def test_long_lists_and_deep_calls_need_no_recursion():
     mod, p, cons, nil = prelude()
     x = integer("x")

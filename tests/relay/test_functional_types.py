@@ -32,6 +32,7 @@ def test_bound_type_variables_may_have_any_name():
     assert str(function(A, to=relay.RefType(A), of=[A])) == "fn [a](a) -> ref(a)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make"),
     [

@@ -1,10 +1,12 @@
 """Fusion: which operators end up in one kernel, and that the meaning stays."""
 
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import given
 
 from relay.cases import function, random_inputs, tensor
 from relay.drawing import networks
+from tests.tiers import examples
 from tilewright.graph import passes
 from tilewright.graph.expr import post_order
 from tilewright.graph.passes import fuse
@@ -153,8 +155,9 @@ def test_groups_of_equal_structure_have_equal_keys():
     assert str(f).count("fused @") == 1
 
 
+@pytest.mark.slow
 @given(networks())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_every_operator_is_in_exactly_one_group(mod):
     plain = passes.simplify_inference(mod)["main"]
     fused = fuse(relay.IRModule.from_expr(plain))["main"]

@@ -78,6 +78,8 @@ def check(f: Function, values: list[np.ndarray] | None = None) -> None:
         np.testing.assert_allclose(np.sum(grad * way), expected, 1e-5, 1e-6, err_msg=p.name_hint)
 
 
+@pytest.mark.sampled(113)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EVERY, ids=lambda c: c.id)
 def test_gradients_are_what_differences_say(case: Case):
     check(weighed(case.build()))
@@ -316,6 +318,7 @@ def test_users_rules_of_several_results_get_all_gradients():
 # -- what waits ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [True, False])
 def test_of_a_branch_only_the_one_that_is_taken(taken):
     """log(0) has an infinite slope, which would be NaN times nothing."""
@@ -350,6 +353,7 @@ def test_shapes_that_values_decide():
         gradient(relay.Function([x, n], relay.sum(relay.tile(x, n))))
 
 
+@pytest.mark.slow
 def test_open_extents_have_the_numbers_that_they_turn_out_to_have():
     x = relay.var("x", shape=(relay.Any(), 3))
     w = tensor("w", 4, 3)
@@ -369,6 +373,7 @@ def test_open_extents_have_the_numbers_that_they_turn_out_to_have():
             np.testing.assert_allclose(found.numpy(), want, 1e-4, 1e-6)
 
 
+@pytest.mark.slow
 def test_open_extents_of_functions_that_call_others():
     """Bodies are put in the places of calls, and are made again for numbers all the same."""
     shape = (relay.Any(), 3)
@@ -401,6 +406,7 @@ def test_open_extents_of_functions_that_call_others():
 # -- checkpoints -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_behind_a_checkpoint_is_computed_again():
     x, w = tensor("x", 4, 4), tensor("w", 4, 4)
 
@@ -441,6 +447,8 @@ BUILT = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILT)
 def test_kernels_compute_what_the_evaluator_does(name):
     case = next(c for c in EVERY if c.id == name)
@@ -453,6 +461,7 @@ def test_kernels_compute_what_the_evaluator_does(name):
         np.testing.assert_allclose(got.numpy(), want, 1e-4, 1e-4)
 
 
+@pytest.mark.slow
 def test_training_builds_and_the_loss_falls():
     """Three steps down the gradient of a network with the usual layers, compiled once."""
     x, labels = tensor("x", 4, 1, 8, 8), tensor("labels", 4, 3)
@@ -568,6 +577,7 @@ def test_gradients_of_weights_by_name(groups, layout):
             nn.conv2d_backward_weight(dy, x, **given)
 
 
+@pytest.mark.slow
 def test_check_grad_sees_right_and_wrong_gradients():
     x, w = tensor("x", 2, 3), tensor("w", 4, 3)
     f = relay.Function([x, w], relay.tanh(nn.dense(x, w)))

@@ -107,6 +107,7 @@ def test_printing_tuples_and_values():
     assert "(%x, %0).1" in mod.astext()
 
 
+@pytest.mark.slow
 def test_deep_graphs_need_no_recursion():
     x = tensor("x", 2)
     y = x

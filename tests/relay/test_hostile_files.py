@@ -189,6 +189,8 @@ def check_refused(child: _Child, path: Path) -> str:
 SLOW = ("chain beyond the limit",)
 
 
+@pytest.mark.sampled(7)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in FILES]
 )
@@ -199,6 +201,7 @@ def test_a_file_is_refused_in_words_soon_and_without_memory(kind, child, tmp_pat
     check_refused(child, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trips", "words"), [(2**62, "nodes, the limit is"), (None, "it never ends")]
 )
@@ -210,6 +213,7 @@ def test_a_loop_whose_end_is_known_is_refused_before_it_runs(trips, words, monke
     assert len(made) == 1
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_imported(child, tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(chain(5_000).SerializeToString())
@@ -225,6 +229,7 @@ OUTSIDE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OUTSIDE)
 def test_nothing_outside_the_folder_is_read(kind, child, tmp_path):
     inside = tmp_path / "model"

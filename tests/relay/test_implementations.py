@@ -70,6 +70,8 @@ def _lines(database: Database):
             yield database.computation(task.dag).to_json(), record
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "cuda"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_a_convolution_is_offered_in_every_implementation(layout, target):
@@ -108,6 +110,8 @@ def test_narrow_channels_and_kernels_that_are_inputs_have_no_other(shape):
     assert len(every_task(relay.IRModule.from_expr(halves))) == 1
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "seconds", "alpha"),
     [
@@ -130,6 +134,7 @@ def test_a_build_takes_the_fastest_that_was_measured(layout, seconds, alpha):
     assert len(alone) == (bool(seconds) and "direct" not in seconds)
 
 
+@pytest.mark.slow
 def test_anchors_choose_where_the_kernel_itself_was_not_measured():
     """As with AutoTVM's tasks, which are contractions alone."""
     mod = network()
@@ -161,6 +166,7 @@ class Said(Predictions):
         return None if known is None else Predicted("template:none", {}, known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "tile"),
     [
@@ -183,6 +189,8 @@ def test_what_is_predicted_decides_where_nothing_was_measured(seconds, tile, kno
     assert not uncompared(groups, [taken], evidence)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_anchor", "source"), [(FAST, "re-instantiated"), (SLOW, "record")])
 def test_a_record_of_one_is_compared_with_the_anchor_of_another(of_anchor, source):
     """As after a short search, which has not come to all of them."""
@@ -198,6 +206,7 @@ def test_a_record_of_one_is_compared_with_the_anchor_of_another(of_anchor, sourc
     assert ("6x6x8x8" in kernel.label) == (source == "re-instantiated")
 
 
+@pytest.mark.long
 def test_a_kernel_whose_records_are_refused_gives_way_to_the_direct_one(tmp_path):
     mod = network()
     _, _, large = every_task(mod)
@@ -215,6 +224,7 @@ def test_a_kernel_whose_records_are_refused_gives_way_to_the_direct_one(tmp_path
     assert error_of(lib, mod) < 1e-5
 
 
+@pytest.mark.slow
 def test_weights_are_transformed_once_when_the_network_is_built():
     mod = network()
     (group,) = fused_groups(prepare(mod)["main"])
@@ -243,6 +253,7 @@ def test_weights_are_timed_cold_where_they_do_not_stay_in_the_caches():
     assert asked(Target("cuda").with_limits(l2_bytes=1 << 10)) == 0  # a device of its own
 
 
+@pytest.mark.long
 def test_partial_batches_keep_the_direct_kernel():
     """Tiles of all samples lie side by side, so samples cannot be shown to stay apart."""
     mod = network(batch=2)

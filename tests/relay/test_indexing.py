@@ -246,6 +246,7 @@ def network():
     return function(relay.Tuple([total, both[0], both[1], relay.argmax(total, -1)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_a_network_of_them_is_built_verified_and_right(target):
     dev = device(target)
@@ -325,6 +326,7 @@ ONNX_REFUSALS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX_REFUSALS)
 def test_models_that_cannot_be_read_say_why(name):
     arguments, attrs, words = ONNX_REFUSALS[name]

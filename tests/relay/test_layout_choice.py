@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.small import database_of
 from relay.test_passes import inputs_of
+from tests.tiers import examples
 from tilewright import cpu
 from tilewright.driver.build import resolve_target
 from tilewright.measure.database import Database
@@ -48,8 +49,9 @@ def problems(draw):
     return costs, pairs
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from((None, 1, 3, 10**6)))
-@settings(max_examples=80, deadline=None)
+@examples(40)
 def test_the_cheapest_assignment_is_found(problem, most):
     costs, pairs = problem
     every = itertools.product(*(range(len(c)) for c in costs))
@@ -108,6 +110,7 @@ def chosen(cost_of, move: float = 1e-6) -> list[str]:
     return layouts_of(made)
 
 
+@pytest.mark.slow
 def test_all_in_the_layout_that_is_faster():
     assert chosen(lambda tag, *_: 1e-5 if "NCHWc" in tag else 1e-4) == [BLOCKS] * 3
     assert chosen(lambda tag, *_: 1e-5 if "nhwc" in tag else 1e-4) == ["NHWC"] * 3
@@ -136,6 +139,7 @@ def blocks_are_faster(self: Evidence, dag: ComputeDAG) -> float:
     return 1e-6 if any("NCHWc" in t for t in tags) or not any("conv" in t for t in tags) else 1
 
 
+@pytest.mark.long
 def test_a_build_finds_the_choice_again_from_its_records(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     mod = network()
@@ -157,6 +161,7 @@ def test_a_build_finds_the_choice_again_from_its_records(monkeypatch, tmp_path):
         assert not any("NCHWc" in name for name in names)
 
 
+@pytest.mark.slow
 def test_a_choice_is_made_once_for_a_network_and_its_records(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     monkeypatch.setattr(Evidence, "seconds", blocks_are_faster)
@@ -206,6 +211,8 @@ def known_and_own(pace: float, seed: int) -> tuple[list[Task], Evidence]:
     return plain, Evidence([own], (str(TARGET),), "", [[known]])
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("pace", (0.5, 3.0))
 def test_what_a_log_lacks_counts_at_the_pace_of_this_device(monkeypatch, tmp_path, pace):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
@@ -216,6 +223,7 @@ def test_what_a_log_lacks_counts_at_the_pace_of_this_device(monkeypatch, tmp_pat
     assert layouts_known(mod, evidence) == [BLOCKS] * 3
 
 
+@pytest.mark.slow
 def test_the_same_decisions_tell_the_pace_where_vectors_are_wider():
     plain, known = blocks_known()
     own, steps = Database(), [["fuse", "compute", ["ax0", "ax1"]]]
@@ -227,6 +235,7 @@ def test_the_same_decisions_tell_the_pace_where_vectors_are_wider():
     assert evidence.seconds(plain[1].dag) == pytest.approx(5e-5)
 
 
+@pytest.mark.slow
 def test_without_a_schedule_that_both_timed_figures_are_not_compared(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     plain, evidence = known_and_own(1.0, seed=1)
@@ -239,6 +248,7 @@ def test_without_a_schedule_that_both_timed_figures_are_not_compared(monkeypatch
 # -- tuning ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_other_layouts_are_tuned_where_the_budget_allows():
     mod = network()
     tasks = tasks_of([mod], None, TARGET, False)
@@ -256,6 +266,7 @@ def test_other_layouts_are_tuned_where_the_budget_allows():
     assert with_layouts([], [mod], None, gpu, Options()) == []
 
 
+@pytest.mark.slow
 def test_a_short_budget_goes_to_the_layouts_that_are_known_to_be_fastest(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
     mod = network()

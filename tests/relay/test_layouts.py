@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.cases import CASES
 from relay.drawing import networks
 from relay.test_passes import compare, inputs_of, names
+from tests.tiers import examples
 from tilewright import Target, cpu
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
@@ -80,7 +81,7 @@ SHAPES = ((2, 12, 4, 3), (1, 12, 2, 1))
 @given(
     st.sampled_from(FORMS), st.sampled_from(FORMS), st.sampled_from(((2, 12, 4, 3), (1, 12, 2, 1)))
 )
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_a_value_is_the_same_in_every_form(source, wanted, shape):
     data = RNG.standard_normal(shape)
     forms = [axis_layout("NCHW", layout, "test") for layout in (source, wanted)]
@@ -110,8 +111,9 @@ def test_forms_say_what_lies_where():
 # -- graphs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(networks(), st.sampled_from(("NHWC", "NCHW2c", "NCHW4c", "NCHW8c")))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_random_networks_are_the_same_there_and_back(mod, layout):
     made = converted(mod, layout, "default")
     if "c" not in layout:
@@ -208,6 +210,8 @@ def moves_of(mod: relay.IRModule) -> int:
     return names(relay.optimize(mod, passes=relay.PASSES[:-1])["main"].body).count("transpose")
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_networks_are_the_same_in_every_layout(name):
     mod = prepared(name, **SMALL[name])
@@ -225,6 +229,8 @@ def test_networks_are_the_same_in_every_layout(name):
             assert moves_of(back) == moves_of(mod)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_no_network_moves_more_than_its_image_and_its_result(name):
     mod = prepared(name)
@@ -233,6 +239,8 @@ def test_no_network_moves_more_than_its_image_and_its_result(name):
         assert moves_of(made) <= 2 and layouts[0] in str(made)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("layouts", LAYOUTS, ids=lambda k: k[0])
 def test_a_built_network_computes_the_same(layouts):
     x = relay.var("x", shape=(1, 3, 12, 12))

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.case import function, tensor
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import post_order
 from tilewright.graph.functions.linear import LETTERS, product
@@ -72,8 +73,9 @@ def equations(draw) -> tuple[str, list[tuple[int, ...]]]:
     return f"{','.join(terms)}->{result}", [tuple(extents[c] for c in t) for t in terms]
 
 
+@pytest.mark.slow
 @given(equations())
-@settings(max_examples=100, deadline=None)
+@examples(40)
 def test_einsum_of_any_letters_means_what_numpys_does(drawn_equation):
     equation, shapes = drawn_equation
     inputs = drawn(*shapes)
@@ -100,7 +102,7 @@ def test_an_equation_that_does_not_fit_is_refused(equation, shapes):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_products_of_every_rank_mean_what_numpys_do(data):
     inner = data.draw(st.integers(1, 3))
     batch = data.draw(st.lists(st.integers(1, 3), max_size=3))

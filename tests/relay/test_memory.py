@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def values(draw) -> list[Lifetime]:
     return found
 
 
+@pytest.mark.slow
 @given(values())
 def test_values_alive_together_never_share(found):
     plan = plan_memory(found)
@@ -80,6 +82,7 @@ def test_results_live_to_the_end():
     assert found[-1] == (2, 2, 24)
 
 
+@pytest.mark.slow
 def test_a_network_needs_a_fraction_of_its_values():
     mod, params = relay.testing.get_network("resnet-18-v1", image_shape=(3, 64, 64))
     main = relay.optimize(mod, params)["main"]
@@ -88,6 +91,7 @@ def test_a_network_needs_a_fraction_of_its_values():
     assert plan.planned_bytes * 2 < plan.unshared_bytes
 
 
+@pytest.mark.slow
 @given(values())
 def test_the_most_bytes_alive_at_once(found):
     steps = range(20)
@@ -95,6 +99,7 @@ def test_the_most_bytes_alive_at_once(found):
     assert plan_memory(found).peak_bytes == max(alive)
 
 
+@pytest.mark.slow
 def test_a_long_network_is_planned_at_once():
     chain = [Lifetime(f"v{k}", 100 + 64 * (k % 7), k, k + 1) for k in range(20_000)]
     began = time.process_time()

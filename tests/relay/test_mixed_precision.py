@@ -94,6 +94,8 @@ def test_a_network_agrees_with_float64_within_what_rounding_explains(dtype):
     assert error > tolerance / 200  # the bound is about this network, not about nothing
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("kind", ["llvm", "cuda", "opencl"])
 def test_a_network_runs_in_half_precision_and_from_a_file(kind, dtype, tmp_path):
@@ -115,6 +117,7 @@ def test_a_network_runs_in_half_precision_and_from_a_file(kind, dtype, tmp_path)
     assert {str(c.dtype) for c in library.constants} >= {dtype}
 
 
+@pytest.mark.slow
 def test_parameters_bound_at_build_time_are_converted_there():
     """TVM's spelling: the pass sees no weights, build gets them as float32."""
     mod, params = residual()

@@ -27,6 +27,7 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_the_compiled_network_computes_the_network(name):
@@ -44,6 +45,7 @@ def convolutions(f: relay.Function) -> int:
     return sum(is_call(n, "nn.conv3d") for n in post_order(f.body))
 
 
+@pytest.mark.slow
 def test_resnet_3d():
     """As many convolutions as ResNet with a projection in each stage, none of them pooled."""
     for layers, count in ((18, 21), (34, 37), (50, 53), (200, 203)):
@@ -55,6 +57,7 @@ def test_resnet_3d():
     assert convolutions(small) == 1 + 18 + 3
 
 
+@pytest.mark.long
 def test_resnet_3d_has_the_tasks_of_its_two_dimensional_namesake():
     """But for the pooling of the stem."""
     tasks = [
@@ -99,6 +102,7 @@ def test_a_causal_transformer_does_not_look_ahead():
     assert np.abs(first[:, 3:] - second[:, 3:]).max() > 1e-3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["resnet-50", "resnet3d-50", "inception_v3", "mobilenet_v2", "densenet-121", "unet",

@@ -292,6 +292,7 @@ def test_four_open_extents():
     assert nn.relu(x).checked_type == relay.TensorType((n, c, h, w))
 
 
+@pytest.mark.slow
 def test_exponentials_less_one_keep_their_digits_near_zero():
     x = np.array([[-1e-9, -3e-7, -1e-4, -0.02, -1.0, -30.0, 0.0, 2.0]], "float32")
     wide = x.astype("float64")

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.case import function, tensor
 from relay.drawing import networks
+from tests.tiers import examples
 from tilewright.graph.expr import post_order
 from tilewright.graph.passes import canonicalize, moves, moves_last
 from tilewright.graph.passes.moves import unstretched
@@ -126,14 +127,15 @@ def test_a_transposed_factor_becomes_a_flag_where_neighbours_stay():
     assert moved(nn.batch_matmul(a, rows, transpose_b=True)) == ["transpose", "nn.batch_matmul"]
 
 
+@pytest.mark.slow
 @given(networks())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_random_networks_mean_the_same(mod):
     same(mod["main"], moves_last(canonicalize(mod)))
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@examples(40)
 def test_an_unstretched_operand_stretches_to_the_same_values(data):
     factors = data.draw(st.lists(st.sampled_from([1, 2, 3]), min_size=1, max_size=5))
 

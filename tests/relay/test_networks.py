@@ -34,6 +34,7 @@ def image_of(mod, seed=0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(data.shape).astype("float32")
 
 
+@pytest.mark.slow
 def test_resnet_18_has_the_twelve_convolutions_of_the_tutorial():
     mod, params = relay.testing.resnet.get_workload(num_layers=18, batch_size=1)
     found = convolutions(mod["main"].body)
@@ -51,6 +52,8 @@ def test_resnet_18_has_the_twelve_convolutions_of_the_tutorial():
     assert mod["main"].ret_type == relay.TensorType((1, 1000))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "count", "distinct", "parameters"),
     [
@@ -87,6 +90,7 @@ def check_architecture(f: relay.Function, count: int, distinct: int, parameters:
     assert sum(p.tensor_type.size for p in trained) == parameters
 
 
+@pytest.mark.slow
 def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
     _, params = relay.testing.get_network("resnet-50-v1", image_shape=(3, 64, 64))
     for name, shape in {
@@ -100,6 +104,7 @@ def test_v1_parameters_have_the_names_of_a_torchvision_state_dict():
 SMALL = {"image_shape": (3, 64, 64), "num_classes": 10}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-50-v1", "mobilenet", "squeezenet-1.1"])
 def test_passes_keep_what_a_network_computes(name):
@@ -116,6 +121,7 @@ def test_passes_keep_what_a_network_computes(name):
     assert [p.name_hint for p in fused["main"].params] == ["data"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-152-v1", "mobilenet", "squeezenet-1.0"])
 def test_activations_stay_near_one(name):
@@ -132,7 +138,7 @@ def test_activations_stay_near_one(name):
     assert max(sizes) < 20
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_layouts_are_the_same_network():
     """NHWC weights are the transposed NCHW ones, so the results agree."""
     for name, size in (("resnet-18", 32), ("mobilenet", 32), ("squeezenet-1.0", 64)):
@@ -150,6 +156,7 @@ def test_layouts_are_the_same_network():
         np.testing.assert_allclose(*results, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_weights_repeat_and_follow_the_seed():
     first = relay.testing.get_network("mobilenet", image_shape=(3, 32, 32))[1]
     again = relay.testing.get_network("mobilenet", image_shape=(3, 64, 64))[1]
@@ -159,6 +166,7 @@ def test_weights_repeat_and_follow_the_seed():
     assert not np.array_equal(first["fc_weight"], other["fc_weight"])
 
 
+@pytest.mark.slow
 def test_batches_and_float64():
     mod, params = relay.testing.resnet.get_workload(
         batch_size=2, num_classes=7, image_shape=(3, 32, 32), dtype="float64"
@@ -198,6 +206,7 @@ def test_workload_of_a_network_of_ones_own():
     assert {n: v.shape for n, v in params.items()} == {"w": (4, 3, 3, 3), "b": (4,)}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet-18", "resnet-18-v1", "squeezenet-1.1"])
 def test_onnxruntime_computes_the_exported_network(name):
@@ -234,6 +243,7 @@ T_add(ax0, ax1) = (T_matmul_NT[ax0, ax1] + p2[ax0, ax1])
 )
 
 
+@pytest.mark.slow
 def test_mobilenet_has_the_tasks_of_the_tutorial():
     mod, params = relay.testing.get_network("mobilenet", layout="NHWC")
     tasks = fused_tasks(mod, params, "llvm")
@@ -282,6 +292,7 @@ BUILT = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BUILT)
 def test_networks_compute_what_numpy_does(kind):
@@ -298,6 +309,7 @@ def test_networks_compute_what_numpy_does(kind):
     np.testing.assert_allclose(module.get_output(0).numpy(), wanted, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90", "opencl"])
 @pytest.mark.parametrize("name", ["squeezenet-1.1", "resnet-50"])

@@ -131,6 +131,8 @@ FAR_STATISTICS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 @pytest.mark.parametrize("name", FAR_STATISTICS)
 def test_statistics_of_many_values_far_from_zero(name, target):

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.case import function, tensor
+from tests.tiers import examples
 from tilewright.graph.expr import post_order
 from tilewright.graph.passes import canonicalize, fold_constants, join_norms
 from tilewright.graph.traversal import op_name
@@ -49,6 +50,7 @@ ROOTS = {
 MEANS = ("mean", "sum / n", "sum * 1/n")
 
 
+@pytest.mark.slow
 @given(
     axes=st.sets(st.integers(-3, 2), min_size=1, max_size=3).filter(
         lambda a: len({k % 3 for k in a}) == len(a)
@@ -61,7 +63,7 @@ MEANS = ("mean", "sum / n", "sum * 1/n")
     swapped=st.booleans(),
     epsilon=st.sampled_from([1e-12, 1e-5, 0.3]),
 )
-@settings(max_examples=80, deadline=None)
+@examples(40)
 def test_every_spelling_of_a_norm_is_one(
     axes, square, root, average, center, twice, swapped, epsilon
 ):

@@ -126,6 +126,7 @@ MODELS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_operators_mean_what_onnxruntime_says(kind):
     nodes, weights, opset = MODELS[kind]
@@ -146,6 +147,7 @@ def test_weights_are_parameters_by_their_names_even_if_listed_as_inputs():
     assert list(params) == ["conv.w"]
 
 
+@pytest.mark.slow
 def test_the_light_resnet_50_in_the_onnx_wheel():
     """Weights come out of ConstantOfShape nodes; random ones are put in for the comparison."""
     (path,) = Path(onnx.__file__).parent.rglob("light_resnet50.onnx")
@@ -158,7 +160,7 @@ def test_the_light_resnet_50_in_the_onnx_wheel():
     assert "batch_norm" not in str(fused)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_small_resnet_50_from_a_file(tmp_path):
     mod, params = relay.testing.get_network("resnet-50-v1", image_shape=(3, 32, 32), num_classes=4)
     path = tmp_path / "net.onnx"
@@ -273,6 +275,7 @@ def test_export_refuses_what_onnx_has_no_word_for():
     refused(lambda: relay.to_onnx(function(pool)), "adaptive_avg_pool2d", "[7, 7]")
 
 
+@pytest.mark.slow
 def test_nhwc_networks_are_exported_between_transpositions():
     mod, params = relay.testing.get_network(
         "mobilenet", image_shape=(32, 32, 3), num_classes=5, layout="NHWC"

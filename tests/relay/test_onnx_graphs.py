@@ -275,6 +275,7 @@ def test_versions():
 # --- what stands in the way
 
 
+@pytest.mark.slow
 def test_all_that_blocks_is_listed_also_what_is_behind_and_what_an_attribute_asks_for():
     nodes = [
         helper.make_node("RandomNormalLike", ["x"], ["d"], name="first"),

@@ -65,6 +65,7 @@ def numbers(kind: str) -> np.ndarray:
     return np.concatenate([near, -near, *sides, rest])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saturate", [True, False])
 @pytest.mark.parametrize("kind", FLOATS)
 def test_floats_of_eight_bits_round_to_the_nearest(kind, saturate):
@@ -81,6 +82,7 @@ def test_floats_of_eight_bits_round_to_the_nearest(kind, saturate):
     np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(wanted)[there])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "low", "high"), [
     ("int4", -8, 7), ("uint4", 0, 15), ("int2", -2, 1), ("uint2", 0, 3),
 ])  # fmt: skip
@@ -122,6 +124,7 @@ def test_inputs_and_results_come_in_the_wider_type(kind):
     assert found.dtype == WIDER[kind] and found[:, 0].tolist() == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_what_computes_with_such_numbers_is_refused():
     made = [node("Cast", ["x"], "c", to=TensorProto.FLOAT8E5M2), node("Relu", ["c"])]
     with pytest.raises(ModelError, match="float8_e5m2"):

@@ -86,6 +86,8 @@ def check(proto, data):
     return [op_name(e) for e in post_order(mod["main"].body)]
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_a_convolutional_network(opset):
     """Padding like TensorFlow's, depthwise weights that are reshaped, ReLU6, flatten, softmax."""
@@ -104,6 +106,7 @@ def test_a_convolutional_network(opset):
     assert "shape_of" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_a_decoder_that_resizes_to_the_size_of_another_tensor(opset):
     """Sizes are arithmetic on shapes; up to opset 9 as scales in float32."""
@@ -124,6 +127,8 @@ def test_a_decoder_that_resizes_to_the_size_of_another_tensor(opset):
     check(g.model(y, ["unk__1", 8, 8, 3]), random(2, 8, 8, 3))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("opset", OPSETS)
 def test_a_layer_of_an_encoder(opset):
     """Heads are split by shapes, the mask is made of ids, norms are spelt out."""

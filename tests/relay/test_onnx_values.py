@@ -120,6 +120,8 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_values_of_a_call_decide_shapes(name):
     check(CASES[name][0], *CASES[name][1])
@@ -154,6 +156,7 @@ def test_a_branch_whose_shape_differs_from_the_other():
     check(proto, {"x": np.abs(X)}, {"x": -np.abs(X)})
 
 
+@pytest.mark.slow
 def test_a_sequence_as_long_as_data_say():
     nodes = [node("NonZero", ["x"], "p"),
              node("SplitToSequence", ["p"], "parts", axis=1, keepdims=1),

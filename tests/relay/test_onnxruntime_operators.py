@@ -226,6 +226,8 @@ CASES = {
 WITHOUT_KERNEL = {"GroupNorm", "QLinearReduceMean"}  # onnxruntime has none for CPUs
 
 
+@pytest.mark.sampled(24)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_result_is_that_of_onnxruntime(name):
     case = CASES[name]

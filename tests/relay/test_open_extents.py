@@ -40,6 +40,7 @@ def same_with_numbers(b: int, s: int, x: np.ndarray) -> np.ndarray:
     return y.transpose(0, 2, 1, 3).reshape(b, s, 16)
 
 
+@pytest.mark.slow
 def test_several_extents_of_a_graph_made_by_hand():
     sizes = [{"batch": 1, "seq": 4}, {"batch": 3, "seq": 5}]
     library = relay.build(attention(), "llvm", WEIGHTS, sizes=sizes)
@@ -89,6 +90,7 @@ def model(*shape: int | str) -> bytes:
     return bytes(helper.make_model(graph, opset_imports=[opset], ir_version=8).SerializeToString())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -126,6 +128,7 @@ def test_the_batch_of_an_onnx_model():
     assert [p.inputs[0].shape[0] for p in library.plans] == [1, 5] and "batch" in str(mod)
 
 
+@pytest.mark.slow
 def test_a_module_of_pytorch():
     torch = pytest.importorskip("torch")
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 3), torch.nn.ReLU())
@@ -244,6 +247,7 @@ def _of(x: relay.Var) -> relay.Expr:
     return relay.variance(x) + relay.sum(relay.zeros_like(x)) + relay.mean(relay.ones_like(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "put",
     [_inlined, _let, lambda y, f: relay.bind(f, {f.params[0]: y + 0.0})],

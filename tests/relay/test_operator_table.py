@@ -28,6 +28,7 @@ def test_every_row_has_a_case_a_story_and_a_way_to_onnx():
             assert name in CONVERTERS, name
 
 
+@pytest.mark.slow
 @every_case
 def test_numpy_gives_the_inferred_type(case: Case):
     f = function(case.build())
@@ -36,6 +37,8 @@ def test_numpy_gives_the_inferred_type(case: Case):
     assert value.dtype.name == f.body.dtype
 
 
+@pytest.mark.sampled(168)
+@pytest.mark.slow
 @every_case
 def test_topi_computes_what_numpy_does(case: Case):
     f = function(case.build())
@@ -56,6 +59,8 @@ def te_value(f, values):
     return found
 
 
+@pytest.mark.sampled(54)
+@pytest.mark.slow
 @in_onnx
 def test_onnxruntime_computes_what_numpy_does(case: Case):
     f = function(case.build())
@@ -66,6 +71,8 @@ def test_onnxruntime_computes_what_numpy_does(case: Case):
     np.testing.assert_allclose(found, relay.evaluate(f, inputs), rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(152)
+@pytest.mark.slow
 @in_onnx
 def test_onnx_round_trip_keeps_the_meaning(case: Case):
     f = function(case.build())

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from relay.cases import function, tensor
 from relay.drawing import networks
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes
 from tilewright.graph.expr import post_order
@@ -52,8 +53,9 @@ def names(body) -> list[str]:
     return [op_name(n) for n in post_order(body) if op_name(n)]
 
 
+@pytest.mark.slow
 @given(networks())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_every_pass_keeps_the_meaning_of_random_networks(mod):
     inputs = inputs_of(mod["main"])
     wanted = relay.evaluate(mod, inputs)

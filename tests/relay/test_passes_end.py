@@ -10,9 +10,10 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright.graph.expr import Expr, Function, IRModule, post_order
 from tilewright.graph.passes import PASSES, canonicalize, moves_last
 from tilewright.graph.traversal import op_name
@@ -157,8 +158,9 @@ def checked(change, mod: IRModule, inputs, wanted) -> IRModule:
     return made
 
 
+@pytest.mark.slow
 @given(moving())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_every_pass_ends_and_keeps_the_values(mod):
     inputs = inputs_of(mod)
     wanted = values(mod, inputs)
@@ -172,8 +174,9 @@ def shown(mod: IRModule) -> list[tuple[str, tuple[int, ...]]]:
     return [(op_name(n), n.shape) for n in post_order(mod["main"].body) if op_name(n)]
 
 
+@pytest.mark.slow
 @given(moving())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_moves_are_last_once_and_for_all(mod):
     """What is settled stays as it is: no two forms are swapped by one run after another."""
     mod = canonicalize(mod)

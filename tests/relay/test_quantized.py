@@ -83,6 +83,8 @@ def peer(path):
     return lambda x: session.run(None, {"x": x})[0]
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "per_channel", "activations"),
     [
@@ -112,6 +114,7 @@ def test_a_network_quantised_by_onnxruntime(tmp_path, form, per_channel, activat
         np.testing.assert_allclose(relay.evaluate(mod, {**params, "x": x}), want, atol=2 * step)
 
 
+@pytest.mark.slow
 def test_a_network_quantised_as_it_runs(tmp_path):
     source, path = tmp_path / "net.onnx", tmp_path / "quantised.onnx"
     onnx.save(convnet(), source)
@@ -175,6 +178,7 @@ def test_refusals(change, words):
         relay.qnn.op.quantize(**given)
 
 
+@pytest.mark.slow
 def test_random_operators_say_what_to_do():
     node = helper.make_node("RandomNormalLike", ["x"], ["y"])
     kind = TensorProto.FLOAT

@@ -34,6 +34,7 @@ def test_the_cipher_gives_the_answer_that_is_published_for_zeros():
     np.testing.assert_array_equal(numbers[:4] + end, np.array(words, np.uint64))
 
 
+@pytest.mark.slow
 def test_keys_that_differ_give_numbers_that_differ():
     keys = [random.threefry_key(seed) for seed in (0, 1, 1 << 255, 7)]
     keys += [*random.threefry_split(keys.pop()), *random.threefry_split(random.threefry_key(8))]
@@ -48,6 +49,8 @@ def test_keys_that_differ_give_numbers_that_differ():
     np.testing.assert_array_equal(longer[:4], found[0].reshape(-1)[:4])
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("shape", [(8,), (7,), (2, 1)])
 def test_topi_draws_what_a_network_draws(name, shape):
@@ -62,6 +65,7 @@ def test_topi_draws_what_a_network_draws(name, shape):
         np.testing.assert_array_equal(ours.numpy(), want)
 
 
+@pytest.mark.long
 def test_keys_as_tvm_has_them():
     left, right = drawn(random.threefry_split(KEY))
     assert left.tolist() == [0] * 8 + [1 << 62, 0]
@@ -76,6 +80,7 @@ def test_keys_as_tvm_has_them():
     assert following.tolist() == [0, 0, 0, 0, 5 | 1 << 4, 0, 0, 12, 1 << 3, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_distributions_of_topi(dtype):
     key, low = te.placeholder((10,), "uint64", name="key"), te.placeholder((), dtype, name="low")
@@ -99,6 +104,7 @@ def test_distributions_of_topi(dtype):
         _ = topi.random.multinomial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_distributions(dtype):
     even = drawn(random.uniform(KEY, (4000,), dtype, -1.0, 3.0))[1]
@@ -112,6 +118,7 @@ def test_distributions(dtype):
     assert 0.66 < np.mean(np.abs(bell - 2) < 3) < 0.7
 
 
+@pytest.mark.long
 def test_a_key_may_be_an_input():
     key = relay.var("key", shape=(10,), dtype="uint64")
     mod = relay.IRModule.from_expr(random.threefry_generate(key, (3, 3)))

@@ -59,6 +59,8 @@ def compare(op: str, names: str = "B", **attrs) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(15)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", GATES)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("names", ["", "B", "Bh", "Bhl"])
@@ -89,6 +91,7 @@ OPTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_mean_what_onnxruntime_takes_them_for(name):
     op, options = OPTIONS[name]
@@ -137,6 +140,7 @@ def test_a_step_is_a_product_and_two_kernels_of_gates():
     assert len(kernels) <= 1 + 3 * STEPS + 1
 
 
+@pytest.mark.slow
 def test_what_is_refused():
     arrays = weights("LSTM", 1, "B")
 

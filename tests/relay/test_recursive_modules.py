@@ -68,6 +68,8 @@ def module(name: str) -> relay.IRModule:
     return relay.fromtext(f'#[version = "0.0.5"]\n{MODULES[name]}')
 
 
+@pytest.mark.sampled(54)
+@pytest.mark.slow
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("name", MODULES)
 def test_every_door_works_or_raises_an_error_of_its_own(name, door):

@@ -62,6 +62,7 @@ def test_values_are_the_reference(padding):
             np.testing.assert_allclose(evaluated(made, x=x, g=g), wanted, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["avg", "max", "max_weighted"])
 def test_regions_are_the_reference(mode):
     x = random(2, 3, 5, 6)
@@ -120,6 +121,7 @@ def test_moved_taps_are_written_for_onnxruntime():
     np.testing.assert_allclose(evaluated(body, **values), wanted, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_kernels_are_verified(target):
     x, g, o = var("x", 1, 4, 6, 5), var("g", 1, 2, 6, 5), var("o", 1, 18, 6, 5)
@@ -132,6 +134,8 @@ def test_kernels_are_verified(target):
     np.testing.assert_allclose(run(body, target, **values), wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 @pytest.mark.parametrize("method", METHODS)
 def test_places_that_are_no_numbers_read_inside(method, target):
@@ -227,6 +231,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     build, words = REFUSED[name]

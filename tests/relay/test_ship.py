@@ -86,6 +86,8 @@ def saved(database: Database, tmp_path, edit=None) -> str:
 # -- whose computation -----------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [
@@ -122,6 +124,7 @@ def renamed(record, dag, names):
     return made, data
 
 
+@pytest.mark.slow
 def test_an_equal_computation_with_other_names_is_the_callers_own():
     mod = network()
     task = task_of(mod)
@@ -150,6 +153,7 @@ def test_names_of_a_log_are_names_only():
 # -- what is verified ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_records_word_is_worth_nothing(monkeypatch):
     """Whatever it says, its kernel is run, and what is wrong is not shipped.  No schedule makes a
     wrong kernel, so it is the reference that is changed here."""
@@ -171,6 +175,8 @@ class _Off(References):
         return self._store.put(task.key, inputs, off, tolerance)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("built", "shown", "source"),
     [
@@ -216,6 +222,7 @@ def done(value):
     return future
 
 
+@pytest.mark.slow
 def test_the_next_best_record_takes_the_place_of_one_that_is_refused():
     mod = network()
     task = task_of(mod)
@@ -231,6 +238,7 @@ def test_the_next_best_record_takes_the_place_of_one_that_is_refused():
     assert kernel.note.startswith("record refused: ") and "refused" not in kernel.note[20:]
 
 
+@pytest.mark.slow
 def test_a_kernel_far_slower_than_its_record_is_refused(monkeypatch):
     monkeypatch.setattr(kernels_module, "_MOMENT", 0.0)
     mod = network()
@@ -239,6 +247,8 @@ def test_a_kernel_far_slower_than_its_record_is_refused(monkeypatch):
     assert kernel.source == "default" and "where the log says" in kernel.note
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1000, 10**5, 10**18])
 def test_one_number_hangs_nothing(size):
     """In a split of which the inner loop is a vector: LLVM would take minutes for its text."""
@@ -257,6 +267,7 @@ def test_one_number_hangs_nothing(size):
     assert is_right(lib, mod) and only(lib).verified
 
 
+@pytest.mark.slow
 def test_a_build_without_end_is_given_up(monkeypatch):
     monkeypatch.setattr(kernels_module, "LOG_SECONDS", 1e-4)
     mod = network()
@@ -265,6 +276,7 @@ def test_a_build_without_end_is_given_up(monkeypatch):
     assert "record refused: the build took more than 0.0001 s" in kernel.note
 
 
+@pytest.mark.slow
 def test_what_another_kernel_may_have_caused_is_tried_again(monkeypatch):
     """A trial fails in a process that ran others before, and works in a new one."""
     real, failed = LocalRunner.submit, []
@@ -283,6 +295,7 @@ def test_what_another_kernel_may_have_caused_is_tried_again(monkeypatch):
     assert failed and (kernel.source, kernel.check, kernel.note) == ("record", "verified here", "")
 
 
+@pytest.mark.slow
 def test_where_no_process_can_use_the_device_the_report_says_so(monkeypatch):
     def describe(self, target):
         raise DeviceError("device llvm 0", "it is away")
@@ -304,6 +317,7 @@ def never(*_: object) -> None:
     raise AssertionError("it was called")
 
 
+@pytest.mark.slow
 def test_a_kernel_is_verified_once(monkeypatch):
     mod = network()
     log = database_of([task_of(mod)])
@@ -314,6 +328,7 @@ def test_a_kernel_is_verified_once(monkeypatch):
     assert only(again).seconds is not None
 
 
+@pytest.mark.slow
 def test_tuning_signs_what_it_verified(monkeypatch):
     """Tune, then build: nothing runs twice, though tasks and kernels have other names."""
     mod = network()
@@ -337,6 +352,7 @@ def test_tuning_signs_what_it_verified(monkeypatch):
     assert (kernel.source, kernel.check) == ("record", "verified here before")
 
 
+@pytest.mark.slow
 def test_a_signature_is_for_one_device_one_code_one_compiler_and_one_text(monkeypatch):
     mod = network()
     lib = relay.build(mod, "llvm")
@@ -361,6 +377,7 @@ def others(artifact: Artifact) -> list[Artifact]:
     ]
 
 
+@pytest.mark.slow
 def test_without_a_cache_each_build_verifies(monkeypatch):
     monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
     mod = network()
@@ -371,6 +388,7 @@ def test_without_a_cache_each_build_verifies(monkeypatch):
 # -- what nobody tuned -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_nobody_tuned_is_chosen_and_lowered_once(monkeypatch):
     mod = network()
     first = relay.build(mod, "llvm")
@@ -382,6 +400,7 @@ def test_what_nobody_tuned_is_chosen_and_lowered_once(monkeypatch):
         relay.build(network(7), "llvm")
 
 
+@pytest.mark.slow
 def test_what_a_log_chose_is_lowered_once(monkeypatch):
     mod = network()
     log = database_of([task_of(mod)])

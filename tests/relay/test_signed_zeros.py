@@ -43,6 +43,7 @@ def same(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_array_equal(np.signbit(found[known]), np.signbit(wanted[known]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [name for name, dev in DEVICES.items() if dev.exist])
 @pytest.mark.parametrize("kind", EXPRESSIONS)
 def test_zeros_keep_their_sign(kind, target):

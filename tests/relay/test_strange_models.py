@@ -168,6 +168,8 @@ REFUSALS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(19)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_what_does_not_hold_is_refused_at_the_door(kind):
     proto, words = REFUSALS[kind]
@@ -260,6 +262,7 @@ def built(proto):
     return library.report.kernels
 
 
+@pytest.mark.slow
 def test_a_chain_of_any_length():
     """Of 1,500 operators: more than Python's stack has room for."""
     assert len(built(chain("Sigmoid", 1500))) == 2  # one of the most that fit, and the rest
@@ -275,6 +278,8 @@ def test_a_choice_that_doubles_with_every_operator():
     built(chain("LeakyRelu", 60, alpha=0.5))
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("op", ["Concat", "Sum", "Max"])
 def test_an_operator_of_any_number_of_inputs(op):
     built(model([node(op, ["x"] * 700, **({"axis": 0} if op == "Concat" else {}))], SHAPE))

@@ -310,6 +310,7 @@ def kernel(name: str, shapes: list[Shape], layout: str) -> Kernel:
     return Kernel(anchor, data, window, result, then.replace("+", " "))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", NETS)
 def test_tasks_and_weights_are_those_of_the_definition(kind):
@@ -324,6 +325,8 @@ def test_tasks_and_weights_are_those_of_the_definition(kind):
     assert found == Counter(NETS[kind][2].kernels)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["cuda -arch=sm_80", "llvm", "opencl -device=mali", "llvm -mtriple=aarch64-linux-gnu"]
 )

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import tilewright
 import tilewright_tvm
 from relay.case import function, random_inputs, tensor
 from relay.cases import CASES
 from relay.drawing import networks
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.graph.equality import first_difference
 from tilewright.graph.left_out import LEFT_OUT, left_out
@@ -37,6 +38,8 @@ def read_back(mod: relay.IRModule) -> relay.IRModule:
     return made
 
 
+@pytest.mark.sampled(132)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_every_operator_reads_back(case):
     read_back(relay.IRModule.from_expr(function(case.build())))
@@ -49,6 +52,8 @@ SMALLEST = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALLEST)
 def test_networks_read_back(name):
     read_back(relay.testing.get_network(name)[0])
@@ -67,7 +72,8 @@ def test_a_network_with_its_weights_reads_back_before_and_after_fusion():
     read_back(fused)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@examples(25)
 @given(networks())
 def test_random_networks_read_back(drawn):
     again, values = read_back(drawn), random_inputs(drawn["main"])
@@ -198,6 +204,7 @@ def test_tuples_read_several_times_take_lines_not_exponential_text():
     read_back(relay.parse(text))
 
 
+@pytest.mark.slow
 def test_long_chains_of_functions_read_back_in_any_order():
     defined = [f"def @f{k}(%x: float32) {{ @f{k + 1}(%x) }}" for k in range(200)]
     last = "def @f200(%x: float32) { nn.relu(%x) }"
@@ -257,6 +264,7 @@ def test_the_example_of_the_documentation_runs():
     np.testing.assert_array_equal(names["result"].numpy(), [0, 3])
 
 
+@pytest.mark.slow
 def test_deep_networks_need_no_recursion():
     value = x = tensor("x", 2)
     for _ in range(3000):
@@ -320,6 +328,7 @@ HOSTILE = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_texts_are_one_error_soon():
     for text in HOSTILE:
         start = time.monotonic()
@@ -336,6 +345,7 @@ WORDS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_changed_texts_are_read_or_refused(seed):
     rng = random.Random(seed)

@@ -13,6 +13,8 @@ from tilewright_tvm import relay
 from tilewright_tvm.contrib import graph_executor
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_an_exported_program_computes_the_same_evaluated_and_built(name):
     module, x = network(name)
@@ -25,6 +27,7 @@ def test_an_exported_program_computes_the_same_evaluated_and_built(name):
     close([run.get_output(k).numpy() for k in range(run.get_num_outputs())], module(x))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["module", "scripted", "traced"])
 def test_from_pytorch_takes_modules_in_every_form(form):
     module, x = network("block")
@@ -38,6 +41,8 @@ def test_from_pytorch_takes_modules_in_every_form(form):
     close(relay.evaluate(mod, {**params, "input0": x.numpy()}), module(x))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True},
                 {"proj_size": 2}],
@@ -54,6 +59,7 @@ def test_the_states_that_an_lstm_leaves_have_pytorchs_shapes(options):
     close([v.numpy() for v in (made, *left)], (*module(x)[:1], state, cell))
 
 
+@pytest.mark.slow
 def test_what_pytorch_cannot_decompose_is_one_sentence():
     module, x = nn.CrossMapLRN2d(3), torch.randn(1, 4, 5, 5)
     program = torch.export.export(module.eval(), (x,), strict=False)
@@ -61,6 +67,7 @@ def test_what_pytorch_cannot_decompose_is_one_sentence():
         relay.frontend.from_exported_program(program)
 
 
+@pytest.mark.slow
 def test_weights_share_memory_and_tied_ones_are_one():
     class Tied(nn.Module):
         def __init__(self) -> None:
@@ -117,6 +124,8 @@ def test_a_module_that_writes_its_buffers_is_refused():
         relay.frontend.from_pytorch(Counter(), [("x", (3,))])
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_memory_of_a_view_is_refused(view):
     with pytest.raises(ModelError, match="it reads the memory of a view"):
@@ -149,6 +158,7 @@ class Chosen(nn.Module):
         return kept.sum(0), rest, torch.arange(kept.shape[0]), kinds, which, kept.sort(0)[0]
 
 
+@pytest.mark.slow
 def test_what_data_decide_runs_in_stages():
     mod, params = relay.frontend.from_pytorch(Chosen(), [("x", (5, 3))])
     run = relay.create_executor("vm", mod=mod, target="llvm", params=params).evaluate()
@@ -177,6 +187,8 @@ class Branched(nn.Module):
         return torch.cond(x.sum() > 0, lambda v: self.layer(v), lambda v: v.cos(), (x,)) + 1
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: torch.jit.script(Signed()), Branched])
 def test_branches_run_in_stages(make):
     module = make()
@@ -187,6 +199,7 @@ def test_branches_run_in_stages(make):
         close([run(x.numpy()).numpy()], module(x))
 
 
+@pytest.mark.slow
 def test_a_truth_that_is_read_decides_a_branch():
     class Read(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -198,6 +211,7 @@ def test_a_truth_that_is_read_decides_a_branch():
         close([relay.evaluate(mod, {**params, "x": x.numpy()})], x * 2 if sign > 0 else x.cos())
 
 
+@pytest.mark.slow
 def test_none_among_results_is_left_out():
     attention = nn.MultiheadAttention(8, 2, batch_first=True).eval()
 
@@ -214,6 +228,7 @@ def test_none_among_results_is_left_out():
     close(relay.evaluate(mod, {**params, "x": x.numpy()}), Attended().eval()(x)[0])
 
 
+@pytest.mark.slow
 def test_a_module_may_write_to_its_inputs():
     class Filled(nn.Module):
         def forward(self, x: Any) -> Any:

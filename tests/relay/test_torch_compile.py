@@ -20,6 +20,8 @@ from tilewright_tvm import relay
 fresh = torch_compiled.fresh  # a fixture
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_compiled_module_computes_the_same(name):
     module, x = network(name)
@@ -33,6 +35,7 @@ def test_a_compiled_module_computes_the_same(name):
         close(leaves(second), module(x))
 
 
+@pytest.mark.slow
 def test_other_shapes_are_compiled_too():
     module, _ = network("block")
     run = compiled(module)
@@ -43,6 +46,7 @@ def test_other_shapes_are_compiled_too():
             close(leaves(run(x)), module(x))
 
 
+@pytest.mark.slow
 def test_inputs_that_are_strided_or_not_aligned_are_copied():
     module, x = network("block")
     run = compiled(module)
@@ -56,6 +60,7 @@ def test_inputs_that_are_strided_or_not_aligned_are_copied():
 SKIPPED = getattr(torch.compiler, "skip_guard_on_inbuilt_nn_modules_unsafe", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"guard_filter_fn": SKIPPED}] if SKIPPED else [{}])
 def test_changed_weights_count(options):
     module = nn.Linear(4, 4).eval()
@@ -73,6 +78,7 @@ def test_changed_weights_count(options):
             close(leaves(run(x)), module(x))
 
 
+@pytest.mark.slow
 def test_calls_pass_no_weights_and_guards_tell_modules_apart(monkeypatch):
     passed = []
     call = torch_compile._Graph.__call__
@@ -94,6 +100,7 @@ def test_calls_pass_no_weights_and_guards_tell_modules_apart(monkeypatch):
     assert set(passed) == {1}
 
 
+@pytest.mark.slow
 def test_weights_that_stay_inputs_are_watched_too(monkeypatch):
     monkeypatch.setattr(torch_compile, "bind", lambda *_: None)  # as where it can do nothing
     module, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
@@ -127,6 +134,7 @@ def test_new_weights_do_not_get_the_addresses_of_old_ones():
     assert freed() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_cuda", [False, True])
 def test_weights_that_pytorch_made_part_of_the_graph_are_watched(monkeypatch, as_cuda):
     def at_once(tensors: list[Any], addresses: list[int], places: list[int]) -> bool:
@@ -158,6 +166,8 @@ class Written(nn.Module):
         return self.norm(x) + self.cache.sum(0)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", [False, True])
 def test_what_a_graph_writes_to_is_written_to(inference):
     module = Written().train()
@@ -174,6 +184,7 @@ def test_what_a_graph_writes_to_is_written_to(inference):
                 torch.testing.assert_close(module.state_dict()[name], value)
 
 
+@pytest.mark.slow
 def test_new_weights_count_before_a_graph_writes():
     module = Written().train()
     run, x, at = compiled(module), torch.randn(5, 4), torch.tensor([1])
@@ -186,6 +197,7 @@ def test_new_weights_count_before_a_graph_writes():
         torch.testing.assert_close(module.state_dict(), twin.state_dict())
 
 
+@pytest.mark.slow
 def test_a_graph_writes_to_memory_that_another_input_shares_as_pytorch_does():
     def shifted(a: Any, b: Any) -> Any:
         a.add_(1)
@@ -199,6 +211,7 @@ def test_a_graph_writes_to_memory_that_another_input_shares_as_pytorch_does():
         assert torch.equal(whole, twin)
 
 
+@pytest.mark.slow
 def test_outputs_lie_where_pytorch_has_them():
     def parts(x: Any, y: Any) -> tuple[Any, ...]:
         made = y + 1
@@ -220,6 +233,7 @@ def test_outputs_lie_where_pytorch_has_them():
             assert found[0] is mine and torch.equal(mine, its)
 
 
+@pytest.mark.slow
 def test_outputs_that_nothing_computes_are_tensors_of_their_own():
     def made(x: Any) -> tuple[Any, ...]:
         return x + 1, x * 1, torch.arange(4.0) * 2, torch.arange(4.0) * 2, 1 + x, x.clone() + 0
@@ -236,6 +250,7 @@ def test_outputs_that_nothing_computes_are_tensors_of_their_own():
                     wanted[k].add_(1)
 
 
+@pytest.mark.slow
 def test_strides_of_inputs_decide_what_views_of_them_are():
     def turned(x: Any) -> tuple[Any, Any]:
         return x.t(), x + 1
@@ -255,6 +270,7 @@ def test_views_of_inputs_that_share_memory_run_in_pytorch():
     assert x.tolist() == [1, 0, 0, 1]
 
 
+@pytest.mark.slow
 def test_outputs_that_overlap_run_in_pytorch():
     def windows(x: Any) -> tuple[Any, Any]:
         made = torch.cat([x, x])
@@ -269,6 +285,7 @@ def test_outputs_that_overlap_run_in_pytorch():
         close(leaves(halves), (x + 1).chunk(2))
 
 
+@pytest.mark.slow
 def test_extents_that_are_marked_dynamic_are_compiled_for_each_size():
     module, _ = network("block")
     run = compiled(module)
@@ -280,6 +297,7 @@ def test_extents_that_are_marked_dynamic_are_compiled_for_each_size():
             close(leaves(run(x)), module(x))
 
 
+@pytest.mark.slow
 def test_floats_that_are_dynamic_are_compiled_for_each_value():
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -298,6 +316,7 @@ def test_floats_that_are_dynamic_are_compiled_for_each_value():
             close(leaves(run(x, by)), module(x, by))
 
 
+@pytest.mark.slow
 def test_autocast_around_the_call_counts():
     module, x = nn.Linear(4, 4), torch.randn(2, 4)
     run = compiled(module)
@@ -309,6 +328,7 @@ def test_autocast_around_the_call_counts():
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_branches_run_in_pytorch_with_one_warning():
     def branched(x: Any) -> Any:
         return torch.cond(x.sum() > 0, lambda v: v.sin(), lambda v: v.cos(), (x,))
@@ -319,6 +339,7 @@ def test_branches_run_in_pytorch_with_one_warning():
         close(leaves(run(-torch.ones(3))), torch.ones(3).cos())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", VIEWS)
 def test_what_reads_the_memory_of_a_view_runs_in_pytorch(view):
     module, x = Memory(view), torch.arange(12.0).reshape(3, 4)
@@ -337,6 +358,7 @@ def test_gradients_stay_pytorchs_with_one_warning():
     assert sum("no_grad" in str(w.message) for w in told) == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_be_imported_runs_in_pytorch_with_one_warning():
     class Strange(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -349,6 +371,7 @@ def test_what_cannot_be_imported_runs_in_pytorch_with_one_warning():
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_what_surrounds_such_operators_is_compiled(monkeypatch):
     class Mixed(nn.Module):
         def __init__(self) -> None:
@@ -373,6 +396,7 @@ def test_what_surrounds_such_operators_is_compiled(monkeypatch):
     assert number == 4 and len(built) == 2
 
 
+@pytest.mark.slow
 def test_graph_breaks_are_told_once():
     class Broken(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -386,6 +410,7 @@ def test_graph_breaks_are_told_once():
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_a_graph_that_was_built_before_comes_from_disk(monkeypatch):
     module, x = network("block")
     with torch.no_grad():
@@ -403,6 +428,7 @@ def test_a_graph_that_was_built_before_comes_from_disk(monkeypatch):
             compiled(module)(x)
 
 
+@pytest.mark.slow
 def test_a_graph_that_was_built_with_a_log_comes_from_disk(monkeypatch, tmp_path):
     module, x = network("block")
     with torch.no_grad():
@@ -419,6 +445,7 @@ def test_options_are_checked():
         compiled(nn.ReLU(), tune_minutes=1)(torch.randn(2))
 
 
+@pytest.mark.slow
 def test_tuning_writes_the_log(tmp_path):
     log = tmp_path / "model.jsonl"
     module, x = nn.Linear(16, 16).eval(), torch.randn(2, 16)

@@ -36,6 +36,8 @@ class Recurrent(nn.Module):
         return self.after(made)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", [
     lambda: nn.LSTM(4, 5, batch_first=True), lambda: nn.GRU(4, 5), lambda: nn.RNN(4, 5),
 ])  # fmt: skip
@@ -55,6 +57,7 @@ def test_breaks_are_told_where_no_graph_is_left():
     close(leaves(found), module.layer(x)[0])
 
 
+@pytest.mark.slow
 def test_arrays_and_numbers_of_numpy_are_tensors(built):
     def mixed(x: Any, table: Any, by: Any) -> Any:
         return x * by + torch.from_numpy(table * 2)
@@ -69,6 +72,7 @@ def test_arrays_and_numbers_of_numpy_are_tensors(built):
     assert len(built) == 1
 
 
+@pytest.mark.slow
 def test_a_result_that_is_not_computed_takes_out_one_operator(built):
     class Statistics(nn.Module):
         def forward(self, x: Any) -> Any:
@@ -83,6 +87,7 @@ def test_a_result_that_is_not_computed_takes_out_one_operator(built):
     assert len(built) == 2  # before it and behind it
 
 
+@pytest.mark.slow
 def test_a_cache_that_grows_is_compiled_for_a_few_sizes(built):
     run = compiled(lambda cache, x: torch.cat([cache, x]) * 2)
     cache, told = torch.randn(2, 4), list[str]()
@@ -115,6 +120,7 @@ def test_a_part_that_cannot_be_built_is_told(built, monkeypatch):
         close(leaves(run(x)), torch.special.bessel_j0(x * 2))
 
 
+@pytest.mark.slow
 def test_what_comes_back_often_is_compiled_for_more_sizes(built, monkeypatch):
     monkeypatch.setattr(torch_compile, "_CALLS_A_BUILD", 8)
     run = compiled(lambda x: torch.relu(x) * 2, sizes=1)
@@ -132,6 +138,7 @@ def test_what_comes_back_often_is_compiled_for_more_sizes(built, monkeypatch):
     assert len(built) == 1 + 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["in place", "memory"])
 def test_weights_that_keep_changing_cost_few_builds(built, change):
     module, x = nn.Linear(4, 4).eval(), torch.randn(2, 4)
@@ -168,6 +175,7 @@ def test_a_graph_that_is_recorded_takes_pytorchs_memory():
     assert len(rooms) == 2 and copied == [(second.data_ptr(), rooms[1] + 64, 64)]
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_new_while_somebody_captures_is_not_built(built, monkeypatch):
     run, x = compiled(nn.ReLU()), torch.randn(3)
     monkeypatch.setattr(torch_compile, "is_capturing", lambda _: True)
@@ -180,6 +188,8 @@ def test_a_graph_that_is_new_while_somebody_captures_is_not_built(built, monkeyp
     assert len(built) == 1
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("spectrum", ["given", "returned", "both"])
 def test_complex_numbers_at_the_ends_take_out_what_touches_them(built, spectrum):
     def halves(x: Any) -> Any:
@@ -195,6 +205,7 @@ def test_complex_numbers_at_the_ends_take_out_what_touches_them(built, spectrum)
     assert len(built) == 1
 
 
+@pytest.mark.slow
 def test_a_check_of_matrices_is_left_out(built):
     run, x = compiled(lambda x: torch.linalg.inv(x) * 2), torch.eye(3) * 4
     with torch.no_grad(), warnings.catch_warnings():
@@ -210,6 +221,7 @@ def test_outputs_are_on_the_device_where_pytorch_has_them():
     assert here.device.type == "cpu" and there.device.type == "meta"
 
 
+@pytest.mark.slow
 def test_autocast_inside_a_graph_counts(built):
     def mixed(x: Any) -> Any:
         with torch.autocast("cpu", torch.bfloat16):

@@ -110,6 +110,8 @@ def name_of(call: dict[str, Any]) -> str:
     return f"{call['op']}{','.join(shapes)}".replace(" ", "")
 
 
+@pytest.mark.sampled(332)
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=name_of)
 def test_an_operator_gives_what_pytorch_gives(call):
     check(call, constants=False)

@@ -4,10 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from relay.drawing import networks
 from relay.test_passes import compare, inputs_of, names
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright_tvm import instrument, relay, transform
 from tilewright_tvm.relay import nn
@@ -42,8 +43,9 @@ def image(*shape: int) -> relay.Var:
     return relay.var("x", shape=shape or (1, 4, 6, 6), dtype="float64")
 
 
+@pytest.mark.slow
 @given(networks())
-@settings(max_examples=15, deadline=None)
+@examples(15)
 def test_each_pass_alone_keeps_the_meaning_of_random_networks(mod):
     for change in ALONE:
         same(mod, change(mod))

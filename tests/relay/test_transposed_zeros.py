@@ -70,6 +70,8 @@ def _transposed(number, x, w, layout="first"):
     return relay.Function([data], back)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CASES)))
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_what_does_not_depend_on_it_stays_finite(number, layout):

@@ -369,6 +369,7 @@ def kernels(**options) -> int:
         return len(relay.build(mod, "llvm", params, verify=False).plan.launches)
 
 
+@pytest.mark.slow
 def test_passes_are_disabled_and_required_by_name():
     fused, apart = kernels(), kernels(opt_level=0)
     assert fused < kernels(disabled_pass=["FuseOps"]) <= apart

@@ -17,6 +17,8 @@ def run(value, *arrays, kind: str = "graph"):
     return relay.create_executor(kind).evaluate(relay.Function(params, value))(*arrays).numpy()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int32", "int16", "uint8"])
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_means_of_integers_are_cut_off(rank, dtype):
@@ -65,6 +67,7 @@ def test_what_pads_may_be_an_input(kind, dtype):
     np.testing.assert_array_equal(run(made, array, np.array(5, dtype), kind=kind), wanted)
 
 
+@pytest.mark.slow
 def test_images_of_integers_are_resized_in_float32():
     array = RNG.choice(np.array([-128, 3, 127], "int8"), (1, 2, 4, 5))
     x = relay.var("x", shape=array.shape, dtype="int8")
@@ -102,6 +105,7 @@ def test_the_padding_of_one_axis_may_be_two_equal_numbers():
         relay.nn.conv1d_transpose(x, w, 2, output_padding=(1, 0))
 
 
+@pytest.mark.slow
 def test_quantised_transposed_convolutions_have_their_own_order():
     x, w = RNG.integers(0, 9, (1, 4, 5, 5)), RNG.integers(0, 9, (4, 3, 3, 3))
     parts = [relay.const(v) for v in (2, 3)], [relay.const(v, "float32") for v in (0.5, 0.25)]

@@ -4,10 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.test_passes import compare, inputs_of, names
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright_tvm import ir, relay, tir, transform
 from tilewright_tvm.relay import nn
@@ -118,7 +119,7 @@ def test_what_changes_nothing_disappears_and_tensors_of_one_number_are_the_numbe
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@examples(40)
 def test_chains_of_moves_become_three_calls_at_most(data):
     value: relay.Expr = relay.var("x", shape=(2, 6, 1, 4), dtype="float64")
     count = data.draw(st.integers(1, 6))

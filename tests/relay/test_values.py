@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.graph import stages
 from tilewright_tvm import relay
@@ -100,6 +101,8 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(17)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vm", "debug"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_value_decides_a_shape(name, kind):
@@ -217,6 +220,7 @@ OPEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vm", "debug"])
 @pytest.mark.parametrize("case", OPEN, ids=str)
 def test_open_extents_broadcast_as_those_of_the_call(case, kind):
@@ -325,7 +329,8 @@ def networks(draw):
     return relay.Function(inputs, value), values
 
 
-@settings(deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(networks())
 def test_stages_give_what_one_operator_after_the_other_gives(made):
     function, values = made

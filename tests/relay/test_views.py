@@ -141,6 +141,7 @@ def everything() -> tuple[relay.IRModule, dict[str, np.ndarray]]:
     return relay.IRModule.from_expr(main), {"x": rng.standard_normal((16, 16)).astype("float32")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)])
 def test_networks_of_parts_are_right(kind):
     device = tilewright.device(kind)

@@ -15,6 +15,7 @@ def run(kind, inputs, result, *arrays):
     return relay.create_executor(kind, mod, target="llvm").evaluate()(*arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("upper", [True, False])
 @pytest.mark.parametrize("above", [-(2**60), -1, 0, 2, 9])
 def test_the_diagonal_of_a_triangle_may_be_an_input(above, upper):
@@ -27,6 +28,7 @@ def test_the_diagonal_of_a_triangle_may_be_an_input(above, upper):
         np.testing.assert_array_equal(found.numpy(), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
 def test_integers_are_finite(dtype):
     x = relay.var("x", shape=(3, 4), dtype=dtype)

@@ -70,6 +70,7 @@ def test_antialiased_shrinking_keeps_a_constant_and_the_mean(mode):
     assert np.abs(inner).max() < np.abs(x).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 def test_kernels_are_verified(target):
     x = relay.var("x", shape=(1, 4, 5, 6))
@@ -129,6 +130,7 @@ def test_mistakes_are_refused(make, words):
     refused(lambda: make(relay.var("x", shape=(1, 4, 6, 6))), words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", [5, 6, 7])
 @pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 2]], ids=str)
 def test_columns_that_do_not_reach_the_padded_end_are_laid_at_their_places(image, pads):

@@ -82,6 +82,7 @@ def test_an_output_in_memory_larger_than_itself_is_left_there():
     np.testing.assert_allclose(found, np.full(64, 1 / 64), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_call_keeps_alive_what_it_needs():
     caller = caller_of(relay.nn.relu(relay.var("x", shape=(4, 8))))
     put, output, run = caller.inputs[0], caller.outputs[0].put, caller.run

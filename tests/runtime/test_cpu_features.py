@@ -93,6 +93,7 @@ def test_an_artefact_is_judged_by_what_it_says(elementwise: Build) -> None:
         Module(replace(artifact, meta=artifact.meta | {"needs": [absent]}))
 
 
+@pytest.mark.slow
 @x86
 @pytest.mark.parametrize(
     ("cpu_name", "features", "inside", "outside"),

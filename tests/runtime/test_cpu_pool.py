@@ -205,6 +205,7 @@ def prepare(threads, awaited):
     )
 
 
+@pytest.mark.slow
 def test_a_loop_ends_while_every_worker_is_held_up_elsewhere() -> None:
     """As on a machine where they have no core: nobody waits for a thread that has not begun."""
     done = child("""
@@ -222,6 +223,7 @@ held.join()
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_who_is_done_takes_what_others_have_not_begun() -> None:
     """Iteration 20 of 64 is in the half of the thread that waits for it."""
     done = child("""
@@ -232,6 +234,7 @@ assert flags[2] == 64
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_sleeping_needs_no_futex() -> None:
     done = child("""
 cpu_pool._FUTEX_CALL.clear()

@@ -256,6 +256,8 @@ X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)
 GPU = Device("cuda")
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("built_for", "runs"),
     [("sm_90", True), ("sm_90a", True), ("sm_80", False), ("sm_100", False), ("sm_91", False)],
@@ -277,6 +279,7 @@ def test_a_cubin_of_the_same_generation() -> None:
     assert not cuda._runs("sm_86", "sm_80") and not cuda._runs("sm_90a", "sm_100")
 
 
+@pytest.mark.slow
 def test_memory_that_is_not_aligned_is_copied(simulation: Simulation) -> None:
     block = array(X, GPU)
 
@@ -297,6 +300,7 @@ def test_memory_that_is_not_aligned_is_copied(simulation: Simulation) -> None:
         from_dlpack(Shifted(), copy=False)
 
 
+@pytest.mark.slow
 def test_a_part_of_memory_keeps_the_whole(simulation: Simulation) -> None:
     driver = GPU.driver
     block = array(np.arange(64, dtype="float32"), GPU).memory
@@ -310,6 +314,7 @@ def test_a_part_of_memory_keeps_the_whole(simulation: Simulation) -> None:
     np.testing.assert_array_equal(found.view("float32"), np.arange(32, 32 + SIZE // 4))
 
 
+@pytest.mark.slow
 def test_an_open_plan_passes_parts_of_what_it_is_given(simulation: Simulation) -> None:
     driver, module = GPU.driver, Module(artifact([ADD]), GPU)
     (kernel,) = module.kernels
@@ -336,6 +341,7 @@ def a_network() -> Any:
     return Library(plan, kernels, (), BuildReport("cuda", told, 0.0, 0, 0, 0)).load_on(GPU)
 
 
+@pytest.mark.slow
 def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -> None:
     stream = 9
     caller = Caller(a_network(), lambda: stream)
@@ -383,6 +389,7 @@ def test_a_graph_that_somebody_captures_takes_up_a_run(simulation: Simulation) -
     assert set(simulation.memory) == kept  # the graph may be replayed after that
 
 
+@pytest.mark.slow
 def test_module_call_and_release(simulation: Simulation) -> None:
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
     module = Module(artifact([(3, 0, "+", 1), (2, 3, "*", 2.0)], "iiow", shared=50 << 10), GPU)
@@ -395,6 +402,7 @@ def test_module_call_and_release(simulation: Simulation) -> None:
     assert not simulation.memory and "cuModuleUnload" in simulation.log
 
 
+@pytest.mark.slow
 def test_sequence_is_one_graph(simulation: Simulation) -> None:
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
     module = Module(artifact([ADD, (2, 2, "*", 2.0)]), GPU)
@@ -405,6 +413,7 @@ def test_sequence_is_one_graph(simulation: Simulation) -> None:
     assert sequence.time(number=7).mean == pytest.approx(6e-3)
 
 
+@pytest.mark.slow
 def test_timing_counts_every_pass(simulation: Simulation) -> None:
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
     module = Module(artifact([ADD]), GPU)
@@ -416,6 +425,7 @@ def test_timing_counts_every_pass(simulation: Simulation) -> None:
     assert {"graph1", "graph64"} <= set(simulation.log)
 
 
+@pytest.mark.slow
 def test_what_is_small_travels_in_one_piece(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -439,6 +449,7 @@ def test_what_is_small_travels_in_one_piece(
     assert counts == {"write": 3 * 3, "read": 3 * 3}
 
 
+@pytest.mark.slow
 def test_a_poisoned_context_is_fatal(simulation: Simulation) -> None:
     module = artifact([ADD])
     assert trial(module, GPU, [X, Y], [X + Y]).error is None
@@ -452,6 +463,7 @@ def test_a_poisoned_context_is_fatal(simulation: Simulation) -> None:
     simulation.broken = OK
 
 
+@pytest.mark.slow
 def test_a_graph_that_cannot_be_uploaded_is_given_back(simulation: Simulation) -> None:
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
     module = Module(artifact([ADD]), GPU)
@@ -462,6 +474,7 @@ def test_a_graph_that_cannot_be_uploaded_is_given_back(simulation: Simulation) -
     simulation.broken = OK
 
 
+@pytest.mark.slow
 def test_target_and_dlpack(simulation: Simulation) -> None:
     assert GPU.target.arch == "sm_90" and GPU.target.limits.l2_bytes == 1024
     a = array(X, GPU)

@@ -28,6 +28,7 @@ def library():
 X = np.random.default_rng(1).standard_normal((2, 8)).astype("float32")
 
 
+@pytest.mark.slow
 def test_the_values_of_single_kernels(library):
     module = debug_executor.create(library.get_graph_json(), library, cpu())
     module.run(x=X)
@@ -44,6 +45,7 @@ def test_the_values_of_single_kernels(library):
             module.debug_get_output(wrong)
 
 
+@pytest.mark.slow
 def test_times_of_single_nodes(library):
     module = debug_executor.create(library.get_graph_json(), library, [cpu()])
     times = module.run_individual(2, repeat=3)

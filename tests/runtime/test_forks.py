@@ -81,6 +81,7 @@ def while_held(guard: object, function: Callable[[], object], seconds: float) ->
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_build_while_another_thread_is_inside_llvm(elementwise: Build) -> None:
     """The child is made when that thread has left LLVM."""
     elementwise(cpu(), [ADD])
@@ -94,6 +95,7 @@ def test_a_build_while_another_thread_is_inside_llvm(elementwise: Build) -> None
     assert while_held(binding.ffi.lib._lock, build, 0.3) == "worked"
 
 
+@pytest.mark.slow
 def test_an_import_under_way_ends_first() -> None:
     def enter() -> None:
         with importing:
@@ -257,6 +259,7 @@ def test_a_driver_says_what_a_fork_broke(
     assert refused.value.fatal
 
 
+@pytest.mark.slow
 def test_what_a_library_holds_is_never_taken_down_in_a_child() -> None:
     """Not when it is forgotten, and not at the end: it would be a call of a broken library."""
     ended: list[int] = []

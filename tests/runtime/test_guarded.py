@@ -30,6 +30,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> D
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [-1, -4, -1024, -2048])
 def test_a_write_before_a_buffer_is_seen(device: Device, shift: int, elementwise: Build) -> None:
     steps = [(2, 0, "+", 1), (2, 0, "*", 0.0, shift, 1)]
@@ -38,6 +39,7 @@ def test_a_write_before_a_buffer_is_seen(device: Device, shift: int, elementwise
     assert f"wrote {-4 * shift} bytes before output b2" in result.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("past", [0, 1, 1024, 2048])
 def test_a_write_past_a_buffer_is_seen(device: Device, past: int, elementwise: Build) -> None:
     steps = [(2, 0, "+", 1), (2, 0, "*", 0.0, SIZE + past, 1)]
@@ -140,6 +142,8 @@ print("outside", flush=True)
 """
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["whole.pointer - 1", "whole.pointer + fenced.whole.nbytes",
                                   "whole.pointer - (4 << 20)"])  # fmt: skip
 @pytest.mark.parametrize("nbytes", [1, 4096, 5 << 20])

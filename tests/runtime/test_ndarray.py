@@ -69,6 +69,7 @@ def test_contents_are_set_as_in_numpy() -> None:
     assert b.numpy().tolist() == [7, 7, 7]
 
 
+@pytest.mark.slow
 def test_dlpack_shares_memory_with_numpy() -> None:
     a = array(np.zeros(32, np.float32))
     view = np.from_dlpack(a)
@@ -102,6 +103,8 @@ def test_dlpack_with_torch(device: Device) -> None:
     np.testing.assert_array_equal(from_dlpack(t * 2).numpy(), [[2, 4, 6], [8, 10, 12]])
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_dlpack_keeps_every_type_in_both_directions(dtype: str) -> None:
     """bfloat16 by our own capsules, since numpy has none."""
@@ -144,6 +147,7 @@ class Exporter:
         )
 
 
+@pytest.mark.slow
 def test_own_capsules() -> None:
     x = np.arange(12, dtype=np.int64).reshape(3, 4)
     held = len(dlpack._exported)

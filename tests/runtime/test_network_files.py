@@ -65,6 +65,8 @@ def run(lib: Library, x: np.ndarray) -> np.ndarray:
     return module.get_output(0).numpy()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_fresh_process_runs_it_without_the_compiler(library, tmp_path, name):
     path, values = tmp_path / name, tmp_path / "x.npy"
@@ -79,6 +81,7 @@ def test_a_fresh_process_runs_it_without_the_compiler(library, tmp_path, name):
     assert not heavy & set(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_it_is_the_same_library(library, tmp_path, name):
     path = tmp_path / name

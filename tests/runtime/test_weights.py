@@ -28,6 +28,7 @@ def library(weight: np.ndarray) -> relay.Library:
     return relay.build(relay.IRModule.from_expr(body), "llvm", {"w": weight})
 
 
+@pytest.mark.slow
 def test_an_aligned_array_is_used_where_it_is():
     weight = at(0)
     held = weights.on_device(weight, tilewright.cpu())
@@ -70,6 +71,7 @@ def test_a_changed_array_is_another(device):
     np.testing.assert_array_equal(second.numpy(), weight)
 
 
+@pytest.mark.slow
 def test_nobody_keeps_weights_alive(device):
     held = weights.on_device(at(16), device)
     memory = weakref.ref(held.memory)

@@ -129,6 +129,7 @@ def test_a_record_for_cpus_becomes_a_right_kernel(name: str) -> None:
     built_and_run(replayed(*CPU_CASES[name], Target("llvm")), "llvm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GPU_CASES)
 def test_a_record_for_gpus_means_the_computation(name: str) -> None:
     """The interpreter checks bounds, races and barriers, too."""

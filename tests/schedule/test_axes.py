@@ -9,11 +9,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.computations import draw_computation, matmul
 from schedule.drawing import draw_schedule
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import LoweringError, ScheduleError
 from tilewright.ir.stmt import For, statements
@@ -191,7 +192,8 @@ def shape_of(s: Schedule, target: str) -> str | None:
     return str(program)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.integers(0, 10**9), st.booleans())
 def test_axes_of_one_name_give_the_program_of_axes_of_many(seed: int, gpu: bool) -> None:
     dag = ComputeDAG(draw_computation(random.Random(seed))[1])

@@ -5,12 +5,13 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright_tvm as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
+from tests.tiers import examples
 from tilewright.base.errors import LegalityError
 from tilewright.driver.build import generate_source
 from tilewright.ir.fast_interpreter import run_fast
@@ -55,7 +56,8 @@ def test_a_loop_of_nothing_has_one_iteration(parts: int, reduced: bool) -> None:
     np.testing.assert_array_equal(out, given.sum() if reduced else given * 2)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.integers(0, 10**9), st.booleans())
 def test_loops_of_nothing_change_no_value(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.computations import matmul, softmax
 from schedule.drawing import check_readers
 from schedule.test_schedules import assert_right, interpret, lowered
 from tests import strategies as S
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import LoweringError, ScheduleError
 from tilewright.ir.stmt import THREAD_TAGS
@@ -136,7 +137,7 @@ def _draw_threads(stage: Stage, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9))
 def test_shared_reductions_anywhere_equal_the_reference(seed: int) -> None:
     dag, schedule = drawn(random.Random(seed))
@@ -150,6 +151,7 @@ def test_shared_reductions_anywhere_equal_the_reference(seed: int) -> None:
     assert_right(dag, program, interpret(program, inputs), inputs)
 
 
+@pytest.mark.slow
 def test_most_drawn_schedules_lower() -> None:
     count = 0
     for seed in range(60):

@@ -106,6 +106,7 @@ def test_folded_expression_equals_python_on_each_row(tree: Any, rows: Any) -> No
         assert population[i] == expected
 
 
+@pytest.mark.slow
 @given(TREES)
 @example(("add", "a", ("add", "b", "c")))
 @example(("eq", ("eq", "a", "b"), "c"))

@@ -6,12 +6,13 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.computations import gathered
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import SEEDS, assert_right, interpret, lowered, run_on
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.runtime.device import device
@@ -29,7 +30,8 @@ def drawn(seed: int, gpu: bool) -> tuple[ComputeDAG, Schedule]:
     return dag, draw_schedule(dag, rng, gpu=gpu)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_interpreted_schedule_equals_the_reference(seed: int, gpu: bool) -> None:
     dag, schedule = drawn(seed, gpu)
@@ -39,7 +41,8 @@ def test_interpreted_schedule_equals_the_reference(seed: int, gpu: bool) -> None
         assert_right(dag, program, interpret(program, inputs), inputs)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_whatever_the_data_holds_nothing_outside_is_read(seed: int, gpu: bool) -> None:
     """The interpreter raises where an index leaves its buffer."""
@@ -53,8 +56,9 @@ def test_whatever_the_data_holds_nothing_outside_is_read(seed: int, gpu: bool) -
     interpret(program, [table, wild])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
-@settings(max_examples=8, deadline=None)
+@examples(8)
 @given(seed=SEEDS)
 def test_compiled_schedule_equals_the_reference(seed: int, kind: str) -> None:
     if not device(kind).exist:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from strategies import assert_computes
 from tests.specialise import specialised
+from tests.tiers import examples
 from tilewright import build, cuda, device, lower, te
 from tilewright.base.errors import (
     DeviceError,
@@ -85,8 +86,10 @@ def opened(dag: ComputeDAG, rng: random.Random, gpu: bool) -> Schedule:
     return s
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [False, True])
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 10**9))
 def test_a_schedule_with_variables_computes_what_numbers_would(gpu: bool, seed: int) -> None:
     rng = random.Random(seed)
@@ -104,6 +107,7 @@ def test_a_schedule_with_variables_computes_what_numbers_would(gpu: bool, seed: 
         assert_computes(specialised(program, values), dag.at(**values))
 
 
+@pytest.mark.slow
 def test_most_schedules_are_not_refused() -> None:
     """Else the test above would show nothing."""
     refused = 0

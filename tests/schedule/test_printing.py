@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
 from schedule.computations import draw_computation, matmul
 from schedule.drawing import draw_schedule
 from schedule.step_cases import chain, doubled, nest, padded, row_sums
+from tests.tiers import examples
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.space.decision import Assignment, var
 from tilewright.schedule.task import task_of_dag
@@ -119,7 +120,7 @@ def _choose(condition: bool, yes: Any, no: Any) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(st.integers(0, 10**9), st.booleans())
 def test_a_printed_schedule_run_as_python_is_the_computation(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)

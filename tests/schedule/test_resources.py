@@ -165,6 +165,7 @@ def scratch_bytes(program: Program) -> int:
     return sum(b.size * b.dtype.bytes for b in {s.buffer for s in made})
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_random_gpu_schedules(dtype: str) -> None:
@@ -189,6 +190,7 @@ def test_random_gpu_schedules(dtype: str) -> None:
     assert plain_seen > 10 and loops_seen > 10 and boards > 5
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_random_cpu_schedules(dtype: str) -> None:
@@ -202,6 +204,7 @@ def test_random_cpu_schedules(dtype: str) -> None:
     assert seen > 30
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("gpu", [True, False])
 def test_the_text_that_was_asked_for(gpu: bool) -> None:
@@ -222,6 +225,8 @@ def convolution(dtype: str) -> ComputeDAG:
     return ComputeDAG([topi.nn.conv2d_nchw(data, weight, 1, 1)])
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("target", [CUDA, LLVM], ids=str)
 def test_members_of_templates(target: Target, dtype: str) -> None:
@@ -246,6 +251,8 @@ def test_members_of_templates(target: Target, dtype: str) -> None:
         assert seen > 10
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_text_that_members_of_a_gpu_template_ask_for(dtype: str) -> None:
     """Virtual threads copy statements, accumulators are set and stored, stages lie in stages."""

@@ -1,10 +1,11 @@
 """Softmax and norms are one loop nest over rows, where that is the faster way, and right."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from strategies import assert_computes
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import generic_schedule
@@ -39,6 +40,7 @@ def kernels(computation: ComputeDAG, target: Target) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, GPU], ids=str)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_row_is_read_while_it_is_near(name, target):
@@ -64,10 +66,11 @@ def test_one_reduction_alone_is_none_of_these():
     assert kernels(both, CPU) == 2  # of columns, read along rows
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(OPERATORS)), st.lists(st.integers(1, 5), max_size=2),
     st.integers(1, 150), st.sampled_from([CPU, GPU]),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_rows_of_every_length_are_right(name, outer, row, target):
     kernels(dag(OPERATORS[name], *outer, row), target)

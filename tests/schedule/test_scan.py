@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.test_schedules import interpret, lowered, run_on
+from tests.tiers import examples
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import default_schedule
@@ -149,7 +150,8 @@ def checked(s: Schedule, kind: str):
         return None
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_any_schedule_means_what_numpy_says(seed: int, gpu: bool) -> None:
     s, arrays, expected = drawn(seed, gpu)
@@ -159,8 +161,10 @@ def test_any_schedule_means_what_numpy_says(seed: int, gpu: bool) -> None:
         np.testing.assert_array_equal(interpret(program, arrays)[0], expected[0])
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(SEEDS)
 def test_kernels_give_what_numpy_says(kind: str, seed: int) -> None:
     s, arrays, expected = drawn(seed, kind != "llvm")
@@ -169,7 +173,7 @@ def test_kernels_give_what_numpy_says(kind: str, seed: int) -> None:
         np.testing.assert_array_equal(run_on(kind, program, arrays)[0], expected[0])
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(SEEDS, st.booleans())
 def test_steps_replay_from_json(seed: int, gpu: bool) -> None:
     s, _, _ = drawn(seed, gpu)

@@ -11,11 +11,12 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schedule.computations import draw_computation
 from schedule.drawing import draw_schedule
+from tests.tiers import examples
 from tilewright.base.errors import LoweringError
 from tilewright.codegen import generate
 from tilewright.driver.compilers import compile_source
@@ -84,8 +85,8 @@ def assert_right(
         assert not wrong.any(), f"{int(wrong.sum())} of {wrong.size} elements are wrong\n{program}"
 
 
-@pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@pytest.mark.long
+@examples(40)
 @given(SEEDS, st.booleans())
 # Reads of overhanging iterations, rarely drawn: regions must cover `reach`, not only `extent`.
 @example(9043, True)
@@ -99,7 +100,8 @@ def test_interpreted_schedule_equals_the_reference(seed: int, gpu: bool) -> None
     assert_right(dag, program, interpret(program, inputs), inputs)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_steps_replay_from_json_to_the_same_program(seed: int, gpu: bool) -> None:
     dag, schedule = drawn(seed, gpu)
@@ -109,7 +111,8 @@ def test_steps_replay_from_json_to_the_same_program(seed: int, gpu: bool) -> Non
     assert str(first) == str(second)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_python_text_rebuilds_the_schedule(seed: int, gpu: bool) -> None:
     from tilewright import te
@@ -136,9 +139,10 @@ def run_on(kind: str | Target, program: Program, inputs: list[np.ndarray]) -> li
     return [a.numpy() for a, role in zip(arrays, program.roles, strict=True) if role == "output"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(seed=SEEDS)
 def test_compiled_schedule_equals_the_reference(seed: int, kind: str) -> None:
     if not device(kind).exist:

@@ -10,11 +10,12 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import interpret, lowered, run_on
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule
@@ -87,7 +88,8 @@ def assert_equal(outputs: list[np.ndarray], expected: list[np.ndarray]) -> None:
         np.testing.assert_array_equal(out.reshape(reference.shape), reference)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_any_schedule_means_what_numpy_says(seed: int, gpu: bool) -> None:
     dag, schedule, a, expected = drawn(seed, gpu)
@@ -97,8 +99,9 @@ def test_any_schedule_means_what_numpy_says(seed: int, gpu: bool) -> None:
         assert_equal(interpret(program, [a]), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
-@settings(max_examples=15, deadline=None)
+@examples(6)
 @given(SEEDS)
 def test_kernels_give_what_numpy_says(kind: str, seed: int) -> None:
     _, schedule, a, expected = drawn(seed, kind != "llvm")
@@ -107,7 +110,8 @@ def test_kernels_give_what_numpy_says(kind: str, seed: int) -> None:
         assert_equal(run_on(kind, program, [a]), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.slow
+@examples(30)
 @given(SEEDS, st.booleans())
 def test_steps_replay_from_json_and_from_python(seed: int, gpu: bool) -> None:
     dag, schedule, _, _ = drawn(seed, gpu)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.config_space import (
@@ -129,7 +130,7 @@ POLICIES = st.sampled_from(["factors", "power2", "verbose"])
 
 
 @given(st.integers(1, 60), POLICIES, st.integers(1, 4), st.integers(1, 70), st.booleans())
-@settings(max_examples=60)
+@examples(40)
 def test_split_order(length: int, policy: str, outputs: int, limit: int, exact: bool) -> None:
     powers = [2**i for i in range(10) if 2**i <= length]
     divisors = [d for d in range(1, length + 1) if length % d == 0]
@@ -207,7 +208,7 @@ def spaces(draw: st.DrawFn) -> ConfigSpace:
 
 
 @given(spaces(), st.data())
-@settings(max_examples=60)
+@examples(40)
 def test_index_and_configuration_are_a_bijection(space: ConfigSpace, data: st.DataObject) -> None:
     indices = space.sample(20, np.random.default_rng(1))
     assert len(indices) == min(20, len(space)) == len(set(indices.tolist()))
@@ -225,7 +226,7 @@ def test_index_and_configuration_are_a_bijection(space: ConfigSpace, data: st.Da
 
 
 @given(spaces())
-@settings(max_examples=60)
+@examples(40)
 def test_symbolic_configuration_equals_each_concrete_one(space: ConfigSpace) -> None:
     def read(cfg: Any) -> list[Any]:
         entities = [cfg[name] for name in space.space_map]
@@ -477,7 +478,7 @@ def test_samples_differ_and_follow_the_generator() -> None:
 
 
 @given(st.integers(0, 10454399), st.integers(0, 99))
-@settings(max_examples=30)
+@examples(30)
 def test_a_walk_changes_exactly_one_knob(point: int, seed: int) -> None:
     space = conv_space()
     moved = space.random_walk(point, np.random.default_rng(seed))

@@ -97,6 +97,7 @@ def _values(config: ConfigEntity) -> dict[str, Any]:
     return {name: entity.value for name, entity in config.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("message", "call"), REFUSED)
 def test_refusals(message: str, call: Callable[[ConfigSpace], Any]) -> None:
     with pytest.raises(SpaceError, match=message):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schedule.computations import draw_computation
 from schedule.drawing import draw_schedule
 from schedule.step_cases import chain
+from tests.tiers import examples
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.state import FuseRelation, StageState
 from tilewright.te.dag import ComputeDAG
@@ -55,7 +56,8 @@ def check_stage(stage: StageState) -> None:
         assert stage.attach_kind == "root" and not stage.is_scheduled
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(st.integers(0, 10**9), st.booleans())
 def test_invariants_hold_after_every_step(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)

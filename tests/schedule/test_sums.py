@@ -76,6 +76,8 @@ def longest(schedule: Schedule, target: Target) -> int:
     return max(int(kernel.longest_chain) for kernel in kernels)
 
 
+@pytest.mark.sampled(20)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("name", [*PLAIN, *PRODUCTS])
 def test_no_default_schedule_has_a_long_chain(name: str, target: Target) -> None:
@@ -97,6 +99,8 @@ def closed(dag: ComputeDAG, target: Target) -> Iterator[tuple[str, int, int]]:
                 yield sketch.origin, max(map(int, own)), longest(alone, target)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("name", ["all, prime", "mean NHWC", "softmax", "dense, prime", "conv"])
 def test_search_proposes_no_long_chain(name: str, target: Target) -> None:
@@ -106,6 +110,7 @@ def test_search_proposes_no_long_chain(name: str, target: Target) -> None:
         assert among_many == alone <= LONGEST, origin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 def test_chains_of_usual_networks_stay_whole(target: Target) -> None:
     usual = [
@@ -188,6 +193,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
                 monkeypatch.setattr(module, name, value)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [True, False])
 def test_blocks_of_random_schedules_are_right(gpu: bool, short: None) -> None:
     seen = 0
@@ -232,6 +239,8 @@ def tile(seed: int, dtype: str, gpu: bool) -> Schedule:
     return s
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("gpu", [True, False])
 def test_resources_count_blocks(gpu: bool, dtype: str, short: None) -> None:

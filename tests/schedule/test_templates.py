@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 LOOK = """
 from tilewright import te
 from tilewright.schedule.task import task_of_dag
@@ -32,6 +34,7 @@ def looked_up(first: bool) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_built_in_templates_come_first_whoever_registers_when() -> None:
     found = looked_up(first=True)
     assert found == "['template:dense.llvm', 'template:mine']\n"

@@ -63,6 +63,7 @@ def check_partition(parts: list[Part[Any]], rows: int) -> None:
     assert len({p.trail for p in parts}) == len(parts)
 
 
+@pytest.mark.slow
 @given(PROGRAMS, ROWS)
 def test_parts_equal_one_run_per_row(program: list[tuple[int, bool]], rows: Any) -> None:
     parts = trace(lambda: run(program, A, B, C), population(rows), len(rows))
@@ -72,6 +73,7 @@ def test_parts_equal_one_run_per_row(program: list[tuple[int, bool]], rows: Any)
             assert part.value == run(program, *rows[row])
 
 
+@pytest.mark.slow
 @given(PROGRAMS, ROWS, ROWS)
 def test_parts_do_not_depend_on_what_is_cached(program: Any, rows: Any, before: Any) -> None:
     warm = Tracer(lambda: run(program, A, B, C))

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from schedule import seed003
 from schedule.computations import conv2d, draw_computation, matmul
 from schedule.drawing import draw_schedule
+from tests.tiers import examples
 from tilewright.base.errors import SpaceError
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import Allocate, Buffer, For, If, Kernel, Seq, Stmt, Store
@@ -69,7 +70,8 @@ def assert_row_equals(bounds: Bounds, index: int, single: Bounds) -> None:
         assert {t: row(e, index) for t, e in bounds.launch(root).items()} == single.launch(alone)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(SEEDS, st.booleans())
 def test_arrays_equal_ints_over_random_structures(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)
@@ -98,6 +100,7 @@ def test_arrays_equal_ints_over_random_structures(seed: int, gpu: bool) -> None:
         assert_row_equals(bounds, index, single)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["factors", "verbose"])
 def test_arrays_equal_ints_on_the_tutorial_template(policy: str) -> None:
     stride_two = (1, 14, 13, 24, 20, 3, 3, 2, 1, policy)

@@ -26,6 +26,7 @@ def test_before_the_first_fit_it_is_the_machine_model():
     assert not model.trained and len(model) == 4 < MIN_ROWS
 
 
+@pytest.mark.long
 def test_it_learns_what_the_machine_model_misses():
     model = CostModel()
     model.add("t", *rows(400))
@@ -35,6 +36,7 @@ def test_it_learns_what_the_machine_model_misses():
     assert learned > 0.93 > rank_correlation(machine, measured)
 
 
+@pytest.mark.slow
 def test_the_same_data_and_seed_give_the_same_model():
     features, machine, _ = rows(100, seed=2)
     found = []
@@ -47,6 +49,7 @@ def test_the_same_data_and_seed_give_the_same_model():
     assert np.any(found[0] != found[2])
 
 
+@pytest.mark.slow
 def test_fitting_in_the_background_changes_nothing_until_it_is_finished():
     model, other = CostModel(), CostModel()
     for m in (model, other):
@@ -64,6 +67,7 @@ def test_fitting_in_the_background_changes_nothing_until_it_is_finished():
     model.close()
 
 
+@pytest.mark.slow
 def test_failures_count_as_slow():
     features, machine, measured = rows(200)
     bad = features[:, 5] > 0.5
@@ -84,6 +88,7 @@ def test_a_task_without_any_success_is_no_obstacle():
     assert np.isfinite(model.predict(features, machine)).all()
 
 
+@pytest.mark.slow
 def test_the_correlation_is_over_rows_not_seen_before():
     model = CostModel()
     model.add("t", *rows(100))

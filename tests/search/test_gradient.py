@@ -29,6 +29,7 @@ def trials(tasks, costs=None, **options):
     return [task.trials for task in report.tasks]
 
 
+@pytest.mark.slow
 def test_an_objective_decides_what_counts():
     tasks = [cpu_task(48, 64, 32), cpu_task(24, 64, 32)]
     only_second = trials(tasks, trials=80, batch=4, objective=lambda costs: costs[1])
@@ -59,6 +60,7 @@ def test_alike_is_the_same_name_and_about_the_same_work():
     assert kind_of("dense", 1000) != kind_of("conv2d", 1000)
 
 
+@pytest.mark.slow
 def test_the_past_decides_with_alpha_1():
     stuck, moving = cpu_task(48, 64, 32), cpu_task(24, 64, 32)
     costs = [np.full(999, 1e-3), np.linspace(1, 0.2, 999) * 1e-4]
@@ -67,6 +69,7 @@ def test_the_past_decides_with_alpha_1():
     assert got[1] > 3 * got[0]
 
 
+@pytest.mark.long
 def test_a_task_that_lags_behind_those_alike_is_next():
     """Both compute as much; the second is ten times slower, and hopes to catch up."""
     first, second = cpu_task(32, 64, 32), cpu_task(64, 32, 32)

@@ -86,6 +86,7 @@ def run(task, measurer, **options):
     return report, [e.message for e in events if e.kind == "imported"]
 
 
+@pytest.mark.slow
 def test_ansors_best_are_tried_first_and_one_may_win():
     database = log_of(ansor(tiled(*tiles), 1e-3 * (k + 1)) for k, tiles in enumerate(TILES))
     foreign = [r.steps for r in database]
@@ -102,6 +103,7 @@ def test_ansors_best_are_tried_first_and_one_may_win():
     assert database.lookup(task.dag, task.target).to_json() == foreign[3]
 
 
+@pytest.mark.slow
 def test_nothing_is_tried_twice_and_the_next_best_follow():
     database = log_of(ansor(tiled(*tiles), 1e-3 * (k + 1)) for k, tiles in enumerate(TILES))
     foreign = [r.steps for r in database]
@@ -125,6 +127,7 @@ def test_the_model_learns_from_them():
     assert len(model) == 12
 
 
+@pytest.mark.slow
 def test_a_template_gets_back_its_own_configurations():
     task = cpu_task()
     space = task.sketches[0]
@@ -140,6 +143,7 @@ def test_a_template_gets_back_its_own_configurations():
     assert report.tasks[0].known == 16 and said == []
 
 
+@pytest.mark.slow
 def test_without_the_template_its_steps_are_replayed():
     database = log_of([autotvm(0, 1e-3)])
     (record,) = database
@@ -186,6 +190,7 @@ def test_equal_computations_may_have_other_names():
     assert database.lookup(dag, CPU).to_json() == steps
 
 
+@pytest.mark.slow
 def test_a_replayed_schedule_is_built_verified_and_best(tmp_path):
     """With nothing faked."""
     with Database(tmp_path / "log.jsonl") as database:

@@ -55,7 +55,7 @@ def test_the_sequence_does_not_depend_on_delays():
     assert order(measurer.records) != seen[0] and other.trials == 56
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_tasks_give_one_sequence_too():
     tasks = [conv(64, 14), cpu_like(conv(128, 14)), conv(256, 7)]
     runs = [order(run(tasks, trials=72, batch=8, seed=1)[1].records) for _ in range(2)]
@@ -67,6 +67,7 @@ def cpu_like(task):
     return Task(task.name, task.args, task.dag, task.target, task.sketches, weight=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuner", ["xgb", "random", "grid", "ga"])
 def test_every_tuner_keeps_to_the_trials(tuner):
     report, measurer = run([cpu_task()], trials=30, batch=8, tuner=tuner)
@@ -80,6 +81,7 @@ def test_the_look_ahead_is_never_exceeded():
     assert measurer.ahead == 12
 
 
+@pytest.mark.slow
 def test_seconds_are_a_budget():
     now = [0.0]
 
@@ -93,6 +95,7 @@ def test_seconds_are_a_budget():
     assert len(measurer.records) == len(measurer.jobs) == 2 * now[0]  # nothing is left behind
 
 
+@pytest.mark.slow
 def test_early_stopping_counts_trials_since_the_best():
     task = flagship()
     report, measurer = run([task], trials=500, early_stopping=24, batch=4, tuner="random")
@@ -103,6 +106,7 @@ def test_early_stopping_counts_trials_since_the_best():
     assert 24 <= len(seconds) - last - 1 <= 24 + ahead  # those on their way are still taken
 
 
+@pytest.mark.slow
 def test_an_exhausted_space_ends_the_run():
     task = cpu_task(4, 16, 2)
     events = []
@@ -112,6 +116,7 @@ def test_an_exhausted_space_ends_the_run():
     assert report.tasks[0].exhausted and [e.kind for e in events].count("exhausted") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ERROR_KINDS)
 def test_a_failure_of_any_kind_costs_one_trial(kind):
     task = cpu_task()
@@ -156,6 +161,7 @@ def test_a_candidate_that_cannot_be_closed_is_a_failed_trial():
     assert "planted" in refused[0].result.message
 
 
+@pytest.mark.slow
 def test_a_run_is_resumed_from_its_log(tmp_path):
     task = flagship()
     path = tmp_path / "log.jsonl"
@@ -197,6 +203,7 @@ def test_interrupting_returns_what_is_known():
     assert report.tasks[0].best_seconds == min(r.seconds for r in measurer.records)
 
 
+@pytest.mark.slow
 def test_trials_go_where_seconds_can_be_saved():
     """A task that takes most of the network's time gets most of the trials."""
     heavy, light = cpu_task(48, 64, 32), cpu_task(24, 64, 32)
@@ -205,6 +212,7 @@ def test_trials_go_where_seconds_can_be_saved():
     assert report.tasks[1].trials > 2 * report.tasks[0].trials > 0
 
 
+@pytest.mark.slow
 def test_a_task_that_stopped_improving_is_left():
     stuck, moving = cpu_task(48, 64, 32), cpu_task(24, 64, 32)
     measurer = Instant([stuck, moving])
@@ -263,6 +271,7 @@ def test_a_task_whose_turn_never_comes_costs_nothing(monkeypatch, asked):
     assert seen and all(s in served.sketches for s in seen)
 
 
+@pytest.mark.slow
 def test_every_task_has_what_runs_untuned_tried_before_any_has_a_batch():
     """So that soon the network is no slower than untuned, however short the search."""
     tasks = []
@@ -284,6 +293,7 @@ def test_every_task_has_what_runs_untuned_tried_before_any_has_a_batch():
         assert counts == dict.fromkeys(counts, 8) and len(counts) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, -1])
 def test_what_runs_untuned_is_proposed_first_and_timed_again_at_the_end(rank):
     plain = cpu_task()

@@ -49,6 +49,7 @@ def flat(*tasks):
     return measurer
 
 
+@pytest.mark.slow
 def test_a_search_that_gains_nothing_ends_and_says_so():
     report, events = run([cpu_task()], flat(cpu_task()), trials=600, negligible=2e-3)
     # 0.2 is hoped for, so 0.2 / (trials since the best) falls below the share after 100 of them
@@ -59,23 +60,26 @@ def test_a_search_that_gains_nothing_ends_and_says_so():
     assert events[-1].kind == "converged"
 
 
+@pytest.mark.slow
 def test_zero_spends_the_whole_budget():
     report, events = run([cpu_task()], flat(cpu_task()), trials=150, negligible=0)
     assert report.trials == 150 and not report.converged and not said(events, "converged")
 
 
+@pytest.mark.slow
 def test_a_budget_that_ends_first_is_no_convergence():
     report, events = run([cpu_task()], flat(cpu_task()), trials=60, negligible=2e-3)
     assert report.trials == 60 and not report.converged and not said(events, "converged")
 
 
+@pytest.mark.slow
 def test_an_exhausted_space_is_no_convergence():
     task = cpu_task(4, 16, 2)
     report, _ = run([task], flat(task), trials=10_000, negligible=1e-9)
     assert report.tasks[0].exhausted and not report.converged
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_still_improves_goes_on():
     task = cpu_task()
     measurer = flat(task)
@@ -85,6 +89,7 @@ def test_what_still_improves_goes_on():
     assert report.trials == 200 and not report.converged
 
 
+@pytest.mark.slow
 def test_each_task_gets_a_few_batches_before_the_end():
     heavy, light = weighted(cpu_task(), 10_000), cpu_task(24, 64, 32)
     report, _ = run([heavy, light], flat(heavy, light), trials=2000, negligible=4e-3)
@@ -107,6 +112,8 @@ def rivals(first, second):
     return tasks, measurer
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("faster", [0, 1])
 def test_the_implementation_that_is_ahead_gets_the_trials(faster):
     seconds = (1e-3, 3e-3)
@@ -115,12 +122,14 @@ def test_the_implementation_that_is_ahead_gets_the_trials(faster):
     assert report.tasks[1 - faster].trials <= FEW and report.trials == 120
 
 
+@pytest.mark.slow
 def test_implementations_that_are_level_share_the_trials():
     tasks, measurer = rivals(1e-3, 1e-3)
     report, _ = run(tasks, measurer, trials=120, negligible=0)
     assert min(t.trials for t in report.tasks) >= 40
 
 
+@pytest.mark.slow
 def test_what_a_network_takes_counts_the_faster_one():
     tasks, measurer = rivals(1e-3, 5e-3)
     _, events = run(tasks, measurer, trials=2000, negligible=2e-3)
@@ -143,6 +152,7 @@ def failing(good, bad):
     return Half([good, bad])
 
 
+@pytest.mark.slow
 def test_a_task_without_a_valid_schedule_is_given_up():
     good, bad = cpu_task(), weighted(cpu_task(24, 64, 32), 1000)
     report, events = run([good, bad], failing(good, bad), trials=200)
@@ -161,6 +171,7 @@ def test_a_network_without_any_valid_schedule_ends():
     assert all(t.fruitless for t in report.tasks) and not report.converged
 
 
+@pytest.mark.slow
 def test_one_success_is_enough_to_go_on():
     task = cpu_task()
     measurer = Instant([task], failing=lambda trial: None if trial == 15 else "run")
@@ -168,6 +179,7 @@ def test_one_success_is_enough_to_go_on():
     assert report.trials == 100 and not report.tasks[0].fruitless
 
 
+@pytest.mark.slow
 def test_zero_never_gives_up():
     task = cpu_task()
     report, _ = run([task], Instant([task], failing=lambda _: "run"), trials=60, fruitless=0)
@@ -196,6 +208,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(loop, "FIRST_PAUSE", 0.005)
 
 
+@pytest.mark.slow
 def test_a_device_that_comes_back_costs_nothing():
     task = cpu_task()
     undisturbed, _ = run([task], Instant([task]), trials=20)

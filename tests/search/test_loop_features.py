@@ -71,6 +71,7 @@ def test_curves_of_a_matmul():
     assert tables[0, 2, 19, 0] == pytest.approx(np.log2(192))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [cpu_task, flagship])
 @pytest.mark.parametrize("kind", ["itervar", "curve", "knob"])
 def test_rows_of_a_population_are_those_of_its_members(task, kind):

@@ -50,6 +50,8 @@ def test_all_names_are_there():
         tuner_name("magic")
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tuners())
 def test_every_name_runs_a_search(name):
     task = cpu_task(24, 32, 16)
@@ -61,6 +63,8 @@ def test_every_name_runs_a_search(name):
     assert len(set(chosen)) == len(chosen)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
 @pytest.mark.parametrize("loss", ["reg", "rank", "rank-binary"])
 def test_plans_are_better_than_chance(features, loss):
@@ -71,6 +75,7 @@ def test_plans_are_better_than_chance(features, loss):
     assert proposer.model.trained
 
 
+@pytest.mark.slow
 def test_a_plan_ends_with_random_candidates_and_covers_knobs_if_asked():
     task = flagship()
     plans = {}
@@ -103,6 +108,7 @@ def test_an_order_takes_two_valid_results(loss):
     assert np.allclose(with_one.predict(features, machine), np.log(machine))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["rank", "rank-binary"])
 def test_the_default_model_learns_an_order(loss, tmp_path):
     rng = np.random.default_rng(0)
@@ -220,6 +226,7 @@ def test_options_choose_the_tuner():
     assert Learning("knob", "rank-binary").name == "xgb_rank_binary_knob"
 
 
+@pytest.mark.slow
 def test_the_plan_size_is_when_the_model_learns(caplog):
     task = cpu_task()
     tuner, fits = XGBTuner(task, plan_size=20), []
@@ -244,6 +251,7 @@ def test_refusals(options):
         XGBTuner(cpu_task(), **options)
 
 
+@pytest.mark.slow
 def test_droplet_goes_downhill_to_a_place_without_faster_neighbours():
     task = cpu_task()
     proposer = DropletProposer(task, start=[0, 0, 0, 0])

@@ -67,6 +67,8 @@ def built(**options):
     return relay.build(mod, "llvm", params, **options)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm -vector-bytes=32", "cuda -arch=sm_90"])
 def test_trees_decide(target):
     dag, found = product(), {}
@@ -91,6 +93,7 @@ def test_nothing_is_predicted_without_a_template_or_without_trees():
     assert Predictions(LLVM).get(product()) is None and not Predictions(LLVM)
 
 
+@pytest.mark.slow
 def test_a_build_takes_what_is_predicted(site):
     lib = built()
     assert {"predicted", "default"} == lib.report.sources.keys()
@@ -105,6 +108,7 @@ def test_a_build_takes_what_is_predicted(site):
     assert built(use_knowledge=False, verify=False).report.sources.keys() == {"default"}
 
 
+@pytest.mark.long
 def test_the_cache_knows_it(site, monkeypatch):
     first = built(verify=False).report.sources
     monkeypatch.setattr(predictions, "_predict_json", None)  # what workers call
@@ -113,11 +117,13 @@ def test_the_cache_knows_it(site, monkeypatch):
     assert built(verify=False).report.sources.keys() == {"default"}
 
 
+@pytest.mark.long
 def test_what_takes_too_long_or_fails_is_not_waited_for(site, monkeypatch):
     monkeypatch.setattr(predictions, "_SECONDS", 1e-3)
     assert built(verify=False).report.sources.keys() == {"default"}
 
 
+@pytest.mark.slow
 def test_damaged_trees_cost_a_note(site):
     (site / "trees.msgpack").write_bytes(b"none")
     report = built(verify=False).report
@@ -136,6 +142,7 @@ def test_a_template_of_the_user_is_not_overruled(site):
         del template._anchors()["template:mine.llvm"]
 
 
+@pytest.mark.slow
 def test_a_search_tries_it_first(site):
     dag = product()
     task = task_of_dag(dag, LLVM, "product")
@@ -161,6 +168,7 @@ def test_tasks_without_those_templates_are_not_predicted(site, monkeypatch):
     assert known.untuned(named) == Known().untuned(named)
 
 
+@pytest.mark.long
 def test_worker_processes_find_the_same():
     mod, params = residual()
     dags = [t.dag for t in fused_tasks(mod, params, "llvm")]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from search.spaces import Instant, cpu_task
+from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
@@ -28,7 +29,8 @@ def lesson(features, labels):
     return Lesson(features, labels, ones, [len(labels)], np.zeros(len(labels)))
 
 
-@settings(max_examples=10)
+@pytest.mark.slow
+@examples(10)
 @given(seed=st.integers(0, 99), trees=st.integers(1, 20), depth=st.integers(1, 8))
 def test_trees_of_a_model_predict_the_same(tmp_path_factory, seed, trees, depth):
     rng = np.random.default_rng(seed)
@@ -60,6 +62,7 @@ def _members(task, records):
     return [space.get(space.index_of(r.decisions)) for r in records]
 
 
+@pytest.mark.long
 def test_a_search_begins_with_what_trees_know(monkeypatch):
     """The first batch is better than without them, on a task of another size."""
     trees = prior.trees_of(taught(cpu_task(48, 64, 32)).booster)
@@ -76,6 +79,7 @@ def test_a_search_begins_with_what_trees_know(monkeypatch):
     assert found["with"] < 0.9 * found["without"]
 
 
+@pytest.mark.slow
 def test_a_model_learns_what_its_trees_leave():
     rng = np.random.default_rng(0)
     seen = rows(rng, 400)

@@ -50,6 +50,8 @@ def trials_until(seconds, limit):
     return next((k + 1 for k, s in enumerate(seconds) if s <= limit), None)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ALL)
 def test_proposals_are_sensible_and_never_repeated(kind):
     task = flagship()
@@ -59,6 +61,7 @@ def test_proposals_are_sensible_and_never_repeated(kind):
     assert task.sketches[0].legal(indices).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_an_exhausted_space_says_so(kind):
     task = cpu_task(4, 16, 2)
@@ -71,6 +74,8 @@ def test_an_exhausted_space_says_so(kind):
     assert proposer.exhausted and proposer.suggest(4) == []
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_the_same_seed_gives_the_same_proposals(kind):
     task = flagship()
@@ -94,6 +99,7 @@ def test_a_space_without_indices_is_refused_with_a_way_out(kind):
         kind(create("tests/search/uncountable", (), CPU), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_visited_candidates_are_not_proposed(kind):
     task = cpu_task(4, 16, 2)
@@ -125,7 +131,7 @@ def test_the_grid_ascends_and_keeps_to_its_range():
     assert len(rest) == task.sketches[0].legal(np.arange(5000, 6000)).sum()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_model_gets_within_ten_percent_where_chance_does_not(seed):
     task = flagship()
@@ -137,6 +143,7 @@ def test_the_model_gets_within_ten_percent_where_chance_does_not(seed):
     assert min(guided) < min(blind)
 
 
+@pytest.mark.slow
 def test_the_model_helps_on_a_cpu_task_too():
     task = cpu_task(96, 128, 64)
     space = task.sketches[0].space
@@ -152,6 +159,7 @@ def test_genes_of_the_fast_spread():
     assert np.median(seconds[-32:]) < 0.6 * np.median(seconds[:32])
 
 
+@pytest.mark.slow
 def test_sketches_of_a_task_compete():
     slow, fast = conv(64, 14), conv(128, 14)  # stand-ins for two ways to compute the same
     both = Task("both", (), slow.dag, slow.target, [slow.sketches[0], fast.sketches[0]])
@@ -182,6 +190,7 @@ def test_candidates_of_other_sketches_are_predicted_too():
     np.testing.assert_array_equal(proposer.predict([*foreign, *candidates]), [*wanted, *wanted])
 
 
+@pytest.mark.slow
 def test_a_model_shared_by_tasks_learns_from_both():
     model = CostModel()
     tasks = [conv(64, 14), conv(128, 14)]
@@ -191,6 +200,7 @@ def test_a_model_shared_by_tasks_learns_from_both():
     assert len(model) == 32
 
 
+@pytest.mark.slow
 def test_failed_candidates_are_not_followed():
     task = flagship()
     proposer = ModelProposer(task, 0)

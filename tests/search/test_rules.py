@@ -64,6 +64,8 @@ def drawn(sketch: Sketch, wanted: int, seed: int) -> list[int]:
     return found[:wanted].tolist()
 
 
+@pytest.mark.sampled(13)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTED)
 @pytest.mark.parametrize(
     ("column", "text"), [(0, "llvm -num-cores=20"), (1, "cuda"), (2, "opencl -device=mali")]
@@ -76,6 +78,7 @@ def test_as_many_sketches_as_ansor_derives(name: str, column: int, text: str) ->
     assert len({s.origin for s in sketches}) == len(sketches)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", COUNTED)
@@ -87,6 +90,7 @@ def test_legal_configurations_of_real_shapes_become_text(name: str, target: Targ
         assert generate(program, target).text
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
@@ -94,6 +98,7 @@ def test_interpreted_sketches_equal_the_reference(name: str, target: Target) -> 
     check(SMALL[name], target, lambda program, inputs: interpret(program, inputs), wanted=2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, OPENCL, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
@@ -118,6 +123,7 @@ def check(declare: Declare, target: Target, run, wanted: int) -> None:
             assert_right(dag, program, run(program, inputs), inputs)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, CUDA, MALI], ids=str)
 @pytest.mark.parametrize("name", SMALL)
@@ -142,7 +148,7 @@ def test_tiles_divide_axes_unless_no_block_of_a_warp_is_left() -> None:
     assert splits(2, 1031) == {"C.local:i.c": True, "C.local:j.c": False, "C.local:r": True}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_long_chains_of_contractions_are_cut_off() -> None:
     """Each stage alone has three sketches."""
     tensors = matmul(8, 8, 8)

@@ -37,6 +37,7 @@ def other():
     return cpu_task(96, 48, 64)
 
 
+@pytest.mark.slow
 def test_a_model_is_taught_by_other_shapes():
     database, task = log_of([other()]), cpu_task()
     history = recall(database, "llvm")
@@ -53,6 +54,7 @@ def test_a_model_is_taught_by_other_shapes():
     assert "The model starts from 48 trials of 1 computations." in told
 
 
+@pytest.mark.slow
 def test_the_first_batches_are_better_with_history():
     database, task = log_of([other(), cpu_task(32, 96, 48)], 100), cpu_task()
     best = {True: [], False: []}
@@ -67,6 +69,7 @@ def test_the_first_batches_are_better_with_history():
     assert sum(best[True]) < sum(best[False])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features", ["knob", "itervar", "curve"])
 def test_plans_start_from_other_shapes(features):
     task = cpu_task()
@@ -135,6 +138,7 @@ def test_the_same_computation_elsewhere_is_tried_first():
     assert len({str(r.decisions) for r in best} & first) >= 6
 
 
+@pytest.mark.slow
 def test_logs_of_tvm_count(tmp_path):
     old, own = tmp_path / "old.log", tmp_path / "own.jsonl"
     task = cpu_task()

@@ -40,6 +40,8 @@ def option():
         one.close()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [XGBTuner, RandomTuner, GridSearchTuner, GATuner, DropletTuner])
 def test_tuning_finds_a_best_configuration(kind, option):
     task = cpu_task()
@@ -60,6 +62,7 @@ def test_tuning_finds_a_best_configuration(kind, option):
     assert tuner.best_config.cost == best[1].costs[0]
 
 
+@pytest.mark.slow
 def test_the_lines_on_the_screen(option, caplog):
     task = flagship()
 
@@ -83,12 +86,14 @@ def test_the_lines_on_the_screen(option, caplog):
     assert 0 <= int(found[0][6]) < len(task.config_space)
 
 
+@pytest.mark.long
 def test_early_stopping(option):
     tuner = RandomTuner(flagship())
     tuner.tune(n_trial=300, measure_option=option(answer(flagship())), early_stopping=20)
     assert tuner.ttl < 300 and tuner.ttl >= tuner.best_iter + 20
 
 
+@pytest.mark.slow
 def test_history_is_learned_from_and_not_repeated(option):
     task = cpu_task()
     first, again = XGBTuner(task, seed=1), XGBTuner(task, seed=1)

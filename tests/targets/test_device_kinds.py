@@ -79,6 +79,7 @@ def test_a_matrix_product_is_built_and_run() -> None:
     assert timed(*arrays).mean > 0
 
 
+@pytest.mark.slow
 def test_it_is_tuned_in_worker_processes_and_built_from_its_log(tmp_path: Path) -> None:
     """The workers import the module that registered the kind, and nothing else of ours."""
     log = tmp_path / "log.jsonl"
@@ -110,7 +111,7 @@ def test_rules_and_cpu_templates_tune_it(tmp_path: Path) -> None:
     assert {r.task.fingerprint for r in database} == {"c-machine"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_network_runs_on_it() -> None:
     mod, params = residual()
     library = relay.build(mod, "ctext", params)
@@ -173,6 +174,7 @@ def test_words_of_a_kind_are_its_own() -> None:
     assert "other" not in {k.name for k in kinds()}
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_not_there_says_so(tmp_path: Path) -> None:
     path = tmp_path / "kind_in_a_file.py"
     path.write_text(

@@ -3,10 +3,11 @@
 import importlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tilewright_tvm.tir.stmt_functor import post_order_visit, substitute
 
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te.axis import Range
@@ -27,7 +28,7 @@ NODES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(NODES)
 def test_what_is_known_holds_for_all_values(node):
     known = arith.Analyzer()

@@ -7,11 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import strategies as S
 from te.retype import retyped
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.dtype import DType
 from tilewright.te import cases as te_cases
@@ -49,7 +50,7 @@ def test_one_missing_term_of_a_long_sum_shows(k: int, dtype: str, epilogue: str)
     assert (without != expected[:, :, None]).mean() > 0.95  # a relu may hide a negative sum
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.sampled_from(FLOATS), st.integers(1, 300), st.integers(0, 5))
 def test_where_the_bound_is_zero_every_order_gives_the_same(dtype: str, k: int, seed: int) -> None:
     x, r = te.placeholder((3, k), dtype, name="x"), te.reduce_axis((0, k), "r")
@@ -65,7 +66,8 @@ def test_where_the_bound_is_zero_every_order_gives_the_same(dtype: str, k: int, 
     assert DType(dtype).bits < 32 or (bound == 0).all()
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(1500), st.sampled_from(FLOATS), st.integers(0, 3))
 def test_expected_is_the_reference(drawn: S.Drawn, dtype: str, seed: int) -> None:
     dag = retyped(drawn[0], dtype)
@@ -201,7 +203,7 @@ def test_indices_and_integers_of_a_long_sum_are_drawn_as_ever() -> None:
     assert (np.abs(values[:25] - 107.3) < 0.1).all() and (values[25:] < 50).mean() > 0.9
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(st.integers(1, LONGEST), st.integers(1, LONGEST))
 def test_the_bound_admits_every_two_levels_of_blocks(inner: int, outer: int) -> None:
     """Of any chains that are allowed; of float64, which has no blocks, of one chain."""

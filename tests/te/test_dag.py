@@ -5,10 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te.dag import ComputeDAG
@@ -95,7 +96,8 @@ def test_consumers_outputs_and_names():
     assert [t.name for t in S.two_outputs(2, 3).outputs] == ["total", "normalised"]
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags())
 def test_json_round_trip(drawn):
     dag, _ = drawn
@@ -110,7 +112,7 @@ def test_json_round_trip(drawn):
         assert np.array_equal(a, b, equal_nan=True)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(S.dags())
 def test_pickle_round_trip(drawn):
     dag, _ = drawn
@@ -171,7 +173,7 @@ def test_constants_keep_infinities_and_types():
     assert str(copy) == str(dag) and copy.hash == dag.hash
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(S.dags(), st.data())
 def test_what_is_no_computation_is_one_error(drawn, data):
     """Anything in the JSON becomes something else: an error of ours, or another computation."""

@@ -4,11 +4,12 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
 from tests.te.brute import brute
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.te import evaluate as module
@@ -22,7 +23,8 @@ def same(actual, expected):
     return np.allclose(actual, expected, rtol=1e-9, atol=1e-10 * size, equal_nan=True)
 
 
-@settings(max_examples=120, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(3000), st.integers(0, 3))
 def test_equals_evaluation_by_element(drawn, seed):
     dag, _ = drawn
@@ -32,7 +34,7 @@ def test_equals_evaluation_by_element(drawn, seed):
         assert same(actual, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(S.dags(1500))
 def test_blocks_do_not_change_the_result(drawn):
     dag, _ = drawn
@@ -48,7 +50,7 @@ def test_blocks_do_not_change_the_result(drawn):
         assert same(a, b)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.one_of(S.matmuls(), S.conv2ds(), S.depthwises()))
 def test_tiles_of_a_contraction_do_not_change_the_result(drawn):
     from tilewright.te import contraction as tiles
@@ -65,7 +67,7 @@ def test_tiles_of_a_contraction_do_not_change_the_result(drawn):
     assert same(whole[0], pieces[0])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(S.gathers())
 def test_gathers_rows(drawn):
     dag, _ = drawn
@@ -300,6 +302,7 @@ def test_random_indices_through_arithmetic_are_valid():
     assert same(evaluate(dag, inputs)[0], brute(dag, inputs)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dag", "seconds"),
     [

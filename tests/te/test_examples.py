@@ -27,6 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["cuda", "opencl"])
 def test_tensor_expressions(run, gpu: str) -> None:
     out = run("tensor_expressions.py", "--size", "64", "--gpu", gpu)

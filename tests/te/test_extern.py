@@ -7,10 +7,11 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests.tiers import examples
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.codegen import generate
 from tilewright.ir import interpreter
@@ -178,8 +179,9 @@ def test_what_runs_unscheduled(target):
     built([a, after], target, s)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**9))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_both_interpreters_and_the_cpu_agree(seed):
     """Random statements on two vectors: loops, conditions, memory, stores to what is read."""
     rng = random.Random(seed)

@@ -50,6 +50,7 @@ def test_ldexp_and_div() -> None:
     assert found.dtype == "int32" and found.tolist() == np.trunc(x / y).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_clz(dtype: str) -> None:
     info = np.iinfo(dtype)

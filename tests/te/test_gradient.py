@@ -105,6 +105,7 @@ def test_a_sigmoid_is_flat_far_out():
     np.testing.assert_allclose(found.numpy(), [0, 0, 0.25, inner * (1 - inner), 0], 1e-6, 1e-20)
 
 
+@pytest.mark.slow
 def test_of_networks() -> None:
     x, w = te.placeholder((1, 2, 6, 6), F, name="X"), te.placeholder((2, 2, 3, 3), F, name="W")
     inner = topi.nn.relu(topi.nn.conv2d(x, w, 1, 1, 1))
@@ -120,6 +121,7 @@ def test_of_networks() -> None:
     check(topi.concatenate([parts[1], parts[0]], 1), [x, w], -1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_of_windows(stride: int, dilation: int) -> None:

@@ -40,6 +40,8 @@ READS: dict[str, Callable[[Tensor], list[Tensor]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "int32", "float16"])
 @pytest.mark.parametrize("name", READS)
 def test_cases_take_the_room_of_the_inputs(name, dtype):

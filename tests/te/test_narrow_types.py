@@ -3,12 +3,13 @@ and refuses kernels that are wrong."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
 from tests.te.brute import brute
 from tests.te.retype import retyped
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
@@ -38,7 +39,8 @@ def bound_of(dag, *arrays):
     return value, bound
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(
     S.dags(1500), st.sampled_from(NARROW), st.sampled_from(["rounded", "kept"]), st.integers(0, 5)
 )
@@ -74,7 +76,8 @@ def built(term, inputs, i):
     return BINARY[term[0]](built(term[1], inputs, i), built(term[2], inputs, i))
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(terms, st.sampled_from(["rounded", "kept"]), st.integers(0, 3))
 def test_expressions_of_mixed_types(term, mode, seed):
     inputs = {t: te.placeholder((20,), t, name=t) for t in LEAVES}
@@ -87,7 +90,8 @@ def test_expressions_of_mixed_types(term, mode, seed):
     assert agrees(actual, value, bound)[inside].all()
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(1500), st.sampled_from(NARROW))
 def test_evaluates_as_element_by_element(drawn, dtype):
     dag = retyped(drawn[0], dtype)
@@ -98,7 +102,8 @@ def test_evaluates_as_element_by_element(drawn, dtype):
         assert np.allclose(actual[inside], expected[inside], rtol=1e-9, atol=1e-10 * size)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(1500), st.sampled_from(NARROW))
 def test_bound_is_a_small_part_of_the_largest_value(drawn, dtype):
     if any(word in drawn[1] for word in ("floor", "prod", "either", "exp", "norm")):
@@ -249,6 +254,7 @@ def test_a_nan_promises_nothing_and_infinity_is_exact():
 WRAPPING = tuple(t for t in INTEGERS if not DType(t).is_index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("op", ["add", "subtract", "multiply", "floor_divide", "mod", "max", "min"])
 def test_integers_wrap_around_in_their_type(dtype, op):
@@ -314,7 +320,7 @@ def test_sums_of_bool_count():
     assert np.array_equal(value, x.sum(1)) and not bound.any()
 
 
-@settings(max_examples=80, deadline=None)
+@examples(40)
 @given(st.sampled_from(TYPES), st.sampled_from(TYPES), st.integers(0, 9))
 def test_casts(source, target, seed):
     """Towards zero to integers, around in their type, to nearest among floats, nonzero to bool."""

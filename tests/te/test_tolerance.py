@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import strategies as S
 from tests.te.brute import brute
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.dtype import FLOAT32
 from tilewright.te import rounding as module
@@ -21,7 +22,8 @@ from tilewright.te.evaluate import (
 EPS = float(np.finfo(np.float32).eps)
 
 
-@settings(max_examples=120, deadline=None)
+@pytest.mark.slow
+@examples(40)
 @given(S.dags(2000), st.integers(0, 5))
 def test_accepts_a_plain_kernel_in_the_types_of_the_dag(drawn, seed):
     dag, _ = drawn
@@ -34,7 +36,7 @@ def test_accepts_a_plain_kernel_in_the_types_of_the_dag(drawn, seed):
         assert agrees(actual, value, bound).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(S.dags(2000))
 def test_is_a_small_part_of_the_largest_value(drawn):
     dag, text = drawn

@@ -14,6 +14,7 @@ from tilewright_tvm.topi import testing
 rng = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 def test_signs_in_words():
     a, b = (rng.normal(size=(n, 96)).astype("float32") for n in (3, 5))
     a[0, 0] = 0  # is not negative
@@ -27,6 +28,8 @@ def test_signs_in_words():
     np.testing.assert_array_equal(across, words[0].T)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("unipolar", [True, False])
 @pytest.mark.parametrize("bits", [(1, 1), (2, 1), (3, 2)])
 def test_products_of_a_few_bits(bits, unipolar):

@@ -18,6 +18,7 @@ def test_reorg(shape, stride):
     assert sorted(result.ravel()) == sorted(x.ravel())  # every element once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scale"), [(7, 1.0), ((3, 2), 0.5)])
 def test_roi_pool(size, scale):
     x = floats(2, 3, 9, 11)
@@ -41,6 +42,7 @@ BOXES = np.array([[
 ]], "float32")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("force", "best"), [(False, [3, 0, 1, 4]), (True, [3, 0, 4])]
 )  # fmt: skip

@@ -16,6 +16,7 @@ from tilewright_tvm import nd, topi
 from tilewright_tvm.topi import by_target, utils
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", by_target.TARGETS)
 @pytest.mark.parametrize("name", ["injective", "reduce", "softmax", "dense"])
 def test_a_schedule_by_name_computes_what_it_is_for(folder: str, name: str) -> None:

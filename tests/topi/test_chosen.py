@@ -12,6 +12,8 @@ from tilewright.base.errors import ExpressionError
 rng = np.random.default_rng(0)
 
 
+@pytest.mark.sampled(11)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32", "bool"])
 @pytest.mark.parametrize("shape", [(1,), (40,), (5, 3), (2, 3, 1, 4)])
 def test_argwhere(shape, dtype):
@@ -30,6 +32,8 @@ def test_argwhere_of_many():
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sorted", [True, False])
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32"])
 @pytest.mark.parametrize(("size", "most"), [(1, 4), (9, 3), (9, 99), (700, 50)])

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright_tvm.topi import testing
 
-small = settings(max_examples=25, deadline=None)
+small = examples(25)
 
 
 def paddings():

@@ -29,6 +29,8 @@ def stages(out):
     return {op.name: str(op.dtype) for op in ComputeDAG(out).compute_ops}
 
 
+@pytest.mark.sampled(163)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_equals_numpy(name, dtype):
     row = ROWS[name]

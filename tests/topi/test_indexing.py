@@ -5,9 +5,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.driver.build import build
@@ -20,7 +21,7 @@ from tilewright.te.evaluate import evaluate
 from tilewright.topi import ranking, scatter, sorting
 from tilewright_tvm.topi import testing
 
-small = settings(max_examples=25, deadline=None)
+small = examples(25)
 ANY = st.sampled_from([-(2**31), -12, -1, 0, 1, 4, 5, 12, 2**31 - 1])
 LATER = {True: ranking.greater, False: lambda a, b: ranking.greater(b, a)}  # by is_ascend
 NUMBERS = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
@@ -81,6 +82,7 @@ def test_any_index_has_a_meaning(indices, name):
     np.testing.assert_array_equal(value(f, x, i)[1], wanted(x, i))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_kernels_read_nothing_outside(name, kind):
@@ -109,6 +111,7 @@ def test_places_of_extremes(numbers, last):
         assert found == (len(x) - 1 - wanted(x[::-1]) if last else wanted(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 def test_order_in_kernels(kind):
     rng = np.random.default_rng(0)
@@ -128,6 +131,7 @@ def test_blocks_do_not_change_the_order(count, k, ascend):
     np.testing.assert_array_equal(found, testing.topk_python(x, k, is_ascend=ascend))
 
 
+@pytest.mark.slow
 @small
 @given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 7), st.integers(2, 5), st.booleans())
 def test_merges_of_any_size(count, k, block, radix, ascend):
@@ -139,6 +143,8 @@ def test_merges_of_any_size(count, k, block, radix, ascend):
     np.testing.assert_array_equal(found, testing.topk_python(x, k, is_ascend=ascend))
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16"])
 def test_long_sorts_of_every_kind_of_type(dtype):
     x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 99, (520,)).astype(dtype)
@@ -147,6 +153,8 @@ def test_long_sorts_of_every_kind_of_type(dtype):
     np.testing.assert_array_equal(kernel("llvm", dag, x), found)
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f",
     [
@@ -168,6 +176,7 @@ def test_long_sorts_scatters_and_sums_are_not_quadratic(f):
 REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
+@pytest.mark.slow
 @small
 @given(st.integers(1, 40), st.integers(1, 60), st.sampled_from(REDUCTIONS), st.integers(0, 1))
 def test_sorted_updates_mean_the_same(places, count, reduction, axis):
@@ -253,6 +262,7 @@ def test_refusals(name):
         f()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 def test_indices_of_any_integer_type(dtype, kind):

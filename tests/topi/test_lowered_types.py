@@ -22,6 +22,8 @@ def rows_of(dtype):
             yield name, dag, te.create_schedule(dag.outputs[0].op)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.slow
 @by_type
 def test_interpreted(dtype):
     for name, dag, schedule in rows_of(dtype):
@@ -31,6 +33,7 @@ def test_interpreted(dtype):
             raise AssertionError(f"{name} in {dtype}") from error
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @by_type
 def test_compiled(dtype):

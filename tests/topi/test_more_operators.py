@@ -19,6 +19,7 @@ def tensor(*shape, dtype="float32"):
     return te.placeholder(shape, dtype, name="x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("method", ["bilinear", "nearest_neighbor"])
 @pytest.mark.parametrize("size", [(7, 5), (1, 4)])
@@ -65,6 +66,7 @@ def test_correlation(how):
     np.testing.assert_allclose(result, testing.correlation_nchw_python(a, b, *how), **CLOSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [(1, 1), (2, 1), (2, 2), (1, 4)])
 def test_deformable_conv2d(groups):
     x, o = floats(2, 4, 6, 7), 2 * floats(2, groups[0] * 18, 3, 4)
@@ -103,6 +105,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", OPTIONS)
 def test_lstm(given):
     steps, batch, width, hidden, out = 4, 2, 3, 5, 2 if "proj" in given else 5
@@ -130,6 +133,7 @@ POOLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", POOLS)
 def test_pool_grad(how):
     kernel, stride, padding, pool_type, ceil_mode, count = how
@@ -146,6 +150,7 @@ def test_pool_grad(how):
     np.testing.assert_array_equal(moved, result.transpose(0, 2, 3, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [(1, 0, 3, 1), (1, 2, 5, 2), (2, 1, 3, 2), (2, (1, 0), 2, 1)])
 def test_gradients_of_depthwise_convolutions_are_adjoint(how):
     stride, padding, k, copies = how

@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tilewright_tvm.topi.nn.pooling import _length, _longest, _uniform
 
+from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright.te import ComputeDAG
 from tilewright_tvm import topi
 from tilewright_tvm.topi import testing
 
-small = settings(max_examples=25, deadline=None)
+small = examples(25)
 
 
 def placeholders(*shapes, dtype="float32"):
@@ -107,7 +108,7 @@ SHAPE = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(pools())
 def test_pool2d(new_bench, case):
     options, image = case

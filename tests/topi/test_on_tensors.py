@@ -123,6 +123,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_operator(name):
     function, arrays, expected = CASES[name]

@@ -28,6 +28,7 @@ def declared(data, lhs=False, most=None):
     return [*inputs, topi.nn.sparse_dense(*inputs, sparse_lhs=lhs, most=most)], arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [None, (4, 1), (2, 4), (3, 2)])
 @pytest.mark.parametrize("lhs", [False, True])
 def test_is_the_dense_product(data, lhs) -> None:
@@ -107,6 +108,8 @@ def test_a_matrix_by_its_parts() -> None:
             wrong()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int16", "int32"])
 @pytest.mark.parametrize("bias", [False, True])
 def test_products_by_the_names_of_tvm(dtype, bias) -> None:

@@ -220,6 +220,7 @@ def legal(sketch: Sketch, count: int, seed: int = 0) -> list[int]:
     return [int(i) for i in drawn[sketch.legal(drawn, sensible=False)][:count]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_knobs_have_the_names_the_order_and_the_lengths_of_the_originals(name: str) -> None:
     space = made(name).config_space
@@ -227,6 +228,8 @@ def test_knobs_have_the_names_the_order_and_the_lengths_of_the_originals(name: s
     assert list(found.items()) == list(CASES[name].lengths.items())
 
 
+@pytest.mark.sampled(7)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_random_legal_configurations_give_the_reference(name: str) -> None:
     if target_of(name) is GPU and not device(KIND).exist:
@@ -235,6 +238,8 @@ def test_random_legal_configurations_give_the_reference(name: str) -> None:
     run(sketch, legal(sketch, 1, seed=len(name)))
 
 
+@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     (sketch,) = made(name).sketches
@@ -243,6 +248,7 @@ def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     assert mask.tolist() == [not sketch.explain(int(i)) for i in drawn]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_lines_of_autotvm_mean_the_configuration_that_they_spell_out(name: str) -> None:
     """By the entities, whatever index stands before them."""
@@ -274,6 +280,8 @@ def bias_relu(x: Tensor, channel: int) -> Tensor:
     return topi.nn.relu(topi.add(x, te.placeholder(shape, name="bias")))
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_follows_in_a_network_joins_the_kernel(name: str) -> None:
     if target_of(name) is GPU and not device(KIND).exist:
@@ -359,6 +367,7 @@ def test_layers_of_networks_have_the_spaces_of_the_originals(
     assert len(made(name, *args).config_space) == length
 
 
+@pytest.mark.long
 def test_untuned_configurations_of_them_are_legal_and_right() -> None:
     for name in ("depthwise_conv2d_nchw_spatial_pack.arm_cpu", "conv2d_nchw_winograd.arm_cpu"):
         (sketch,) = made(name).sketches
@@ -367,6 +376,8 @@ def test_untuned_configurations_of_them_are_legal_and_right() -> None:
         run(sketch, [index])
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("where", range(0, 80, 3))
 def test_data_of_a_depthwise_convolution_may_be_copied_and_padded_anywhere(where: int) -> None:
     """Every place of each, with tiles that do not cover rows and columns alike."""

@@ -178,6 +178,7 @@ CASES = {
 REFUSED = {"nchw few outputs": "conv2d_nchw.llvm"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_random_configurations_are_right(case: str) -> None:
@@ -195,6 +196,8 @@ def test_random_configurations_are_right(case: str) -> None:
             check(dag, sketch.close(int(index)), label)
 
 
+@pytest.mark.sampled(8)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_untuned_is_right_and_from_a_template(case: str) -> None:
     dag = CASES[case]()
@@ -206,6 +209,7 @@ def test_untuned_is_right_and_from_a_template(case: str) -> None:
     check(dag, schedule, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["nchw 3x3", "nchw weights given", "depthwise", "dense", "matmul"])
 def test_narrow_vectors(case: str) -> None:
     """A target with 16-byte vectors and 16 registers has spaces and fallbacks of its own."""
@@ -263,6 +267,7 @@ def test_registers_are_a_mask() -> None:
     assert sketch.refusals(index) == {"registers": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape, least, most",
     [
@@ -358,6 +363,7 @@ GENERIC: dict[str, Callable[[], list[Tensor]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", GENERIC)
 def test_generic_schedule_is_right(case: str) -> None:
     dag = ComputeDAG(GENERIC[case]())
@@ -389,6 +395,7 @@ def test_padding_of_blocks_of_one_channel_is_computed_in_vectors(order: str) -> 
     assert "vectorized for i3.inner in 4" in text
 
 
+@pytest.mark.slow
 def test_nothing_reads_behind_an_input() -> None:
     """Inputs end where they end: only workspaces grow for overhanging tiles."""
     for case in CASES:

@@ -159,6 +159,8 @@ def test_random_legal_configurations_give_the_reference(name: str) -> None:
         assert done.error is None, f"{done.message}\n{schedule}"
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPUTATIONS)
 def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     sketch = sketch_of(ComputeDAG([COMPUTATIONS[name]()]), OPENCL)
@@ -168,6 +170,7 @@ def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
     assert legal.tolist() == [not sketch.explain(int(i)) for i in drawn]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(LAYERS)))
 def test_resnet_layers_have_bounded_spaces_and_a_fallback(number: int) -> None:
@@ -219,6 +222,7 @@ def test_packed_weights_come_in_vectors_without_branches() -> None:
     assert not any("if (" in line for line in inner)
 
 
+@pytest.mark.slow
 def test_flagship_compiles_without_spills() -> None:
     sketch, index = flagship(split_k=8, threads_k=8, step_k=4, auto_unroll_max_step=512)
     source = generate_source(sketch.close(index), CUDA, "conv")

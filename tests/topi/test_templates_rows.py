@@ -44,6 +44,8 @@ def member(sketch: Sketch, **values: object) -> int:
     return int(sketch.space.indices(np.array(positions))[0])
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(6, 96), (2, 3, 37), (1, 5, 64)], ids=str)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_every_member_is_one_right_kernel(name, shape):

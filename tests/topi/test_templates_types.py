@@ -68,6 +68,7 @@ COMPUTATIONS: tuple[Callable[[str], Tensor], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=str)
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
@@ -91,7 +92,7 @@ def test_members_give_the_reference(
             assert agrees(out, expected, bound).all(), (sketch.origin, sketch.space.get(index))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_staged_halves_are_float32_and_fill_vectors_of_sixteen_bytes() -> None:
     """Each is converted once, when it is copied, and not wherever it is multiplied."""
     a, w = placeholders("float16", (1, 16, 8, 8), (64, 16, 3, 3))

@@ -4,15 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.te import ComputeDAG
 from tilewright_tvm.topi import testing
 
-small = settings(max_examples=30, deadline=None)
+small = examples(30)
 
 ELEMENTWISE = {
     "exp": np.exp,
@@ -243,7 +244,7 @@ def reshapes(draw):
     return grouped(), grouped()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(reshapes(), st.booleans())
 def test_reshape(new_bench, pair, infer):
     bench = new_bench()

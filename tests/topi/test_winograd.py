@@ -145,6 +145,8 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["llvm", "opencl"])
 @pytest.mark.parametrize(("layout", "size", "m", "tiles_first", "transformed", "n"), CASES)
 def test_kernels_are_right(kind, layout, size, m, tiles_first, transformed, n):
@@ -163,6 +165,8 @@ def test_kernels_are_right(kind, layout, size, m, tiles_first, transformed, n):
         assert done.error is None, done.message
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [CPU, "cuda", "opencl"])
 def test_members_of_the_space_lower(target):
     (sketch,) = task_of_dag(

@@ -88,6 +88,7 @@ def test_it_has_both_names():
     assert tvmc.TVMCModel is TVMCModel and tvmc.TVMCException is TilewrightError
 
 
+@pytest.mark.slow
 def test_from_file_to_result(model, tmp_path, capsys):
     records = tvmc.tune(model, target="llvm", trials=2, tuning_records=tmp_path / "log")
     assert records == str(tmp_path / "log")
@@ -111,6 +112,7 @@ def test_from_file_to_result(model, tmp_path, capsys):
     assert "nn.conv2d" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_takes_its_log_and_package_along(model, tmp_path, searched):
     tvmc.tune(model, target="llvm", trials=1)
     with Database(model.default_tuning_records_path()) as database:
@@ -141,6 +143,7 @@ def test_what_the_search_is_told(model, tmp_path, searched):
     assert {t.limits.cores for t in searched["targets"]} == {1}
 
 
+@pytest.mark.slow
 def test_rules_tune_every_kernel(model, searched):
     tvmc.tune(model, target="llvm", trials=5)
     templates = searched["tasks"]
@@ -178,6 +181,7 @@ def test_simple_kernels_are_tuned_on_demand(searched):
     assert len(searched["tasks"]) > few
 
 
+@pytest.mark.slow
 def test_options_of_a_compilation(model, tmp_path, capsys):
     passes = []
 
