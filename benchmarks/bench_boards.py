@@ -20,7 +20,7 @@ import results_file
 
 from boards.corpus import corpus, wrong
 from boards.emulated import BOARDS, FOLDER, Board, made
-from relay.cases import CASES
+from graph.cases import CASES
 from tilewright.driver import llvm
 from tilewright.driver.archive import write_runtime
 from tilewright.runtime.network.library import Library

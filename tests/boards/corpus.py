@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from boards.emulated import Board
-from relay.case import Case, function, random_inputs
+from graph.case import Case, function, random_inputs
 from tilewright.graph.expr import Expr, Function
 from tilewright.graph.traversal import substitute
 from tilewright.runtime.network.library import Library

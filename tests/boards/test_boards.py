@@ -9,7 +9,7 @@ import pytest
 
 from boards.corpus import corpus, wrong
 from boards.emulated import BOARDS, FOLDER, Board, made
-from relay.cases import CASES
+from graph.cases import CASES
 from tilewright.driver.archive import write_runtime
 from tilewright_tvm import relay
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relay.small import database_of
+from graph.small import database_of
 from tilewright import cpu
 from tilewright.base.errors import ModelError
 from tilewright.models.networks import load_batches

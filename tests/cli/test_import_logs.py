@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from relay.small import residual
+from graph.small import residual
 from tilewright.cli.app import main
 from tilewright.measure import Database
 from tilewright.models import networks

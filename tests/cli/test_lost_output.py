@@ -51,7 +51,7 @@ tuner.tune(6, options, callbacks=[
 """,
     "auto_scheduler": """
 from tilewright import auto_scheduler
-from auto_scheduler.workloads import CPU, product
+from tests.tvm.auto_scheduler.workloads import CPU, product
 task = auto_scheduler.SearchTask(func=product, args=(8, 8, 8), target=CPU)
 task.tune(auto_scheduler.TuningOptions(6, builder=builder, runner=runner,
     measure_callbacks=[auto_scheduler.RecordToFile(LOG)]))

@@ -47,8 +47,8 @@ def originals() -> tuple[bytes, ...]:
 
 
 def _of_operators() -> list[ModelProto]:
-    from relay.cases import CASES, function
-    from relay.test_onnx import MODELS, X, model
+    from graph.cases import CASES, function
+    from models.test_onnx import MODELS, X, model
     from tilewright_tvm import relay
 
     ours = [relay.to_onnx(function(c.build())) for c in CASES if c.in_onnx]

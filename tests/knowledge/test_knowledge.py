@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from relay.small import database_of, image, residual, wanted
+from graph.small import database_of, image, residual, wanted
 from tilewright import cpu, knowledge
 from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import cli

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relay.small import image, residual, wanted
+from graph.small import image, residual, wanted
 from tilewright import cpu, knowledge, te, topi
 from tilewright.cost.features import FEATURES
 from tilewright.knowledge import store

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relay.small import image, residual, wanted
+from graph.small import image, residual, wanted
 from targets.c_kind import COMPILER, KIND
 from tilewright import te
 from tilewright.base.errors import DeviceError, TargetError, TilewrightError

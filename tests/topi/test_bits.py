@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.topi.test_on_tensors import ran
+from tests.tvm.topi.test_on_tensors import ran
 from tilewright import te, topi
 from tilewright.base.errors import ExpressionError
 from tilewright.topi import nn

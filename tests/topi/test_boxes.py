@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.topi.test_on_tensors import floats, ran, rng
+from tests.tvm.topi.test_on_tensors import floats, ran, rng
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright_tvm import topi

@@ -4,7 +4,7 @@ to what they are gradients of; what they refuse."""
 import numpy as np
 import pytest
 
-from tests.topi.test_on_tensors import floats, ran, rng, whole
+from tests.tvm.topi.test_on_tensors import floats, ran, rng, whole
 from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright_tvm import topi

@@ -1,7 +1,7 @@
 """What happens to a network between import and code generation: one literal list of passes.
 
 In: a module.  Out: a module that computes the same (to rounding).  Every pass is a plain function
-of a module; `tests/relay/test_passes.py` compares each with the numpy evaluator before and after.
+of a module; `tests/graph/test_passes.py` compares each with the numpy evaluator before and after.
 Read next: the passes, in the order of the list.
 """
 
