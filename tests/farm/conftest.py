@@ -4,6 +4,7 @@ and what its kernels should give."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,12 @@ from measure.kernels import reference
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.reference import Reference, ReferenceStore
 
+HERE = Path(__file__).parent
+# Their tests start servers, or wait for answers that do not come.
+SERVERS = {
+    "bad_input", "builder", "cluster", "commands", "differing", "faults", "machines", "runner",
+    "security", "session", "tutorial",
+}  # fmt: skip
 BUILD = "tilewright.measure.calls:build_source"
 
 
@@ -33,3 +40,9 @@ def builder() -> Iterator[LocalBuilder]:
 def expected() -> Iterator[Reference]:
     with ReferenceStore() as store:
         yield reference(store)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == HERE and item.path.stem.removeprefix("test_") in SERVERS:
+            item.add_marker(pytest.mark.slow)

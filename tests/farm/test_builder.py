@@ -199,6 +199,7 @@ def test_without_a_compiler_there_are_no_builders(
     assert "cannot build (tilewright.lowering is not in it)" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_command_tunes_with_builders(
     builders: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

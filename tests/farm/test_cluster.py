@@ -72,6 +72,7 @@ def test_a_cluster_that_is_there_lends_devices(tmp_path: Path, run_job: RunJob):
             all_right([runner.submit(run_job) for _ in range(3)])
 
 
+@pytest.mark.long
 def test_a_cluster_at_tls_is_tuned_on_and_refuses_whoever_has_no_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

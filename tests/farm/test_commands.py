@@ -106,6 +106,7 @@ def test_a_tracker_whose_port_is_taken_says_so(shared_farm: Farm):
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_tracker_that_is_stopped_reports_no_error(tmp_path: Path, how: signal.Signals):

@@ -192,6 +192,7 @@ def test_a_certificate_that_is_not_valid_now_is_told_before_anything_is_sent(
     assert "Set the clock, or make new certificates" in told.value.way_out
 
 
+@pytest.mark.sampled(1)
 def test_a_server_whose_clock_is_wrong_says_so_and_ends(
     other_time: tuple[Path, str], secure_farm: Farm
 ):
@@ -214,6 +215,7 @@ def test_whoever_is_refused_for_the_clock_of_the_other_side_is_told(
         assert "set the clock there" in told.value.way_out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 def test_whoever_reaches_a_tracker_of_another_time_is_told(
     other_time: tuple[Path, str], authority: Path
