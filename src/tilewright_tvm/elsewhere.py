@@ -248,6 +248,17 @@ def _is_ours(module: str) -> bool:
     return owner is not None and PathFinder.find_spec(module, places) is not None
 
 
+def adopt(package: str) -> None:
+    """Have the modules of ours that a package of TVM's takes names from under its name, too.
+
+    Importing them by it would make them attributes, and so hide functions of the same names.
+    """
+    ours = package.replace(ROOT, _COMPILER, 1)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{ours}."):
+            sys.modules.setdefault(name.replace(_COMPILER, ROOT, 1), module)
+
+
 def explain_imports() -> None:
     """From now on; called once, when the package is imported."""
     if not any(isinstance(finder, _Elsewhere) for finder in sys.meta_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graph.small import close_to_reference, database_of, residual
-from network.test_attention_kernel import by_hand, function
+from tests.network.test_attention_kernel import by_hand, function
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import NetworkLine
 from tilewright.network.confirm import Trials

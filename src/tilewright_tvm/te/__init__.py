@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import te
 from tilewright.schedule.schedule import create_schedule
 from tilewright.te import *  # noqa: F403
-from tilewright_tvm.elsewhere import find
+from tilewright_tvm.elsewhere import adopt, find
 from tilewright_tvm.te import hybrid, schedule
 from tilewright_tvm.te.extern import ExternOp, extern
 from tilewright_tvm.te.gradient import gradient
@@ -28,3 +28,6 @@ _ELSEWHERE = {
 
 def __getattr__(name: str) -> Any:
     return find(__name__, name, _ELSEWHERE)
+
+
+adopt(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright import topi
 from tilewright.topi import *  # noqa: F403
+from tilewright_tvm.elsewhere import adopt
 from tilewright_tvm.topi import arm_cpu as arm_cpu
 from tilewright_tvm.topi import bifrost as bifrost
 from tilewright_tvm.topi import cuda as cuda
@@ -37,3 +38,6 @@ __all__ = [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
 
 def __getattr__(name: str) -> Any:
     return of_networks.find("topi", name)
+
+
+adopt(__name__)

@@ -12,7 +12,7 @@ import pytest
 from tilewright.measure.database import Database
 from tilewright.runtime import device, opencl
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs" / "tvm"
+DOCS = Path(__file__).parents[3] / "docs" / "tvm"
 
 
 def _generator() -> ModuleType:

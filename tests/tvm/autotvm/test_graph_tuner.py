@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from network.test_layout_choice import BLOCKS, TARGET, layouts_of, network
+from tests.network.test_layout_choice import BLOCKS, TARGET, layouts_of, network
 from tilewright import cpu
 from tilewright.base.errors import TilewrightError
 from tilewright.measure.database import Database

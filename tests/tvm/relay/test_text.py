@@ -257,7 +257,7 @@ def test_nodes_that_wait_for_values_are_equal_where_they_call_the_same():
 
 
 def test_the_example_of_the_documentation_runs():
-    page = (Path(__file__).parents[2] / "docs" / "tvm" / "languages.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "tvm" / "languages.md").read_text()
     names: dict = {}
     code = re.search(r"```python\n(from tilewright\w* import relay\n.*?)```", page, re.DOTALL)
     exec(code[1], names)

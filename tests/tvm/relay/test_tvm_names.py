@@ -36,7 +36,8 @@ def test_names_are_where_tvm_has_them():
     assert relay.op.nn.conv2d is relay.nn.conv2d
     assert relay.op.image.resize2d is relay.image.resize2d
     assert relay.transform.transform.InferType is relay.transform.InferType
-    assert tilewright.TVMError is tilewright_tvm._ffi.base.TVMError is tilewright_tvm.error.TVMError
+    tvm_error = tilewright_tvm.TVMError
+    assert tvm_error is tilewright_tvm._ffi.base.TVMError is tilewright_tvm.error.TVMError
     assert isinstance([1], tilewright_tvm.runtime.container.ADT)
     assert relay.backend.te_compiler.get().clear() is None
     n = te.var("n")
@@ -424,7 +425,7 @@ def test_backends_that_there_are_not():
         (relay.testing, "to_python", "numpy"), (relay.expr, "Match", "relay.Match"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
-        (tilewright.ir, "register_intrin_lowering", "te.compute"),
+        (tilewright_tvm.ir, "register_intrin_lowering", "te.compute"),
         (tilewright_tvm._ffi, "registry", "use Python"),
         (tvmc, "micro", "no target"), (tilewright_tvm.contrib, "download", "its path"),
     ],

@@ -10,13 +10,14 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
+from tilewright.graph import expr as nodes
 from tilewright.models.limits import Limits
 from tilewright.models.onnx import importer
 from tilewright.models.torch import export
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.functional.definitions import IRModule
 
-Imported = tuple[IRModule, dict[str, Any]]
+Imported = tuple[nodes.IRModule, dict[str, Any]]
 
 
 def _for_tvm(load: Callable[..., Any]) -> Callable[..., Imported]:
@@ -25,7 +26,9 @@ def _for_tvm(load: Callable[..., Any]) -> Callable[..., Imported]:
     @functools.wraps(load)
     def loaded(*args: Any, **kwargs: Any) -> Imported:
         mod, params = load(*args, **kwargs)
-        return IRModule(mod.functions), params
+        if type(mod) is nodes.IRModule:  # one with open extents is made for numbers later
+            mod = IRModule(mod.functions)
+        return mod, params
 
     return loaded
 
