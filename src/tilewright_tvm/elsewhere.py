@@ -255,8 +255,9 @@ def adopt(package: str) -> None:
     """
     ours = package.replace(ROOT, _COMPILER, 1)
     for name, module in list(sys.modules.items()):
-        if name.startswith(f"{ours}."):
-            sys.modules.setdefault(name.replace(_COMPILER, ROOT, 1), module)
+        theirs = name.replace(_COMPILER, ROOT, 1)
+        if name.startswith(f"{ours}.") and theirs not in ALSO:
+            sys.modules.setdefault(theirs, module)
 
 
 def explain_imports() -> None:

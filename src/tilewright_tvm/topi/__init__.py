@@ -3,6 +3,7 @@
 Read next: `by_target.py`, `of_networks.py`.
 """
 
+from importlib import import_module
 from typing import Any
 
 from tilewright import topi
@@ -17,7 +18,6 @@ from tilewright_tvm.topi import hls as hls
 from tilewright_tvm.topi import image as image
 from tilewright_tvm.topi import intel_graphics as intel_graphics
 from tilewright_tvm.topi import mali as mali
-from tilewright_tvm.topi import nn as nn  # type: ignore[no-redef]
 from tilewright_tvm.topi import of_networks, testing
 from tilewright_tvm.topi import random as random
 from tilewright_tvm.topi import rocm as rocm
@@ -33,6 +33,7 @@ from tilewright_tvm.topi.utils import get_const_int as get_const_int
 from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
 from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
+nn = import_module("tilewright_tvm.topi.nn")  # not ours, which came with the others
 __all__ = [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
 
 
