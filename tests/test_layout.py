@@ -44,6 +44,46 @@ def test_every_room_has_its_place_in_the_order():
     assert len(known) == len(set(known))
 
 
+PLACE = re.compile(r"(tilewright(?:_tvm)?)((?:\.[a-z_][a-z_0-9]*)*)(?::[\w.]+)?")
+# Who may name a module of a later room in a string: it is asked for by name, and not before.
+NAMES_LATER = {
+    "__init__.py": "the package's own names, and what rooms find in later ones",
+    **{f"targets/{kind}.py": "the row of a device kind: its printer, compiler, driver"
+       for kind in ("cuda", "llvm", "opencl")},
+    "base/forward.py": "names of TVM, which are those of tilewright_tvm",
+    "driver/archive.py": "puts files of both packages into an archive",
+}  # fmt: skip
+
+
+def test_no_string_names_a_module_of_a_later_room():
+    layers = PYPROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
+    rank = {layer.strip("()"): -k for k, layer in enumerate(layers)}
+    found = set()
+    for path in CORE:
+        file = path.relative_to(PACKAGE)
+        own = rank.get(file.parts[0].removesuffix(".py"), -len(layers))  # of files in no room
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = node.value if isinstance(node, ast.Constant) else None
+            place = PLACE.fullmatch(text) if isinstance(text, str) else None
+            if place is None:
+                continue
+            room = place[2].split(".")[1] if place[2] else ""
+            if place[1] == "tilewright_tvm" or rank.get(room, own) > own:
+                found.add(file.as_posix())
+    assert found == set(NAMES_LATER)
+
+
+def test_the_compiler_loads_nothing_of_tvms_home():
+    code = (
+        "import sys, tilewright\n"
+        "from tilewright import te, topi, front\n"
+        "import tilewright.cli.app, tilewright.network.build, tilewright.models.networks\n"
+        "print([m for m in sys.modules if m.startswith('tilewright_tvm')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_optional_and_slow_libraries_are_imported_when_needed():
     found = []

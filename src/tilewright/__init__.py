@@ -52,6 +52,7 @@ _forward.install()
 _plugins.register(
     "names of te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"}
 )
+_plugins.register("devices", {"device": "tilewright.runtime.device:device"})
 _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 
 # Loaded on first use, so that `import tilewright` and the command line start fast.
@@ -74,8 +75,8 @@ _LAZY = {
     "opencl": "tilewright.runtime.device",
     "device": "tilewright.runtime.device",
     "IRModule": "tilewright.graph.expr",
-    "get_global_func": "tilewright.base.functions",
-    "register_func": "tilewright.base.functions",
+    "get_global_func": "tilewright.runtime.function_table",
+    "register_func": "tilewright.runtime.function_table",
 }
 _MODULES = ("codegen", "driver", "ir", "runtime", "schedule", "te", "topi")
 

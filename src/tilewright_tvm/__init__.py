@@ -43,8 +43,8 @@ _LAZY = {
     "convert": "tilewright_tvm.runtime",
     "IRModule": "tilewright_tvm.relay.functional.definitions",
     "TVMError": "tilewright_tvm.error",
-    "get_global_func": "tilewright.base.functions",
-    "register_func": "tilewright.base.functions",
+    "get_global_func": "tilewright.runtime.function_table",
+    "register_func": "tilewright.runtime.function_table",
 }
 _MODULES = (
     "_ffi",

@@ -15,9 +15,9 @@ import numpy as np
 from tilewright.base.artifact import HostCall
 from tilewright.base.dtype import DType
 from tilewright.base.extent import value_of
-from tilewright.base.functions import get_global_func
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Launch, Memory, Plan
+from tilewright.runtime.function_table import get_global_func
 from tilewright.runtime.ndarray import NDArray
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, Union
 
-from tilewright.base import context
+from tilewright.base import context, plugins
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, kind, kinds, resolve
 from tilewright.targets.limits import Limits
@@ -338,7 +338,7 @@ class Target:
 
         device: "cuda", or a `tilewright.device`
         """
-        find = resolve("tilewright.runtime.device:device")
+        find = plugins.placed("devices", "device")
         found: Target = (find(device) if isinstance(device, str) else device).target
         return found
 

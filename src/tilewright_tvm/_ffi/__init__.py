@@ -5,7 +5,7 @@ In: nothing.  Out: `base`, and functions by names.  There is no other language b
 
 from typing import Any
 
-from tilewright.base.functions import get_global_func, register_func
+from tilewright.runtime.function_table import get_global_func, register_func
 from tilewright_tvm._ffi import base
 from tilewright_tvm.elsewhere import find
 

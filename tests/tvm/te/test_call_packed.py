@@ -7,9 +7,9 @@ import pytest
 
 import tilewright
 from tilewright.base.errors import DeviceError, ExpressionError, LoweringError, SpaceError
-from tilewright.base.functions import get_global_func, register_func
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
+from tilewright.runtime.function_table import get_global_func, register_func
 from tilewright.runtime.load import load_module
 from tilewright.schedule.task import task_of_dag
 from tilewright.targets.target import Target

@@ -1,7 +1,7 @@
 """Python functions by names: what stages of `tir.call_packed` call.
 
 In: a name and a function, from a script.  Out: the function, where the module is that calls it.
-Read next: `runtime/calls.py`.
+Read next: `calls.py`.
 """
 
 from __future__ import annotations
