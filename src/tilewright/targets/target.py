@@ -162,7 +162,7 @@ class Target:
         own = [k for k in self.option("keys").split(",") if k]
         if self.option("device"):
             own.append(self.option("device"))
-        if self.kind == "llvm":
+        if self.device_kind.device == "cpu":
             arm = self.triple.startswith(("arm", "aarch64")) and "arm_cpu" not in own
             return tuple(dict.fromkeys([*own, *(["arm_cpu"] if arm else []), "cpu"]))
         known = [str(self.kind), *(["gpu"] if self.has_threads else [])]
