@@ -138,6 +138,20 @@ def test_functions_for_targets_with_a_name_only() -> None:
     assert not {*tvm.target.Target.list_kinds()} & {*NAMED_KINDS}
 
 
+def test_targets_as_tvm_prints_them() -> None:
+    for text in (
+        "llvm -keys=arm_cpu,cpu -device=arm_cpu -link-params=0 -mtriple=aarch64-linux-gnu",
+        "cuda -keys=cuda,gpu -arch=sm_80 -max_num_threads=1024 -model=unknown -thread_warp_size=32",
+        "vulkan -keys=vulkan,gpu -max_num_threads=256 -supports_float32=1 -thread_warp_size=1",
+    ):
+        read = tvm.target.Target(text)
+        keys = text.split(" -keys=")[1].split()[0]
+        assert ",".join(read.keys) == keys and tvm.target.Target(str(read)) == read
+        assert targets.target_from_cli(text)[0] == read
+    with pytest.raises(TargetError, match="unknown option -link-params"):
+        tvm.target.Target("llvm -link-params=1")
+
+
 def test_features() -> None:
     a64 = tvm.target.Target("llvm -mtriple=aarch64-linux-gnu -mattr=+v8.2a,+dotprod").features
     assert (a64.is_aarch64, a64.has_asimd, a64.has_dotprod, a64.has_sve) == (
