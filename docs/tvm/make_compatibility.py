@@ -75,6 +75,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("nd.", "array empty NDArray NDArray.same_as"),
         *works("target.", "Target create cuda arm_cpu mali intel_graphics bifrost generic_func"),
         *works("target.", "GenericFunc override_native_generic_func get_native_generic_func"),
+        *works("target.", "extend_native_generic_func"),
         different("target.list_tags", "of NVIDIA's GPUs from Pascal on, c5 machines and boards"),
         different(
             "Target(host=)",

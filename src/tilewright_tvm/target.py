@@ -22,8 +22,8 @@ from tilewright_tvm.elsewhere import find
 
 __all__ = [
     "GenericFunc", "Limits", "Target", "TargetFeatures", "arm_cpu", "bifrost", "create", "cuda",
-    "generic_func", "get_native_generic_func", "hexagon", "intel_graphics", "list_tags", "mali",
-    "override_native_generic_func", "rocm", "vta",
+    "extend_native_generic_func", "generic_func", "get_native_generic_func", "hexagon",
+    "intel_graphics", "list_tags", "mali", "override_native_generic_func", "rocm", "vta",
 ]  # fmt: skip
 
 bifrost = mali
@@ -115,6 +115,16 @@ def override_native_generic_func(
         return _NATIVE[func_name]
 
     return decorate
+
+
+def extend_native_generic_func(
+    name: str, keys: str | Sequence[str]
+) -> Callable[[Callable[..., Any]], GenericFunc]:
+    """A decorator: the function is that of `override_native_generic_func(name)` for some keys.
+
+    Raises TargetError where there is none of that name.
+    """
+    return functools.partial(get_native_generic_func(name).register, keys)
 
 
 def get_native_generic_func(name: str) -> GenericFunc:

@@ -192,6 +192,11 @@ def test_generic_functions_by_name() -> None:
         assert found.get_packed_func() is of_gpus and number() == 3
         found.register(before, ["gpu"], allow_override=True)
         assert number() == 1
+    target.extend_native_generic_func("tests.number", "extended")(lambda: 5)
+    with Target("llvm -keys=extended"):
+        assert found() == 5
+    with pytest.raises(TilewrightError, match="there is none of that name"):
+        target.extend_native_generic_func("tests.other", "cpu")
     found.set_default(lambda: 7)
     assert number() == 7
     with pytest.raises(TilewrightError, match="there is none of that name"):
