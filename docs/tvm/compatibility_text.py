@@ -115,7 +115,7 @@ GALLERIES = (
     ("optimize_operators/opt_conv_cuda", "tune_conv2d_cuda.py", "as it is"),
     ("optimize_operators/opt_conv_tensorcore", "", "ends: matrix instructions are not there"),
     ("extend_tvm/use_pass_infra", "", "as it is"),
-    ("extend_tvm/use_pass_instrument", "", "as it is, without contrib.download, which it imports"),
+    ("extend_tvm/use_pass_instrument", "", "as it is"),
     (
         "extend_tvm/low_level_custom_pass",
         "",

@@ -3,7 +3,9 @@
 from importlib import import_module
 from typing import Any
 
-from tilewright.base.errors import absent
+from tilewright.base.doors import door
+from tilewright.base.errors import ModelError, absent
+from tilewright.graph.attrs import Attrs
 
 __path__: list[str] = []  # so that its modules are imported, too
 
@@ -28,11 +30,28 @@ _RELAYS = {
     "module": "tilewright_tvm.relay.functional.definitions:",
 }
 _ELSEWHERE = {
-    "make_node":
-        "Nodes are made by their own functions; attributes are dicts: f.with_attr(name, value).",
     "register_intrin_lowering":
         "Functions of numbers are a fixed set; te.compute makes others of them (tir.exp, ...).",
 }  # fmt: skip
+
+
+@door(ModelError)
+def make_node(type_key: str, **kwargs: Any) -> Any:
+    """Make a number, or attributes, of the values of its parts.
+
+    type_key: "IntImm", "FloatImm", or what ends in "Attrs", "DictAttrs" say
+    Raises ModelError for other types.
+    """
+    kind = type_key.rpartition(".")[2]
+    if kind.endswith("Attrs"):
+        return Attrs(kwargs)
+    if kind in ("IntImm", "FloatImm"):
+        tir = import_module("tilewright_tvm.tir")
+        return getattr(tir, kind)(str(kwargs["dtype"]), kwargs["value"])
+    raise ModelError(
+        f"ir.make_node({type_key!r})", "it makes numbers and attributes",
+        "Call the function that makes such a node: relay.var, te.placeholder, ...",
+    )  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,12 @@ _TUNERS = [
     for features in ("itervar", "knob", "curve")
 ]
 
+# Targets of TVM's that have a name and options here, and no code.
+NAMED_KINDS = (
+    "aocl", "c", "cmsis-nn", "ethos-n", "ethos-u", "ext_dev", "hexagon", "hybrid", "metal", "nvptx",
+    "rocm", "sdaccel", "stackvm", "vulkan", "webgpu",
+)  # fmt: skip
+
 
 def register() -> None:
     """Tell where everything is; again changes nothing."""
@@ -23,3 +29,5 @@ def register() -> None:
     plugins.register("templates", {"TVM": "tilewright_tvm.topi.templates"})
     plugins.register("argument names", {"TVM 0.6": "tilewright_tvm.old_names:modern"})
     plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
+    kinds = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}
+    plugins.register("device kinds", kinds)

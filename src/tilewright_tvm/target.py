@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.errors import TargetError
+from tilewright.targets.processors import architecture
 from tilewright.targets.tags import list_tags
 from tilewright.targets.target import (
+    UNKNOWN,
     Limits,
     Target,
     TargetLike,
@@ -19,9 +21,9 @@ from tilewright.targets.target import (
 from tilewright_tvm.elsewhere import find
 
 __all__ = [
-    "GenericFunc", "Limits", "Target", "arm_cpu", "bifrost", "create", "cuda", "generic_func",
-    "get_native_generic_func", "hexagon", "intel_graphics", "list_tags", "mali",
-    "override_native_generic_func", "rocm", "vta",
+    "GenericFunc", "Limits", "Target", "TargetFeatures", "arm_cpu", "bifrost", "create", "cuda",
+    "extend_native_generic_func", "generic_func", "get_native_generic_func", "hexagon",
+    "intel_graphics", "list_tags", "mali", "override_native_generic_func", "rocm", "vta",
 ]  # fmt: skip
 
 bifrost = mali
@@ -115,6 +117,16 @@ def override_native_generic_func(
     return decorate
 
 
+def extend_native_generic_func(
+    name: str, keys: str | Sequence[str]
+) -> Callable[[Callable[..., Any]], GenericFunc]:
+    """A decorator: the function is that of `override_native_generic_func(name)` for some keys.
+
+    Raises TargetError where there is none of that name.
+    """
+    return functools.partial(get_native_generic_func(name).register, keys)
+
+
 def get_native_generic_func(name: str) -> GenericFunc:
     """What `override_native_generic_func(name)` made.  Raises TargetError where there is none."""
     if name not in _NATIVE:
@@ -125,20 +137,54 @@ def get_native_generic_func(name: str) -> GenericFunc:
     return _NATIVE[name]
 
 
-def _refused(name: str, title: str, instead: str) -> Callable[..., Target]:
-    """A target of TVM's by its name, which scripts import beside those that they use."""
+# Of ARM, what has a feature of TVM's: an instruction of -mattr, the name of a small processor.
+_ARM_FEATURES = {
+    "has_asimd": ("neon",), "has_sve": ("sve", "sve2"), "has_sme": ("sme",),
+    "has_dotprod": ("dotprod",), "has_matmul_int8": ("i8mm",), "has_fp16_simd": ("fullfp16",),
+    "has_dsp": ("dsp", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m35p", "cortex-m55",
+                "cortex-m85"),
+    "has_mve": ("mve", "mve.fp", "cortex-m55", "cortex-m85"),
+}  # fmt: skip
 
-    def refuse(*args: Any, **kwargs: Any) -> Target:
-        raise TargetError(f"target.{name}", f"{title} is not a target", instead)
 
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Raises TargetError: {title} is not a target."
-    return refuse
+class TargetFeatures:
+    """What an ARM processor has, as far as the options of its target say; of other processors, and
+    by other names, None: `Target("c -mcpu=cortex-m55").features.has_dsp`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> bool | None:
+        target = self._target
+        is_aarch64 = architecture(target.triple) == "aarch64"
+        told = {word.partition("+")[0] for word in (target.mcpu, target.option("march"))}
+        words = told | {word[1:] for word in target.mattr if word[0] == "+"}
+        is_arm = is_aarch64 or "arm_cpu" in target.keys or target.mcpu.startswith("cortex-")
+        if not is_arm or name not in ("is_aarch64", *_ARM_FEATURES):
+            return None
+        if name == "is_aarch64":
+            return is_aarch64
+        if name == "has_asimd" and is_aarch64:
+            return "-neon" not in target.mattr
+        return not words.isdisjoint(_ARM_FEATURES[name])
 
 
-rocm = _refused("rocm", "ROCm", 'Try Target("opencl").')
-hexagon = _refused("hexagon", "Hexagon", "The targets are llvm, cuda and opencl.")
-vta = _refused("vta", "VTA", "The targets are llvm, cuda and opencl.")
+setattr(Target, "features", property(TargetFeatures))  # noqa: B010  # TVM's name
+
+
+def rocm(model: str = UNKNOWN, options: str = "") -> Target:
+    """An AMD GPU, for its name and options; builds take `Target("opencl")`."""
+    return Target(f"rocm -model={model} {options}")
+
+
+def hexagon(cpu_ver: str = "v68", options: str = "") -> Target:
+    """A Hexagon processor, for its name and options: no code is made for it."""
+    return Target(f"hexagon -mtriple=hexagon -mcpu=hexagon{cpu_ver} {options}")
+
+
+def vta(model: str = UNKNOWN, options: str = "") -> Target:
+    """VTA, for its name and options: no code is made for it."""
+    return Target(f"ext_dev -device=vta -keys=vta,cpu -model={model} {options}")
 
 
 __path__: list[str] = []  # so that imports of other names say what to use, too

@@ -17,7 +17,7 @@ from tilewright.targets.target import Target
 
 REFUSED = {
     "": "unknown kind ''. Use one of llvm, cuda, opencl",
-    "metal": "unknown kind 'metal'",
+    "mental": "unknown kind 'mental'",
     "cuda sm_90": "cannot read 'sm_90'. Write options as -name=value",
     "cuda -arch=sm_20": "arch 'sm_20' is not supported. Use one of sm_53",
     "cuda -speed=9": "unknown option -speed. Known: -arch",

@@ -145,8 +145,8 @@ def test_an_unknown_kind_is_one_error_that_lists_the_known() -> None:
     names = ", ".join(k.name for k in kinds())
     assert names.startswith("llvm, cuda, opencl") and "ctext" in names
     for ask in (kind, Target, lambda name: kind(name, "place")):
-        with pytest.raises(TargetError, match=f"unknown kind 'metal'. Use one of {names}"):
-            ask("metal")
+        with pytest.raises(TargetError, match=f"unknown kind 'mental'. Use one of {names}"):
+            ask("mental")
     with pytest.raises(DeviceError, match="unknown kind 'mental'. Use one of cpu, llvm"):
         device("mental")
 

@@ -7,6 +7,7 @@ import pytest
 
 from tilewright import build, te
 from tilewright.base.errors import TilewrightError
+from tilewright.driver.build import resolve_target
 from tilewright.targets.target import Target
 from tilewright_tvm import autotvm, contrib, nd, target, testing, topi
 
@@ -193,16 +194,21 @@ def test_generic_functions_by_name() -> None:
         assert found.get_packed_func() is of_gpus and number() == 3
         found.register(before, ["gpu"], allow_override=True)
         assert number() == 1
+    target.extend_native_generic_func("tests.number", "extended")(lambda: 5)
+    with Target("llvm -keys=extended"):
+        assert found() == 5
+    with pytest.raises(TilewrightError, match="there is none of that name"):
+        target.extend_native_generic_func("tests.other", "cpu")
     found.set_default(lambda: 7)
     assert number() == 7
     with pytest.raises(TilewrightError, match="there is none of that name"):
         target.get_native_generic_func("tests.other")
 
 
-def test_targets_of_tvms_that_are_not_here_say_so_when_called() -> None:
-    for refused in (target.rocm, target.hexagon, target.vta):
-        with pytest.raises(TilewrightError, match="is not a target"):
-            refused(model="any")
+def test_targets_of_tvms_that_are_not_here_say_so_when_used() -> None:
+    for named in (target.rocm(model="any"), Target("hexagon"), target.vta(model="any")):
+        with pytest.raises(TilewrightError, match="no code is made for it"):
+            resolve_target(named)
 
 
 def test_names_of_autotvm_where_scripts_import_them() -> None:

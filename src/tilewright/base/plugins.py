@@ -29,8 +29,8 @@ _looking, _looked = lock(), False
 def register(kind: str, places: Mapping[str, str]) -> None:
     """Tell where things are.
 
-    kind: "argument names", "devices", "logs", "names of te", "offered templates", "templates" or
-          "tuners": who asks for them says what each is
+    kind: "argument names", "devices", "device kinds", "logs", "names of te", "offered templates",
+          "templates" or "tuners": who asks for them says what each is
     places: name -> "module:attribute", or "module" for what importing it registers
     """
     _PLACES.setdefault(kind, {}).update(places)

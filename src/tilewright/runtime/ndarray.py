@@ -233,6 +233,10 @@ class NDArray:
         """The device, by its name before TVM 0.8."""
         return self.device
 
+    def same_as(self, other: object) -> bool:
+        """Whether it is this very array."""
+        return self is other
+
     def __setitem__(self, index: Any, source: Any) -> None:
         """`a[:] = x` overwrites the contents; parts cannot be set."""
         if not (isinstance(index, slice) and index == slice(None)) and index is not Ellipsis:

@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.concurrency import importing
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import TargetError
@@ -178,7 +179,7 @@ def register(new: DeviceKind) -> DeviceKind:
 
 def kind(name: str, place: str = "") -> DeviceKind:
     """The kind of targets called `name`.  Raises TargetError, at `place`, for one that is not."""
-    found = _KINDS.get(name)
+    found: DeviceKind | None = _KINDS.get(name) or plugins.placed("device kinds", name)
     if found is not None:
         return found
     raise TargetError(
@@ -204,7 +205,8 @@ def called(word: str) -> DeviceKind | None:
 def is_absent(word: str) -> bool:
     """Whether it is TVM's word for a kind that nobody registered here: scripts ask for devices of
     them, to leave out what needs one."""
-    return word in _OF_TVM and called(word) is None
+    known = word in _OF_TVM or plugins.placed("device kinds", word) is not None
+    return known and called(word) is None
 
 
 def kinds() -> tuple[DeviceKind, ...]:

@@ -43,6 +43,7 @@ _BOARDS = {
 }
 
 UNKNOWN = "unknown"  # the model where none is given
+_UNSAID = {"model": UNKNOWN, "link-params": "0"}  # as where it is not given; TVM prints them
 LONGEST = 2000  # characters of a target; TVM's longest have some hundred
 
 
@@ -116,8 +117,7 @@ class Target:
         known = kind(words[0] if words else "", place)
         options = options_of(words[1:], place)
         named = options.pop("host", None)
-        if options.get("model") == UNKNOWN:
-            del options["model"]
+        options = {name: v for name, v in options.items() if _UNSAID.get(name) != v}
         check_options(place, options, known)
         host = named if host is None else host
         beside = None if host is None else Target(host)
@@ -162,7 +162,7 @@ class Target:
         own = [k for k in self.option("keys").split(",") if k]
         if self.option("device"):
             own.append(self.option("device"))
-        if self.kind == "llvm":
+        if self.device_kind.device == "cpu":
             arm = self.triple.startswith(("arm", "aarch64")) and "arm_cpu" not in own
             return tuple(dict.fromkeys([*own, *(["arm_cpu"] if arm else []), "cpu"]))
         known = [str(self.kind), *(["gpu"] if self.has_threads else [])]

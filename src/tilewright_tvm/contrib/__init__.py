@@ -1,8 +1,8 @@
 """Names of TVM's `contrib` that tutorials import.
 
 In: nothing.  Out: `contrib.cblas`, `contrib.cc`, `contrib.cudnn`, `contrib.debugger`,
-`contrib.graph_executor`, `contrib.ndk`, `contrib.nvcc`, `contrib.pickle_memoize`,
-`contrib.random`, `contrib.sparse`, `contrib.utils`.
+`contrib.download`, `contrib.graph_executor`, `contrib.ndk`, `contrib.nvcc`,
+`contrib.pickle_memoize`, `contrib.random`, `contrib.sparse`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
 
@@ -16,7 +16,6 @@ _ELSEWHERE = {
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
     "dnnl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
-    "download": "Nothing is downloaded: fetch the file, and give its path.",
     "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
     "mkl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
     "pipeline_executor": "Use a GraphModule for each part, in threads of their own.",
@@ -29,8 +28,8 @@ _ELSEWHERE = {
 }
 
 _FILES = (
-    "cblas", "cc", "cudnn", "debugger", "graph_executor", "ndk", "nvcc", "pickle_memoize", "random",
-    "sparse", "utils",
+    "cblas", "cc", "cudnn", "debugger", "download", "graph_executor", "ndk", "nvcc",
+    "pickle_memoize", "random", "sparse", "utils",
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from tilewright_tvm.tvmc import (
     autotuner,
     common,
     compiler,
+    composite_target,
     frontends,
     model,
     result_utils,
@@ -34,14 +35,13 @@ from tilewright_tvm.tvmc.runner import run_module as run
 
 __all__ = [
     "TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "autotuner",
-    "common", "compile", "compiler", "frontends", "load", "model", "result_utils", "run", "runner",
-    "shape_parser", "target", "transform", "tune",
+    "common", "compile", "compiler", "composite_target", "frontends", "load", "model",
+    "result_utils", "run", "runner", "shape_parser", "target", "transform", "tune",
 ]  # fmt: skip
 
 _COMMAND = "The command is `tilewright`; its options are of `click`, see `tilewright --help`."
 _ELSEWHERE = {
     "arguments": _COMMAND,
-    "composite_target": "Compilers of others are not called; a target is llvm, cuda or opencl.",
     "main": _COMMAND,
     "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
     "pass_config": "Use tvmc.compile(pass_context_configs=) or transform.PassContext(config=).",

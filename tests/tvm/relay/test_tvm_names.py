@@ -427,7 +427,7 @@ def test_backends_that_there_are_not():
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
         (tilewright_tvm.ir, "register_intrin_lowering", "te.compute"),
         (tilewright_tvm._ffi, "registry", "use Python"),
-        (tvmc, "micro", "no target"), (tilewright_tvm.contrib, "download", "its path"),
+        (tvmc, "micro", "no target"), (tilewright_tvm.contrib, "tedd", "shows the loops"),
     ],
 )  # fmt: skip
 def test_other_names_say_what_to_use(owner, name, part):

@@ -147,3 +147,18 @@ class IRModule(nodes.IRModule, metaclass=_Module):
 def types_of(mod: object) -> dict[GlobalTypeVar, TypeData]:
     """The data types of a module; of a network there are none."""
     return getattr(mod, "type_definitions", {})
+
+
+@door(ModelError, "IRModule._add")
+def add(mod: nodes.IRModule, var: str | GlobalTypeVar, val: Any, update: bool = False) -> None:
+    """Add a function or a data type, as `mod[var] = val` does.
+
+    update: there may be one of that name
+    Raises ModelError where there is one, and it may not.
+    """
+    taken = var in types_of(mod) if isinstance(var, GlobalTypeVar) else var in mod
+    if taken and not update:
+        raise ModelError(
+            f"mod._add({var})", "there is one of that name", "Pass True as the third argument."
+        )
+    mod[var] = val  # type: ignore[index]

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.graph.deferred import Deferred
-from tilewright.graph.expr import Expr, Function, IRModule, Tuple
+from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
 from tilewright.graph.extension import Extension, Writer
 from tilewright_tvm.relay.functional.calls import tensors_only
+from tilewright_tvm.relay.functional.definitions import add
 from tilewright_tvm.relay.functional.equality import add_rules
 from tilewright_tvm.relay.functional.infer import inferred_type
 from tilewright_tvm.relay.functional.later import made_now_or_later
@@ -78,5 +79,6 @@ _NAMES: dict[type, dict[str, Any]] = {
     Tuple: {"tuple_value": property(lambda self: self)},
     Deferred: {"tuple_value": property(lambda self: self)},
     Function: {"type_params": (), "told_ret_type": None},
-    IRModule: {"astext": astext},
+    Call: {"type_args": ()},  # types are inferred
+    IRModule: {"_add": add, "astext": astext},
 }

@@ -324,8 +324,17 @@ def _is_functional(node: Expr) -> bool:
 
 
 @door(ModelError, "Call")
-def make_call(op: Any, args: Sequence[Any], attrs: Mapping[str, Any] | None = None) -> Expr:
-    """An operator, a function or any other value, applied to arguments."""
+def make_call(
+    op: Any,
+    args: Sequence[Any],
+    attrs: Mapping[str, Any] | None = None,
+    type_args: Sequence[Any] | None = None,
+    span: object = None,
+) -> Expr:
+    """An operator, a function or any other value, applied to arguments.
+
+    type_args, span: accepted for TVM's spelling: types are inferred, places in texts not kept
+    """
     found = called(op, args)
     return nodes.Call(op, args, attrs) if found is None else found
 

@@ -55,6 +55,7 @@ from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simp
 from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
+from tilewright_tvm.relay.transform.retyped import recast
 from tilewright_tvm.relay.transform.scale_axis import fold_backward, fold_forward
 from tilewright_tvm.transform import (
     FunctionPass,
@@ -76,7 +77,7 @@ __all__ = [
     "ForwardFoldScaleAxis", "FunctionPass", "FuseOps", "InferType", "InferTypeLocal", "Inline",
     "LambdaLift", "LazyGradientInit", "Legalize", "MergeComposite", "ModulePass", "PartialEvaluate",
     "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference",
-    "ToMixedPrecision", "function_pass", "gradient", "module_pass",
+    "ToMixedPrecision", "function_pass", "gradient", "module_pass", "recast",
 ]  # fmt: skip
 
 
@@ -522,7 +523,6 @@ _ELSEWHERE = dict.fromkeys(
     "Conv2dToSparse2": "Sparse weights are not there; dense ones are packed.",
     "CollagePartition": "relay.build chooses by measured records; there are no others to ask.",
     "infer_layout_utils": "Leave it out: every operator follows its inputs' layouts.",
-    "recast": "Use relay.transform.ToMixedPrecision.",
 }  # fmt: skip
 
 
