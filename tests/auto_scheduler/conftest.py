@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from auto_scheduler.workloads import CPU, invented, product
-from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright_tvm import auto_scheduler
 
 

@@ -13,13 +13,13 @@ import pytest
 
 import tilewright
 from auto_scheduler.workloads import CPU, conv2d_layer, product
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright import te, topi
 from tilewright.base.errors import RecordError, SearchError, SpaceError
 from tilewright.codegen import generate
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.state import Hardware

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from auto_scheduler.workloads import invented, three
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright.base.errors import RecordError, SearchError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Result, make_record
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.search.jobs import task_id
 from tilewright_tvm import auto_scheduler, relay
 

@@ -19,11 +19,11 @@ from relay.case import function, random_inputs, tensor
 from relay.cases import CASES
 from relay.drawing import networks
 from tilewright.base.errors import ModelError
-from tilewright.graph.equality import first_difference
 from tilewright.graph.left_out import LEFT_OUT, left_out
 from tilewright.graph.op import TABLE
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
+from tilewright_tvm.relay.equality import first_difference
 from tilewright_tvm.relay.text.operators import function_of
 
 

@@ -6,6 +6,8 @@ Read next: `by_target.py`, `of_networks.py`.
 from typing import Any
 
 from tilewright import topi
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError
 from tilewright.topi import *  # noqa: F403
 from tilewright_tvm.topi import arm_cpu as arm_cpu
 from tilewright_tvm.topi import bifrost as bifrost
@@ -26,13 +28,17 @@ from tilewright_tvm.topi import utils as util  # noqa: F401  # its name before T
 from tilewright_tvm.topi import utils as utils
 from tilewright_tvm.topi import vision as vision
 from tilewright_tvm.topi import x86 as x86
+from tilewright_tvm.topi.data_dependent import argwhere, unique
+from tilewright_tvm.topi.fourier import dft
 from tilewright_tvm.topi.utils import equal_const_int as equal_const_int
 from tilewright_tvm.topi.utils import get_const_float as get_const_float
 from tilewright_tvm.topi.utils import get_const_int as get_const_int
 from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
 from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
-__all__ = [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
+__all__ = ["argwhere", "dft", "unique"]
+open_doors(globals(), __all__, ExpressionError)
+__all__ += [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
 
 
 def __getattr__(name: str) -> Any:

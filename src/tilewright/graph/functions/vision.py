@@ -1,6 +1,6 @@
 """Regions of images and boxes in them: `relay.vision.roi_align`, `relay.vision.multibox_prior`.
 
-In: graph values and TVM's keywords.  Out: calls.  Read next: `op/sampling.py`, `detection.py`.
+In: graph values and TVM's keywords.  Out: calls.  Read next: `op/sampling.py`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,6 @@ from typing import Any
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.functions.detection import (
-    all_class_non_max_suppression,
-    get_valid_counts,
-    multibox_detection,
-    multibox_transform_loc,
-    non_max_suppression,
-    proposal,
-)
 from tilewright.graph.functions.sizes import per_axis
 from tilewright.graph.op import call
 
@@ -105,9 +97,5 @@ def _nchw(name: str, layout: str) -> None:
         )  # fmt: skip
 
 
-__all__ = [
-    "all_class_non_max_suppression", "get_valid_counts", "multibox_detection",
-    "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "roi_align",
-    "roi_pool", "yolo_reorg",
-]  # fmt: skip
+__all__ = ["multibox_prior", "roi_align", "roi_pool", "yolo_reorg"]
 open_doors(globals(), __all__, ModelError, "relay.vision")

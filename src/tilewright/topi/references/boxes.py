@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array, per_axis
+from tilewright.topi.references.windows import Array, per_axis
 
 
 def reorg_python(a_np: Array, stride: int) -> Array:

@@ -10,8 +10,9 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
-from tilewright.models.torch.export import from_exported_program, from_pytorch
+from tilewright.models.torch.export import from_exported_program
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay.frontend.pytorch import from_pytorch
 
 __all__ = ["Limits", "from_exported_program", "from_onnx", "from_pytorch"]
 open_doors(globals(), ["from_exported_program", "from_onnx", "from_pytorch"], ModelError)
