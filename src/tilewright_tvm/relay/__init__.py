@@ -69,6 +69,7 @@ from tilewright_tvm.relay import (
     vision,
     vm,
 )
+from tilewright_tvm.relay import rows as _rows  # noqa: F401  # which registers operators
 from tilewright_tvm.relay.adt import (
     Clause,
     Constructor,

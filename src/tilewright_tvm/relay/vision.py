@@ -15,10 +15,11 @@ from tilewright_tvm.relay.detection import (
     proposal,
 )
 from tilewright_tvm.relay.functional.later import defer
+from tilewright_tvm.relay.regions import multibox_prior, yolo_reorg
 
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_detection",
-    "multibox_transform_loc", "non_max_suppression", "proposal",
+    "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "yolo_reorg",
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError)
 __all__ += vision.__all__

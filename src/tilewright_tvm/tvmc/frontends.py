@@ -19,7 +19,7 @@ from tilewright.graph.expr import IRModule
 from tilewright.models.networks import read_torch
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.torch.export import from_exported_program
-from tilewright_tvm.relay.frontend.pytorch import from_pytorch
+from tilewright_tvm.relay.frontend.modules import from_pytorch
 from tilewright_tvm.tvmc.common import TVMCImportError
 from tilewright_tvm.tvmc.model import TVMCModel
 

@@ -37,7 +37,6 @@ from tilewright.topi.nn.conv_transpose import (
     group_conv1d_transpose_ncw,
     group_conv2d_transpose_nchw,
 )
-from tilewright.topi.nn.correlation import correlation_nchw
 from tilewright.topi.nn.dense import batch_matmul, dense, matmul
 from tilewright.topi.nn.depthwise import (
     depthwise_conv,
@@ -91,7 +90,7 @@ __all__ = [
     "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
     "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform",
     "conv3d", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose",
-    "correlation_nchw", "dense", "depthwise_conv", "depthwise_conv2d_NCHWc",
+    "dense", "depthwise_conv", "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
     "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
     "global_pool", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw",

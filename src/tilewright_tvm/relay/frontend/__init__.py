@@ -12,7 +12,7 @@ from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.torch.export import from_exported_program
 from tilewright_tvm.elsewhere import find
-from tilewright_tvm.relay.frontend.pytorch import from_pytorch
+from tilewright_tvm.relay.frontend.modules import from_pytorch
 
 __all__ = ["Limits", "from_exported_program", "from_onnx", "from_pytorch"]
 open_doors(globals(), ["from_exported_program", "from_onnx", "from_pytorch"], ModelError)

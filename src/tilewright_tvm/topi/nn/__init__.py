@@ -16,6 +16,7 @@ from tilewright_tvm.topi.nn.bits import (
     bitserial_conv2d_nhwc,
     bitserial_dense,
 )
+from tilewright_tvm.topi.nn.correlation import correlation_nchw
 from tilewright_tvm.topi.nn.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tilewright_tvm.topi.nn.lstm import lstm
 from tilewright_tvm.topi.nn.qnn import SQNN_DTYPE_TO_CODE as SQNN_DTYPE_TO_CODE
@@ -23,7 +24,8 @@ from tilewright_tvm.topi.nn.sparse import sparse_dense
 
 __all__ = [
     "binarize_pack", "binary_dense", "bitserial_conv2d_nchw", "bitserial_conv2d_nhwc",
-    "bitserial_dense", "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "lstm", "sparse_dense",
+    "bitserial_dense", "correlation_nchw", "deformable_conv2d_nchw", "deformable_conv2d_nhwc",
+    "lstm", "sparse_dense",
 ]  # fmt: skip
 open_doors(globals(), __all__, ExpressionError)
 __all__ += [*nn.__all__, *of_networks.NAMES["topi.nn"]]

@@ -5,17 +5,8 @@ in the input's type, or the one that `topi` gives: int32 for products of narrowe
 Read next: `conv2d.py`.
 """
 
-from tilewright.topi.references.boxes import (
-    multibox_prior_python,
-    reorg_python,
-    roi_pool_nchw_python,
-)
-from tilewright.topi.references.crops import (
-    correlation_nchw_python,
-    crop_and_resize_python,
-    dilation2d_nchw_python,
-)
-from tilewright.topi.references.sampling import grid_sample_python
+from tilewright.topi.references.boxes import roi_pool_nchw_python
+from tilewright_tvm.topi.testing.boxes import multibox_prior_python, reorg_python
 from tilewright_tvm.topi.testing.common import (
     compare_numpy_tvm,
     dispatch,
@@ -44,8 +35,11 @@ from tilewright_tvm.topi.testing.conv2d import (
 )
 from tilewright_tvm.topi.testing.crops import (
     affine_grid_python,
+    correlation_nchw_python,
+    crop_and_resize_python,
     deformable_conv2d_nchw_python,
     deformable_conv2d_nhwc_python,
+    dilation2d_nchw_python,
     roi_align_nchw_python,
     roi_align_nhwc_python,
 )
@@ -81,6 +75,7 @@ from tilewright_tvm.topi.testing.pooling import (
     upsampling_python,
 )
 from tilewright_tvm.topi.testing.sampling import (
+    grid_sample_python,
     resize1d_python,
     resize2d_python,
     resize3d_python,

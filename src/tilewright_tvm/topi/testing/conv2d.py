@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from tilewright.topi.references.conv2d import Array, around, per_axis
 
 from tilewright.base.dtype import DType
+from tilewright.topi.references.windows import Array, around, per_axis
 
 
 def widest(a_np: Array) -> Array:
