@@ -45,17 +45,7 @@ from tilewright.topi.nn.depthwise import (
     depthwise_conv2d_nhwc,
 )
 from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
-from tilewright.topi.nn.gradients import (
-    depthwise_conv2d_backward_input_nhwc,
-    depthwise_conv2d_backward_weight_nhwc,
-    pool_grad,
-)
-from tilewright.topi.nn.norm import (
-    batch_norm,
-    scale_shift_nchw,
-    scale_shift_nchwc,
-    scale_shift_nhwc,
-)
+from tilewright.topi.nn.norm import batch_norm
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
     adaptive_pool1d,
@@ -84,20 +74,17 @@ batch_flatten = flatten
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
-    "batch_norm", "bias_add", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
-    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw",
-    "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
-    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
-    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform",
-    "conv3d", "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose",
-    "dense", "depthwise_conv", "depthwise_conv2d_NCHWc",
-    "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
-    "global_pool", "group_conv1d_ncw", "group_conv1d_nwc", "group_conv1d_transpose_ncw",
-    "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw", "leaky_relu",
-    "log_softmax", "lp_pool", "matmul", "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d",
-    "pool_grad", "relu", "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc", "softmax",
-    "standardize", "winograd_transform_matrices",
+    "batch_norm", "bias_add", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw",
+    "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw",
+    "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
+    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d",
+    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "dense",
+    "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
+    "dropout", "flatten", "get_pad_tuple", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc",
+    "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw", "leaky_relu", "log_softmax", "lp_pool", "matmul",
+    "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
+    "winograd_transform_matrices",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)
