@@ -14,9 +14,9 @@ import numpy as np
 
 import tilewright
 import tilewright_tvm
-from tilewright import te, topi
+from tilewright import te
 from tilewright.search.rules.rules import free_consumer
-from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm import auto_scheduler, nd, topi
 from tilewright_tvm.target import Target
 from tilewright_tvm.topi.testing import random_bsr_matrix
 

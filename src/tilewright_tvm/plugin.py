@@ -27,6 +27,10 @@ def register() -> None:
     logs = "tilewright_tvm.logs.tvm_logs"
     plugins.register("logs", {"AutoTVM": f"{logs}:LOG_OF_AUTOTVM", "Ansor": f"{logs}:LOG_OF_ANSOR"})
     plugins.register("templates", {"TVM": "tilewright_tvm.topi.templates"})
+    names = {"Device", "Module", "Modules", "Schedule", "Stage"}
+    places = {name: f"tilewright_tvm.absent_names:{name.upper()}" for name in names}
+    plugins.register("absent names", places)
+    plugins.register("other names", {"Device": "tilewright_tvm.absent_names:DEVICE_NOW"})
     plugins.register("argument names", {"TVM 0.6": "tilewright_tvm.old_names:modern"})
     plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
     kinds = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}

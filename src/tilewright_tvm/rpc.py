@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tilewright.farm.by_name import LocalSession, TrackerSession, connect_tracker
 from tilewright.farm.session import RemoteSession as RPCSession
+from tilewright_tvm.by_name import LocalSession, TrackerSession, connect_tracker
 from tilewright_tvm.elsewhere import find
 
 __all__ = ["LocalSession", "RPCSession", "TrackerSession", "connect_tracker"]

@@ -75,7 +75,8 @@ from tilewright.te import (
     var,
 )
 from tilewright.te.tensor import IterVar
-from tilewright.topi.layout import BijectiveLayout, Layout, bijection, parse
+from tilewright.topi.layout import Layout, parse
+from tilewright_tvm.bijective import BijectiveLayout, bijection
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.te import ir_builder, stmt_functor
 from tilewright_tvm.te.extern import call_packed as _call_packed

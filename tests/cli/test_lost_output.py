@@ -16,7 +16,7 @@ from tilewright.search.report import Report, TaskReport
 # Scripts that measure six candidates, in three ways.
 REPLAY = """
 from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
+from tests.replay import NullBuilder, ReplayRunner
 builder = NullBuilder()
 runner = ReplayRunner(lambda job: RunResult(RESULT))
 """

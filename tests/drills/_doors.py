@@ -30,8 +30,8 @@ from drills._door_arguments import (
     task,
     vector,
 )
-from tilewright import runtime, topi
-from tilewright_tvm import auto_scheduler, autotvm, nd, relay, te, tir, tvmc
+from tilewright import runtime
+from tilewright_tvm import auto_scheduler, autotvm, nd, relay, te, tir, topi, tvmc
 from tilewright_tvm.contrib import cblas, graph_executor
 from tilewright_tvm.contrib import random as contrib_random
 from tilewright_tvm.contrib.debugger import debug_executor

@@ -9,15 +9,15 @@ import pytest
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.deferred import NotYet, branch, computed
-from tilewright.graph.equality import first_difference
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Var
 from tilewright.graph.extension import Extension, extend, extension
 from tilewright.graph.functions import tensor
 from tilewright.graph.leaves import const, var
 from tilewright.graph.passes import optimize
-from tilewright.graph.stages import Stages
 from tilewright.graph.traversal import substitute
+from tilewright_tvm.relay.equality import first_difference
+from tilewright_tvm.relay.stages import Stages
 
 
 @pytest.fixture(params=["alone", "with relay"])

@@ -8,7 +8,7 @@ from graph.cases import CASES, Case, function, random_inputs
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes
 from tilewright.graph.expr import post_order
-from tilewright.graph.op import ROWS
+from tilewright.graph.op import TABLE
 from tilewright.models.onnx.export import EXPORTERS
 from tilewright.models.onnx.ops import CONVERTERS
 from tilewright.network.computation import compute_dag
@@ -20,8 +20,8 @@ in_onnx = pytest.mark.parametrize("case", [c for c in CASES if c.in_onnx], ids=l
 
 
 def test_every_row_has_a_case_a_story_and_a_way_to_onnx():
-    assert {c.op for c in CASES} == {row.name for row in ROWS}
-    for row in ROWS:
+    assert {c.op for c in CASES} == set(TABLE)
+    for row in TABLE.values():
         assert row.doc.endswith("."), row.name
         assert row.name in EXPORTERS, row.name
         for name in row.onnx:

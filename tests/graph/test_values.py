@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import tilewright
 from tests.tiers import examples
 from tilewright.base.errors import ModelError
-from tilewright.graph import stages
 from tilewright_tvm import relay
+from tilewright_tvm.relay import stages
 from tilewright_tvm.runtime.vm import VirtualMachine
 
 RNG = np.random.default_rng(0)
@@ -290,7 +290,7 @@ def test_parts_are_built_once():
 
 def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(stages, "MOST_KEPT", 3)
-    monkeypatch.setattr("tilewright.network.executable.MOST_PARTS", 3)
+    monkeypatch.setattr("tilewright_tvm.relay.executable.MOST_PARTS", 3)
     exe = relay.vm.compile(
         relay.Function([N], relay.arange(N, dtype="int32") + relay.const(1)), "llvm"
     )

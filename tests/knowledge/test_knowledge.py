@@ -23,7 +23,7 @@ from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database
 from tilewright.measure.record import task_label
 from tilewright.network.evidence import Evidence
-from tilewright.network.extract import extract_from_program, fused_tasks
+from tilewright.network.extract import fused_tasks
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.jobs import decisions_of
@@ -32,6 +32,7 @@ from tilewright.search.warm_start import recalled
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
+from tilewright_tvm.autotvm.contractions import extract_from_program
 
 LLVM = local_target(Target("llvm"))[0]
 

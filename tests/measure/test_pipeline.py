@@ -8,6 +8,7 @@ from concurrent.futures import Future
 import pytest
 from msgspec import structs
 
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.errors import DeviceError, DeviceLost, InternalError
 from tilewright.measure.database import Database
@@ -15,7 +16,6 @@ from tilewright.measure.jobs import Builder, Built, Job, Runner, RunResult
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import TaskId
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.search.jobs import Measurer
 from tilewright.targets.spec import DeviceSpec
 

@@ -20,7 +20,7 @@ from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetE
 from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
 from tilewright.network import kernels as kernels_module
-from tilewright.network.extract import extract_from_program, fused_tasks
+from tilewright.network.extract import fused_tasks
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
@@ -28,6 +28,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.targets import kind as kind_registry
 from tilewright.targets.target import Target
 from tilewright_tvm import autotvm, relay
+from tilewright_tvm.autotvm.contractions import extract_from_program
 from tilewright_tvm.transform import PassContext
 
 DEVICES = [d for d in (cpu(), opencl(), cuda()) if d.exist]

@@ -12,15 +12,10 @@ from tests.tiers import examples
 from tilewright import cpu
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.graph.expr import Call, Function, Tuple, post_order
-from tilewright.network.extract import (
-    extract_from_program,
-    fused_groups,
-    fused_tasks,
-    prepare,
-    ungrouped,
-)
+from tilewright.network.extract import fused_groups, fused_tasks, prepare, ungrouped
 from tilewright.targets.target import Target
 from tilewright_tvm import auto_scheduler, autotvm, relay
+from tilewright_tvm.autotvm.contractions import extract_from_program
 from tilewright_tvm.contrib import graph_executor
 
 

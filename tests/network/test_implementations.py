@@ -8,19 +8,14 @@ from tilewright import cpu, topi
 from tilewright.measure.database import Database
 from tilewright.network.decide import all_implemented, uncompared
 from tilewright.network.evidence import Evidence
-from tilewright.network.extract import (
-    extract_from_program,
-    fused_groups,
-    fused_tasks,
-    implementations,
-    prepare,
-)
+from tilewright.network.extract import fused_groups, fused_tasks, implementations, prepare
 from tilewright.network.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
 from tilewright.search.predictions import Predicted, Predictions
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
+from tilewright_tvm.autotvm.contractions import extract_from_program
 
 FAST, SLOW = 1e-3, 2e-3
 

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from search.spaces import Instant, answer, conv, cpu_task, flagship, hidden_cost
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import ERROR_KINDS, Result, make_record
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 from tilewright.search.loop import Options, tune

@@ -3,6 +3,7 @@
 import pytest
 
 from search.spaces import CPU, Instant, cpu_task
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright import te
 from tilewright.base.errors import DeviceError, DeviceLost, TargetError, Unavailable
 from tilewright.measure.database import Database
@@ -10,7 +11,6 @@ from tilewright.measure.jobs import RunResult
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Result, make_record
 from tilewright.measure.reference import ReferenceStore
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace

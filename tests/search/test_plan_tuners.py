@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from search.spaces import Instant, answer, cost_of, cpu_task, flagship
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright.base.errors import ModelError, SpaceError
 from tilewright.cost.features import FEATURES
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.search.loop import tune
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.cost_model import Options as ModelOptions

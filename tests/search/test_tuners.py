@@ -6,9 +6,9 @@ import re
 import pytest
 
 from search.spaces import answer, cpu_task, flagship
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright.base.errors import SearchError, SpaceError
 from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright_tvm.autotvm.results import MeasureInput, MeasureResult
 from tilewright_tvm.autotvm.tuner import (
     DropletTuner,

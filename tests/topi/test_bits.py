@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.tvm.topi.test_on_tensors import ran
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError
-from tilewright.topi import nn
-from tilewright_tvm.topi import testing
+from tilewright_tvm import topi
+from tilewright_tvm.topi import nn, testing
 
 rng = np.random.default_rng(0)
 

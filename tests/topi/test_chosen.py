@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tests.tvm.topi.test_on_tensors import ran
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError
+from tilewright_tvm import topi
 
 rng = np.random.default_rng(0)
 

@@ -304,3 +304,14 @@ def test_attributes_of_devices_are_found_or_say_what_to_use() -> None:
 def test_functions_of_kernels_have_no_attributes() -> None:
     with pytest.raises(ModelError, match=r"register_op_attr\('tir.exp', .*a fixed set"):
         tilewright_tvm.ir.register_op_attr("tir.exp", "cuda.FLowerIntrinsic", print, level=99)
+
+
+def test_what_tvm_calls_an_attribute_is_told_where_its_home_is_loaded() -> None:
+    code = (
+        "from tilewright.runtime.device import cpu\n"
+        "def told():\n    try:\n        return cpu().compute_version\n"
+        "    except AttributeError as error:\n        return str(error)\n"
+        "assert told() == \"Device has no attribute 'compute_version'\", told()\n"
+        "import tilewright_tvm\nassert 'dev.arch' in told(), told()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base import errors
 from tilewright.base.concurrency import lock
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ _looking, _looked = lock(), False
 def register(kind: str, places: Mapping[str, str]) -> None:
     """Tell where things are.
 
-    kind: "argument names", "devices", "device kinds", "logs", "names of te", "offered templates",
-          "templates" or "tuners": who asks for them says what each is
+    kind: "absent names", "argument names", "devices", "device kinds", "logs", "names of te",
+          "offered templates", "other names", "templates" or "tuners": who asks for them says what
+          each is
     places: name -> "module:attribute", or "module" for what importing it registers
     """
     _PLACES.setdefault(kind, {}).update(places)
@@ -45,6 +47,15 @@ def placed(kind: str, name: str) -> Any:
     """What was registered so far; None where nobody has it.  Nothing is looked for."""
     place = _PLACES.get(kind, {}).get(name)
     return None if place is None else _at(place)
+
+
+def absent(kind: str, name: str, owner: str = "") -> AttributeError:
+    """Give what `__getattr__` of a class raises, with what is told of the name so far.
+
+    kind: of the object, among "absent names": name -> what to use instead
+    owner: what users call the object; default: `kind`
+    """
+    return errors.absent(owner or kind, name, placed("absent names", kind) or {})
 
 
 def find(kind: str, name: str) -> Any:

@@ -23,8 +23,8 @@ ROOMS = ("base", "targets", "runtime")
 SERVER_ROOMS = ("ir", "te", "codegen", "driver", "measure", "farm")
 # What scripts on a board call by TVM's names.
 _TVM = (
-    "__init__.py", "elsewhere.py", "old_names.py", "plugin.py", "nd.py", "error.py", "target.py",
-    "runtime/*.py", "contrib/**/*.py", "exec/*.py",
+    "__init__.py", "absent_names.py", "elsewhere.py", "old_names.py", "plugin.py", "nd.py",
+    "error.py", "target.py", "runtime/*.py", "contrib/**/*.py", "exec/*.py",
 )  # fmt: skip
 _MAIN = "from tilewright.runtime.board import main\n\nmain()\n"
 _SHEBANG = b"#!/usr/bin/env python3\n"

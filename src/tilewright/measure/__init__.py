@@ -10,10 +10,9 @@ from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
 from tilewright.measure.record import Record, Result, TaskId, make_record
 from tilewright.measure.reference import Reference, ReferenceStore
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 
 __all__ = [
-    "Built", "Database", "Job", "LocalBuilder", "LocalRunner", "NullBuilder", "Pipeline", "Record",
-    "Reference", "ReferenceStore", "ReplayRunner", "Result", "RunJob", "RunResult", "TaskId",
+    "Built", "Database", "Job", "LocalBuilder", "LocalRunner", "Pipeline", "Record",
+    "Reference", "ReferenceStore", "Result", "RunJob", "RunResult", "TaskId",
     "make_record", "pick_best",
 ]  # fmt: skip

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError, TilewrightError, absent
+from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import drivers
 from tilewright.runtime.drivers import Driver
 from tilewright.targets import processors
@@ -20,23 +21,6 @@ from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 _DLPACK = {"cpu": 1, "cuda": 2, "opencl": 4}
-_STREAM = "Work is enqueued on one stream; dev.sync() waits for it."
-_DOCTOR = "Run `tilewright doctor`: it shows the device."
-# TVM's attributes: where the value is now, or what to use instead.
-_NOW = {
-    "device_name": "name", "multi_processor_count": "target.limits.cores",
-    "max_thread_dimensions": "target.limits.max_block",
-    "l2_cache_size_bytes": "target.limits.l2_bytes",
-}  # fmt: skip
-_ELSEWHERE = {
-    "compute_version": "Its architecture is dev.arch.",
-    "max_clock_rate": "Clocks are not asked; what the device reports is in dev.limits.",
-    **dict.fromkeys(("create_raw_stream", "free_raw_stream", "set_raw_stream"), _STREAM),
-    **dict.fromkeys(
-        ("api_version", "driver_version", "total_global_memory", "available_global_memory"),
-        _DOCTOR,
-    ),
-}
 _OTHER = 12  # DLPack's number for devices that it has no other for
 
 
@@ -156,10 +140,10 @@ class Device:
         self.driver.sync()
 
     def __getattr__(self, name: str) -> Any:
-        """TVM's other names.  Raises AttributeError with what to use instead."""
-        if name not in _NOW:
-            raise absent("Device", name, _ELSEWHERE)
-        return attrgetter(_NOW[name])(self)
+        other = plugins.placed("other names", "Device") or {}
+        if name not in other:
+            raise plugins.absent("Device", name)
+        return attrgetter(other[name])(self)
 
     def __str__(self) -> str:
         return f"{self.kind}({self.index})"

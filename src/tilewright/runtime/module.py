@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base import output
+from tilewright.base import output, plugins
 from tilewright.base.artifact import Artifact, BufferSpec
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError, absent
+from tilewright.base.errors import DeviceError
 from tilewright.base.extent import text_of
 from tilewright.runtime import arguments, artifact_file, extents, own_files
 from tilewright.runtime.calls import mixed_plan
@@ -35,13 +35,6 @@ _TEXTS = {".ll": "ll", ".s": "asm", ".asm": "asm", ".cu": "cu", ".cl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
 _KEPT = 16  # calls that stay ready, and so at most the sets of workspaces that an idle module has
-
-# Names of TVM's modules: what to use instead.
-_ELSEWHERE = {
-    "implement_function": "Call the module, or the function that module[name] gives.",
-    "import_module": "Not needed: one file holds the code of host and device.",
-    "save_to_file": "Use save, or export_library.",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +106,7 @@ class Module:
         """Kernels of a device that is not here, or for another machine, are loaded when they are
         asked for, which raises."""
         if name != "kernels":
-            raise absent("Module", name, _ELSEWHERE)
+            raise plugins.absent("Module", name)
         self.kernels = self.device.driver.load(self.artifact)
         return self.kernels
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError, absent
+from tilewright.base.errors import DeviceError
 from tilewright.runtime.module import Module
-
-_ELSEWHERE = dict.fromkeys(
-    ("save", "export_library", "time_evaluator", "get_source"),
-    "Each function has its own: m[name].save(file).",
-)
 
 
 class Modules:
@@ -25,7 +21,7 @@ class Modules:
         self.functions = {part.entry_name: part for part in parts}
 
     def __getattr__(self, name: str) -> Any:
-        raise absent("Modules", name, _ELSEWHERE)
+        raise plugins.absent("Modules", name)
 
     def __getitem__(self, name: str) -> Module:
         return self.get_function(name)

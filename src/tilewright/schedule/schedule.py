@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
-from tilewright.base.errors import ScheduleError, absent
+from tilewright.base.errors import ScheduleError
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import THREAD_TAGS
 from tilewright.schedule import steps as S
@@ -27,17 +28,6 @@ from tilewright.schedule.tree.printer import loops_text, nest_text, place_text
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
-# Primitives of TVM that are not there: what to use instead.
-_ELSEWHERE_STAGE = {
-    "env_threads": "Bind the loops of the stage.",
-    "prefetch": "Use s.cache_read and compute_at.",
-    "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
-    "tensorize": "Matrix instructions are not there yet; split, vectorize and unroll.",
-    "transform_layout": "Use s.pack for constants; reorder loops for computed tensors.",
-}
-_ELSEWHERE_SCHEDULE = dict.fromkeys(
-    ("schedule_record", "primitive_record"), "s.steps has the steps, s.to_python() their text."
-)
 # Names of an operation that TVM's scripts ask of `s.outputs`, which are stages here.
 _OF_OPERATION = ("axis", "body", "input_tensors", "num_outputs", "output", "reduce_axis", "tag")
 _ATTACH_TYPES = {"root": 1, "inline": 2, "scope": 4}  # TVM's numbers
@@ -90,7 +80,7 @@ class Stage(StageState):
     def __getattr__(self, name: str) -> Any:
         if name in _OF_OPERATION and "op" in self.__dict__:
             return getattr(self.op, name)
-        raise absent(f"s[{self.__dict__.get('name', '?')}]", name, _ELSEWHERE_STAGE)
+        raise plugins.absent("Stage", name, f"s[{self.__dict__.get('name', '?')}]")
 
     # -- where it is, by TVM's names ---------------------------------------------------------------
     @property
@@ -295,7 +285,7 @@ class Schedule(ScheduleState[Stage]):
         return Stage(self, name, op, tensors, is_output)
 
     def __getattr__(self, name: str) -> Any:
-        raise absent("schedule", name, _ELSEWHERE_SCHEDULE)
+        raise plugins.absent("Schedule", name, "schedule")
 
     def do(self, step: Step) -> Any:
         """Apply one step; it is recorded only if it is legal."""

@@ -44,7 +44,6 @@ from tilewright.topi.broadcast import (
     trunc_mod,
     where,
 )
-from tilewright.topi.data_dependent import argwhere, unique
 from tilewright.topi.elementwise import (
     abs,
     acos,
@@ -85,7 +84,6 @@ from tilewright.topi.elementwise import (
     tanh,
     trunc,
 )
-from tilewright.topi.fourier import dft
 from tilewright.topi.gather import gather, gather_nd, take
 from tilewright.topi.nn.dense import matmul, tensordot
 from tilewright.topi.ranking import argmax, argmin, sort
@@ -126,7 +124,6 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
-    "argwhere",
     "asin",
     "asinh",
     "atan",
@@ -144,7 +141,6 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
-    "dft",
     "divide",
     "elemwise_sum",
     "equal",
@@ -224,7 +220,6 @@ __all__ = [
     "trunc",
     "trunc_divide",
     "trunc_mod",
-    "unique",
     "where",
 ]  # fmt: skip
 

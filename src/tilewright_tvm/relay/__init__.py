@@ -26,16 +26,13 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.extension import extend as _extend
 from tilewright.graph.extents import Any
-from tilewright.graph.functions.dynamic import *  # noqa: F403
-from tilewright.graph.functions.dynamic import __all__ as _dynamic
 from tilewright.graph.functions.indexing import *  # noqa: F403
 from tilewright.graph.functions.indexing import __all__ as _indexing
 from tilewright.graph.functions.layout import layout_transform
 from tilewright.graph.functions.linear import einsum
 from tilewright.graph.functions.reductions import *  # noqa: F403
 from tilewright.graph.functions.reductions import __all__ as _reductions
-from tilewright.graph.functions.selection import *  # noqa: F403
-from tilewright.graph.functions.selection import __all__ as _selection
+from tilewright.graph.functions.selection import searchsorted
 from tilewright.graph.functions.tensor import *  # noqa: F403
 from tilewright.graph.functions.tensor import __all__ as _operators
 from tilewright.graph.leaves import const, var
@@ -72,6 +69,7 @@ from tilewright_tvm.relay import (
     vision,
     vm,
 )
+from tilewright_tvm.relay import rows as _rows  # noqa: F401  # which registers operators
 from tilewright_tvm.relay.adt import (
     Clause,
     Constructor,
@@ -84,6 +82,8 @@ from tilewright_tvm.relay.adt import (
     TypeData,
 )
 from tilewright_tvm.relay.contextual import build, optimize
+from tilewright_tvm.relay.dynamic import *  # noqa: F403
+from tilewright_tvm.relay.dynamic import __all__ as _dynamic
 from tilewright_tvm.relay.executor import create_executor
 from tilewright_tvm.relay.expr import TupleWrapper
 from tilewright_tvm.relay.functional.data_types import (
@@ -100,6 +100,8 @@ from tilewright_tvm.relay.functional.nodes import Call, Function, RefCreate, Ref
 from tilewright_tvm.relay.functional.scope import If, Let, ScopeBuilder, bind
 from tilewright_tvm.relay.functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright_tvm.relay.parser import fromtext, parse, parse_expr
+from tilewright_tvm.relay.selection import *  # noqa: F403
+from tilewright_tvm.relay.selection import __all__ as _selection
 from tilewright_tvm.relay.shapes import *  # noqa: F403
 from tilewright_tvm.relay.shapes import __all__ as _shapes
 from tilewright_tvm.relay.signal import dft, sliding_window, stft
@@ -115,13 +117,13 @@ __all__ = [
     "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "prelude", "qnn",
     "random", "RefCreate", "RefRead", "RefType", "RefWrite", "save_param_dict", "scalar_type",
     "scope_builder", "ScopeBuilder", "sliding_window", "stft", "TensorType", "testing", "to_onnx",
-    "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty", "TypeCall",
-    "TypeData", "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes", *_dynamic,
-    *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    "searchsorted", "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty",
+    "TypeCall", "TypeData", "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes",
+    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 ]  # fmt: skip
 
 OPERATORS = (  # what text may call, too
-    "If", "layout_transform", "einsum", "dft", "sliding_window", "stft",
+    "If", "layout_transform", "einsum", "dft", "searchsorted", "sliding_window", "stft",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
 )  # fmt: skip
 _extend(_Relay())

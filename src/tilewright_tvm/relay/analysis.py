@@ -1,7 +1,7 @@
 """Questions about graphs, under TVM's name `relay.analysis`.
 
 In: expressions and modules.  Out: lists of nodes, numbers, yes or no.
-Read next: `graph/traversal.py`, `graph/equality.py`.
+Read next: `graph/traversal.py`, `relay/equality.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
-from tilewright.graph.equality import Graph, Plain, first_difference, hash_of
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -29,6 +28,7 @@ from tilewright.graph.op.work import work
 from tilewright.graph.passes import fuse, inline_calls, simplify_inference
 from tilewright.graph.traversal import op_name
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay.equality import Graph, Plain, first_difference, hash_of
 from tilewright_tvm.relay.functional import definitions
 from tilewright_tvm.relay.functional.call_graph import CallGraph
 from tilewright_tvm.relay.functional.nodes import Match, Pattern, make_function

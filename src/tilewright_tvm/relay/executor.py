@@ -2,7 +2,7 @@
 
 In: a kind ("graph", "vm", "debug"), a module or none, a device.  Out: `evaluate`, which gives
 values, or callables that take arrays and give arrays.
-Read next: `network/executable.py`, `contextual.py`; `graph/evaluate.py` for "debug".
+Read next: `executable.py`, `contextual.py`; `graph/evaluate.py` for "debug".
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tilewright.graph.traversal import substitute
 from tilewright.runtime.device import Device
 from tilewright.runtime.device import device as device_of
 from tilewright.runtime.ndarray import array, converted
-from tilewright.runtime.network.vm import VirtualMachine, ordered, shape_of
 from tilewright.targets.target import Target, TargetLike
 from tilewright_tvm.relay.functional import definitions
 from tilewright_tvm.relay.functional.nodes import make_function
 from tilewright_tvm.relay.functional.pool import evaluated
 from tilewright_tvm.relay.vm import Executable
+from tilewright_tvm.runtime.virtual_machine import VirtualMachine, ordered, shape_of
 
 
 @door(ModelError, "relay.create_executor")

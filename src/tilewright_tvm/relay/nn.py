@@ -17,10 +17,11 @@ from tilewright_tvm.relay.gradients.functions import (
     conv2d_backward_weight,
     max_pool2d_grad,
 )
+from tilewright_tvm.relay.regions import correlation
 from tilewright_tvm.relay.winograd import *  # noqa: F403
 from tilewright_tvm.relay.winograd import __all__ as _winograd
 
-__all__ = ["avg_pool2d_grad", "conv2d_backward_weight", "max_pool2d_grad"]
+__all__ = ["avg_pool2d_grad", "conv2d_backward_weight", "correlation", "max_pool2d_grad"]
 __all__ += _winograd
 open_doors(globals(), __all__, ModelError)
 __all__ += _functions

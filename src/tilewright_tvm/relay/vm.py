@@ -1,6 +1,6 @@
 """`relay.vm`: networks for `runtime.vm.VirtualMachine`, as TVM has them.
 
-In: a module.  Out: an `Executable`.  Read next: `network/executable.py`.
+In: a module.  Out: an `Executable`.  Read next: `executable.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError, absent
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Function, IRModule
-from tilewright.network import executable
 from tilewright.runtime.device import Device
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay import executable
 from tilewright_tvm.relay.contextual import build, optimize
 from tilewright_tvm.relay.functional import definitions
 from tilewright_tvm.relay.functional.calls import is_program

@@ -1,7 +1,7 @@
 """`runtime.container`: what lists and tuples of results are, under TVM's names.
 
 Several results are a list of Python: `isinstance(result, container.ADT)` tells them from one.
-Read next: `runtime/network/vm.py`.
+Read next: `virtual_machine.py`.
 """
 
 from __future__ import annotations

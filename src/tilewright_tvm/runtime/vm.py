@@ -1,13 +1,13 @@
 """`runtime.vm.VirtualMachine`, where the tutorials look for it.
 
 In: what `relay.vm.compile` gave, a device.  Out: a machine that runs it.
-Read next: `runtime/network/vm.py`.
+Read next: `virtual_machine.py`.
 """
 
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.runtime.network.vm import VirtualMachine
+from tilewright_tvm.runtime.virtual_machine import VirtualMachine
 
 __all__ = ["VirtualMachine"]
 

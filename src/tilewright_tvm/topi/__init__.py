@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from tilewright import topi
+from tilewright.base.doors import open_doors
+from tilewright.base.errors import ExpressionError
 from tilewright.topi import *  # noqa: F403
 from tilewright_tvm.elsewhere import adopt
 from tilewright_tvm.topi import arm_cpu as arm_cpu
@@ -27,6 +29,8 @@ from tilewright_tvm.topi import utils as util  # noqa: F401  # its name before T
 from tilewright_tvm.topi import utils as utils
 from tilewright_tvm.topi import vision as vision
 from tilewright_tvm.topi import x86 as x86
+from tilewright_tvm.topi.data_dependent import argwhere, unique
+from tilewright_tvm.topi.fourier import dft
 from tilewright_tvm.topi.utils import equal_const_int as equal_const_int
 from tilewright_tvm.topi.utils import get_const_float as get_const_float
 from tilewright_tvm.topi.utils import get_const_int as get_const_int
@@ -34,7 +38,9 @@ from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
 from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
 nn = import_module("tilewright_tvm.topi.nn")  # not ours, which came with the others
-__all__ = [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
+__all__ = ["argwhere", "dft", "unique"]
+open_doors(globals(), __all__, ExpressionError)
+__all__ += [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
 
 
 def __getattr__(name: str) -> Any:

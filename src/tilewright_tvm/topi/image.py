@@ -8,10 +8,10 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.topi.crops import affine_grid, crop_and_resize
-from tilewright.topi.dilation import dilation2d_nchw, dilation2d_nhwc
 from tilewright.topi.sampling import grid_sample
 from tilewright_tvm.topi import of_networks as later
+from tilewright_tvm.topi.crops import affine_grid, crop_and_resize
+from tilewright_tvm.topi.dilation import dilation2d_nchw, dilation2d_nhwc
 
 __all__ = ["affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample"]
 open_doors(globals(), __all__, ExpressionError)

@@ -10,8 +10,9 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.topi.boxes import multibox_prior, reorg, roi_align_nchw, roi_pool_nchw
+from tilewright.topi.boxes import roi_pool_nchw
 from tilewright_tvm.topi import of_networks as later
+from tilewright_tvm.topi.boxes import multibox_prior, reorg, roi_align_nchw
 
 __all__ = ["multibox_prior", "reorg", "roi_align_nchw", "roi_pool_nchw"]
 open_doors(globals(), __all__, ExpressionError)

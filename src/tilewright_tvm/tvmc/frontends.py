@@ -18,7 +18,8 @@ from tilewright.base.extras import install
 from tilewright.graph.expr import IRModule
 from tilewright.models.networks import read_torch
 from tilewright.models.onnx.importer import from_onnx
-from tilewright.models.torch.export import from_exported_program, from_pytorch
+from tilewright.models.torch.export import from_exported_program
+from tilewright_tvm.relay.frontend.modules import from_pytorch
 from tilewright_tvm.tvmc.common import TVMCImportError
 from tilewright_tvm.tvmc.model import TVMCModel
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.replay import NullBuilder, ReplayRunner
 from tests.tvm.auto_scheduler.workloads import CPU, invented, product
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright_tvm import auto_scheduler
 
 

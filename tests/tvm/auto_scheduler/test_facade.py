@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.replay import NullBuilder, ReplayRunner
 from tests.tvm.auto_scheduler.workloads import CPU, conv2d_layer, product
 from tilewright import te, topi
 from tilewright.base.errors import RecordError, SearchError, SpaceError
@@ -19,7 +20,6 @@ from tilewright.codegen import generate
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.state import Hardware

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.replay import ReplayRunner
 from tests.tvm.auto_scheduler.workloads import CPU, invented, product, three
 from tilewright import build, te, topi
 from tilewright.base.errors import RecordError, SpaceError, TargetError, TilewrightError
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, make_record
-from tilewright.measure.replay import ReplayRunner
 from tilewright.network.evidence import sources_of
 from tilewright.search.jobs import task_id
 from tilewright.targets.spec import DeviceSpec

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ScheduleError, SpaceError
-from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm import auto_scheduler, nd, topi
 from tilewright_tvm.auto_scheduler import _ffi_api
 from tilewright_tvm.auto_scheduler.loop_state import Stage, State
 from tilewright_tvm.logs.ansor_steps import replay_ansor

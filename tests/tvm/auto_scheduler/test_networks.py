@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.replay import NullBuilder, ReplayRunner
 from tests.tvm.auto_scheduler.workloads import invented, three
 from tilewright.base.errors import RecordError, SearchError
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Result, make_record
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.search.jobs import task_id
 from tilewright_tvm import auto_scheduler, relay
 

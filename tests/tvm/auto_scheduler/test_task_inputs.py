@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.tvm.auto_scheduler.workloads import CPU
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import RecordError, SpaceError
 from tilewright.measure import reference
 from tilewright.search.jobs import References
 from tilewright.te.tensor import Tensor
-from tilewright_tvm import auto_scheduler, nd
+from tilewright_tvm import auto_scheduler, nd, topi
 from tilewright_tvm.topi.testing import random_bsr_matrix
 
 MATRIX = random_bsr_matrix(12, 8, 4, 2, 0.5, seed=3)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright import cpu, te
 from tilewright.base.errors import RecordError, SpaceError, TilewrightError
 from tilewright.driver.build import build
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.record import Record, Result, make_record
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import task_id

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.replay import NullBuilder, ReplayRunner
 from tilewright import te
 from tilewright.base.errors import SpaceError
 from tilewright.measure.jobs import Job, RunResult
-from tilewright.measure.replay import NullBuilder, ReplayRunner
 from tilewright.schedule.task import Task
 from tilewright_tvm import autotvm, relay
 from tilewright_tvm.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, XGBTuner

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tilewright.base.errors import ModelError
 from tilewright.runtime.device import device
-from tilewright.runtime.network.vm import VirtualMachine
 from tilewright_tvm import relay
 from tilewright_tvm.relay.backend.interpreter import ConstructorValue, RefValue
 from tilewright_tvm.relay.functional import machine
 from tilewright_tvm.relay.prelude import Prelude, StaticTensorArrayOps
+from tilewright_tvm.runtime.virtual_machine import VirtualMachine
 
 KINDS = ["debug", "vm"]
 INT = relay.scalar_type("int32")

@@ -20,11 +20,11 @@ from graph.cases import CASES
 from graph.drawing import networks
 from tests.tiers import examples
 from tilewright.base.errors import ModelError
-from tilewright.graph.equality import first_difference
 from tilewright.graph.left_out import LEFT_OUT, left_out
 from tilewright.graph.op import TABLE
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
+from tilewright_tvm.relay.equality import first_difference
 from tilewright_tvm.relay.text.operators import function_of
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.functions.sizes import per_axis, sides
+from tilewright.graph.functions.sizes import per_axis
 from tilewright.graph.functions.tensor import as_shape, clip
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
@@ -283,58 +283,7 @@ def grid_sample(
     )  # fmt: skip
 
 
-def crop_and_resize(
-    data: Expr,
-    boxes: Expr,
-    box_indices: Expr,
-    crop_size: Any,
-    layout: str,
-    method: str = "bilinear",
-    extrapolation_value: float = 0.0,
-    out_dtype: str | None = None,
-) -> Call:
-    """Each box of an image in `crop_size` (height, width): [boxes, C, h, w] for layout NCHW.
-
-    boxes:       [boxes, 4]: y, x of two corners, in shares of the image less one element
-    box_indices: [boxes]: the number of the image
-    method:      "bilinear" or "nearest_neighbor"; extrapolation_value: of what is outside
-    """
-    return call(
-        "image.crop_and_resize", data, boxes, box_indices, layout=layout, method=method,
-        crop_size=per_axis(crop_size, 2, "crop_size", "image.crop_and_resize"),
-        extrapolation_value=float(extrapolation_value), out_dtype=out_dtype or None,
-    )  # fmt: skip
-
-
-def dilation2d(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilations: Any = (1, 1),
-    data_layout: str = "NCHW",
-    kernel_layout: str = "IHW",
-    out_dtype: str = "",
-) -> Call:
-    """The greatest sum of an element of each window of images and the filter's, one for each
-    channel; weight: IHW for NCHW, HWI for NHWC.  The padding never is the greatest."""
-    place = "image.dilation2d"
-    if (data_layout, kernel_layout) not in (("NCHW", "IHW"), ("NHWC", "HWI")):
-        raise ModelError(
-            f"{place}(data_layout={data_layout!r}, kernel_layout={kernel_layout!r})",
-            "they are not known together", "Use NCHW and IHW, or NHWC and HWI.",
-        )  # fmt: skip
-    return call(
-        place, data, weight, strides=per_axis(strides, 2, "strides", place),
-        padding=sides(padding, 2, place), dilations=per_axis(dilations, 2, "dilations", place),
-        layout=data_layout, out_dtype=out_dtype or None,
-    )  # fmt: skip
-
-
 _GRID_BYTES = 4 << 30  # of an affine grid, which is computed when the network is built
 
-__all__ = [
-    "affine_grid", "crop_and_resize", "dilation2d", "grid_sample", "resize", "resize1d",
-    "resize2d", "resize3d",
-]  # fmt: skip
+__all__ = ["affine_grid", "grid_sample", "resize", "resize1d", "resize2d", "resize3d"]
 open_doors(globals(), [*__all__, "upsampling", "upsampling3d"], ModelError, "relay.image")

@@ -49,7 +49,7 @@ from tilewright.graph.functions.normalize import (
 )
 from tilewright.graph.functions.pooling import *  # noqa: F403
 from tilewright.graph.functions.pooling import __all__ as _pooling
-from tilewright.graph.functions.sizes import per_axis, settle, sides
+from tilewright.graph.functions.sizes import per_axis, settle
 from tilewright.graph.functions.tensor import as_shape, cast, logical_and, where
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
@@ -211,43 +211,13 @@ def _padded_with(value: Expr, data: Expr, width: Sequence[tuple[int, ...]]) -> E
     return where(inside, made, cast(as_shape(value, ()), data.dtype))
 
 
-def correlation(
-    data1: Expr,
-    data2: Expr,
-    kernel_size: int,
-    max_displacement: int,
-    stride1: int,
-    stride2: int,
-    padding: Any,
-    is_multiply: bool,
-    layout: str = "NCHW",
-) -> Call:
-    """The mean product (is_multiply) or distance of each patch of data1 and of patches of data2
-    around the same place: [N, D*D, OH, OW], D being 2 * (max_displacement // stride2) + 1.
-
-    kernel_size: the extent of a patch, odd; padding: one number for all sides
-    stride1: between patches of data1; stride2: between displacements
-    """
-    around = set(sides(padding, 2, "nn.correlation"))
-    if layout != "NCHW" or len(around) != 1:
-        raise ModelError(
-            f"nn.correlation(layout={layout!r}, padding={padding!r})",
-            "images are NCHW, with one padding for all sides", "Use relay.transpose or nn.pad.",
-        )  # fmt: skip
-    return call(
-        "nn.correlation", data1, data2, kernel_size=int(kernel_size),
-        max_displacement=int(max_displacement), stride1=int(stride1), stride2=int(stride2),
-        padding=around.pop(), is_multiply=bool(is_multiply),
-    )  # fmt: skip
-
-
 __all__ = [
-    "attention", "batch_flatten", "batch_matmul", "batch_norm",
-    "batch_to_space_nd", "bias_add", "correlation", "cross_entropy",
-    "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space", "dilate",
-    "dropout", "fast_softmax", "fifo_buffer", "group_norm", "instance_norm", "l2_normalize",
-    "layer_norm", "leaky_relu", "log_softmax", "matmul", "mirror_pad",
-    "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd", "space_to_depth",
-    "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions, *_pooling,
+    "attention", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add",
+    "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
+    "depth_to_space", "dilate", "dropout", "fast_softmax", "fifo_buffer", "group_norm",
+    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul",
+    "mirror_pad", "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd",
+    "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions,
+    *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError, "relay.nn")

@@ -1,24 +1,15 @@
 """Regions of images and boxes in them: `relay.vision.roi_align`, `relay.vision.multibox_prior`.
 
-In: graph values and TVM's keywords.  Out: calls.  Read next: `op/sampling.py`, `detection.py`.
+In: graph values and TVM's keywords.  Out: calls.  Read next: `op/sampling.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.functions.detection import (
-    all_class_non_max_suppression,
-    get_valid_counts,
-    multibox_detection,
-    multibox_transform_loc,
-    non_max_suppression,
-    proposal,
-)
 from tilewright.graph.functions.sizes import per_axis
 from tilewright.graph.op import call
 
@@ -70,33 +61,6 @@ def roi_pool(
     )  # fmt: skip
 
 
-def multibox_prior(
-    data: Expr,
-    sizes: Sequence[float] = (1.0,),
-    ratios: Sequence[float] = (1.0,),
-    steps: Sequence[float] = (-1.0, -1.0),
-    offsets: Sequence[float] = (0.5, 0.5),
-    clip: bool = False,
-) -> Call:
-    """Boxes about each element of data [N, C, H, W]: [1, H * W * boxes, 4], of shares of the image.
-
-    boxes: one of each size with the first ratio, then one of each further ratio with the first
-    size; a row is left, top, right, bottom
-    steps: between elements, down and across; -1 is the image over their number
-    offsets: of the first centre, in steps; clip: to the image
-    """
-    return call(
-        "vision.multibox_prior", data, sizes=tuple(map(float, sizes)),
-        ratios=tuple(map(float, ratios)), steps=tuple(map(float, steps)),
-        offsets=tuple(map(float, offsets)), clip=bool(clip),
-    )  # fmt: skip
-
-
-def yolo_reorg(data: Expr, stride: int) -> Call:
-    """data [N, C, H, W] with blocks of stride by stride pixels as channels, in Darknet's order."""
-    return call("vision.yolo_reorg", data, stride=int(stride))
-
-
 def _nchw(name: str, layout: str) -> None:
     if layout != "NCHW":
         raise ModelError(
@@ -105,9 +69,5 @@ def _nchw(name: str, layout: str) -> None:
         )  # fmt: skip
 
 
-__all__ = [
-    "all_class_non_max_suppression", "get_valid_counts", "multibox_detection",
-    "multibox_prior", "multibox_transform_loc", "non_max_suppression", "proposal", "roi_align",
-    "roi_pool", "yolo_reorg",
-]  # fmt: skip
+__all__ = ["roi_align", "roi_pool"]
 open_doors(globals(), __all__, ModelError, "relay.vision")

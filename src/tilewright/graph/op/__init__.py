@@ -7,6 +7,7 @@ imported here, by family; what a row holds is in `row.py`.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from tilewright.base.errors import ModelError
@@ -45,6 +46,11 @@ ROWS: tuple[Op, ...] = (
 TABLE: dict[str, Op] = {row.name: row for row in ROWS}
 
 
+def register(rows: Iterable[Op]) -> None:
+    """Add rows of operators that stand on others of this package."""
+    TABLE.update((row.name, row) for row in rows)
+
+
 def get(name: str) -> Op:
     """The row of operator `name`, for example ``get("nn.conv2d")``."""
     if name in TABLE:
@@ -79,5 +85,5 @@ def _like(value: Any, other: Expr) -> Constant:
 
 
 __all__ = [
-    "ROWS", "TABLE", "Op", "Pattern", "call", "get", "same_dtype", "takes_numbers",
+    "ROWS", "TABLE", "Op", "Pattern", "call", "get", "register", "same_dtype", "takes_numbers",
 ]  # fmt: skip

@@ -38,8 +38,8 @@ from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
-from tilewright.graph.stages import made_of_constants
 from tilewright.graph.traversal import each_function
+from tilewright.graph.waiting import made_of_constants
 
 Pass = Callable[[IRModule], IRModule]
 

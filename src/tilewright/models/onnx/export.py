@@ -165,7 +165,8 @@ def _concatenate(w: _Writer, node: Call) -> str:
     return w.op("Concat", *parts, axis=node.attrs.axis)
 
 
-def _refused(w: _Writer, node: Call) -> str:
+def refused(w: _Writer, node: Call) -> str:
+    """Say that there is no such operator in ONNX."""
     name = getattr(node.op, "name", "")
     raise ModelError(
         f"to_onnx: {name}", "ONNX has no operator for it",
@@ -174,8 +175,8 @@ def _refused(w: _Writer, node: Call) -> str:
 
 
 EXPORTERS: dict[str, Exporter] = {
-    **{r.name: _refused for r in regions.ROWS},
-    **{f"nn.max_pool{rank}d_grad": _refused for rank in RANKS},
+    **{r.name: refused for r in regions.ROWS},
+    **{f"nn.max_pool{rank}d_grad": refused for rank in RANKS},
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
     **elementwise.EXPORTERS,

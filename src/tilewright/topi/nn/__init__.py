@@ -9,13 +9,6 @@ from typing import Any
 from tilewright.base import forward
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ExpressionError
-from tilewright.topi.nn.bits import (
-    binarize_pack,
-    binary_dense,
-    bitserial_conv2d_nchw,
-    bitserial_conv2d_nhwc,
-    bitserial_dense,
-)
 from tilewright.topi.nn.conv import (
     conv,
     conv1d,
@@ -44,8 +37,6 @@ from tilewright.topi.nn.conv_transpose import (
     group_conv1d_transpose_ncw,
     group_conv2d_transpose_nchw,
 )
-from tilewright.topi.nn.correlation import correlation_nchw
-from tilewright.topi.nn.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tilewright.topi.nn.dense import batch_matmul, dense, matmul
 from tilewright.topi.nn.depthwise import (
     depthwise_conv,
@@ -54,18 +45,7 @@ from tilewright.topi.nn.depthwise import (
     depthwise_conv2d_nhwc,
 )
 from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
-from tilewright.topi.nn.gradients import (
-    depthwise_conv2d_backward_input_nhwc,
-    depthwise_conv2d_backward_weight_nhwc,
-    pool_grad,
-)
-from tilewright.topi.nn.lstm import lstm
-from tilewright.topi.nn.norm import (
-    batch_norm,
-    scale_shift_nchw,
-    scale_shift_nchwc,
-    scale_shift_nhwc,
-)
+from tilewright.topi.nn.norm import batch_norm
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
     adaptive_pool1d,
@@ -78,7 +58,6 @@ from tilewright.topi.nn.pooling import (
     pool3d,
 )
 from tilewright.topi.nn.softmax import log_softmax, softmax
-from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.nn.standardize import standardize
 from tilewright.topi.nn.window import get_pad_tuple, pad
 from tilewright.topi.nn.winograd import (
@@ -95,22 +74,17 @@ batch_flatten = flatten
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
-    "batch_norm", "bias_add", "binarize_pack", "binary_dense", "bitserial_conv2d_nchw",
-    "bitserial_conv2d_nhwc", "bitserial_dense", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
-    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc",
-    "conv2d_transpose_nchw", "conv2d_winograd_nchw",
-    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
+    "batch_norm", "bias_add", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw",
+    "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw",
+    "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
     "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d",
-    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "correlation_nchw",
-    "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "depthwise_conv",
-    "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc",
-    "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
+    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "dense",
+    "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
     "dropout", "flatten", "get_pad_tuple", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc",
     "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc",
-    "group_conv2d_transpose_nchw", "leaky_relu", "log_softmax", "lp_pool", "lstm", "matmul",
-    "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "pool_grad", "relu",
-    "scale_shift_nchw", "scale_shift_nchwc", "scale_shift_nhwc", "softmax", "sparse_dense",
-    "standardize", "winograd_transform_matrices",
+    "group_conv2d_transpose_nchw", "leaky_relu", "log_softmax", "lp_pool", "matmul",
+    "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
+    "winograd_transform_matrices",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

@@ -8,14 +8,13 @@ Read next: `elementwise.py` in this folder.
 from __future__ import annotations
 
 from tilewright import te
-from tilewright.base.dtype import DType, join
+from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.elementwise import identity
 from tilewright.topi.stage import (
     Indices,
     call_text,
-    check_tensor,
     check_tensors,
     check_vector,
     normal_axis,
@@ -68,51 +67,14 @@ def batch_norm(
     shift = stage((channels,), offset, "T_bn_shift", "elemwise")
     # copies: an argument of a kernel is no result of it
     same = [identity(moving_mean), identity(moving_var)]
-    return [_scale_shift(data, ratio, shift, k, data.dtype), *same]
+    return [scaled_and_shifted(data, ratio, shift, k, data.dtype), *same]
 
 
-def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """data [N, C, H, W] * scale [C] + shift [C]."""
-    return _checked_scale_shift("scale_shift_nchw", data, scale, shift, "NCHW")
-
-
-def scale_shift_nhwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """data [N, H, W, C] * scale [C] + shift [C]."""
-    return _checked_scale_shift("scale_shift_nhwc", data, scale, shift, "NHWC")
-
-
-def scale_shift_nchwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """data [N, C, H, W, c] * scale [C, c] + shift [C, c]: channels in blocks."""
-    place = call_text("scale_shift_nchwc", data=data, scale=scale, shift=shift)
-    check_tensor(data, "data", "NCHWc", place)
-    for what, tensor in (("scale", scale), ("shift", shift)):
-        check_tensor(tensor, what, "Cc", place)
-        require(
-            tensor.shape == (data.shape[1], data.shape[4]), place,
-            f"{what} is {list(tensor.shape)}", f"Give {[data.shape[1], data.shape[4]]}.",
-        )  # fmt: skip
-    dtype = join(join(data.dtype, scale.dtype, place), shift.dtype, place)
-
-    def body(i: Indices) -> Expr:
-        at = i[1], i[4]
-        return (wide(data[i]) * wide(scale[at]) + wide(shift[at])).astype(dtype)
-
-    return stage(data.shape, body, "ScaleShift", "broadcast")
-
-
-def _checked_scale_shift(
-    name: str, data: Tensor, scale: Tensor, shift: Tensor, layout: str
+def scaled_and_shifted(
+    data: Tensor, scale: Tensor, shift: Tensor, axis: int, dtype: DType
 ) -> Tensor:
-    place = call_text(name, data=data, scale=scale, shift=shift)
-    check_tensor(data, "data", layout, place)
-    axis = layout.index("C")
-    check_vector(scale, "scale", data.shape[axis], place)
-    check_vector(shift, "shift", data.shape[axis], place)
-    dtype = join(join(data.dtype, scale.dtype, place), shift.dtype, place)
-    return _scale_shift(data, scale, shift, axis, dtype)
+    """Give data * scale + shift, both over `axis`, of element type `dtype`."""
 
-
-def _scale_shift(data: Tensor, scale: Tensor, shift: Tensor, axis: int, dtype: DType) -> Tensor:
     def body(i: Indices) -> Expr:
         return (wide(data[i]) * wide(scale[i[axis]]) + wide(shift[i[axis]])).astype(dtype)
 

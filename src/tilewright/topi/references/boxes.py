@@ -10,19 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array, per_axis
-
-
-def reorg_python(a_np: Array, stride: int) -> Array:
-    """Darknet's blocks of pixels as channels, element by element in its order."""
-    batch, channels, height, width = a_np.shape
-    few = channels // stride**2
-    wide = a_np.reshape(batch, few, height * stride, width * stride)
-    made = np.zeros(a_np.shape, a_np.dtype)
-    for k in range(channels):
-        offset = k // few
-        made[:, k] = wide[:, k % few, offset // stride :: stride, offset % stride :: stride]
-    return made.reshape(batch, channels * stride**2, height // stride, width // stride)
+from tilewright.topi.references.windows import Array, per_axis
 
 
 def roi_pool_nchw_python(
@@ -45,20 +33,3 @@ def roi_pool_nchw_python(
             if bin_.size:
                 made[(r, slice(None), *at)] = bin_.max((1, 2))
     return made
-
-
-def multibox_prior_python(
-    shape: Any, sizes: Any, ratios: Any, steps: Any, offsets: Any, clip: bool
-) -> Array:
-    """The boxes of images of `shape`, one after the other."""
-    height, width = shape[2:]
-    step_y, step_x = (s if s > 0 else 1 / n for s, n in zip(steps, (height, width), strict=True))
-    kinds = [(s, 1.0) for s in sizes] + [(sizes[0], math.sqrt(r)) for r in ratios[1:]]
-    rows = []
-    for y, x in np.ndindex(height, width):
-        down, across = (y + offsets[0]) * step_y, (x + offsets[1]) * step_x
-        for size, root in kinds:
-            half_w, half_h = size * height / width * root / 2, size / root / 2
-            rows.append((across - half_w, down - half_h, across + half_w, down + half_h))
-    made = np.array([rows], "float32")
-    return np.clip(made, 0, 1) if clip else made

@@ -58,7 +58,7 @@ def extract_from_program(
     mod: an IRModule or a Function; target_host is accepted and not needed.
     ops: rows of the table, names, or functions: `relay.op.get("nn.conv2d")`, `relay.nn.conv2d`
     """
-    from tilewright.network.extract import extract_from_program as extract
+    from tilewright_tvm.autotvm.contractions import extract_from_program as extract
     from tilewright_tvm.relay.contextual import instruments
 
     if ops is not None:

@@ -15,6 +15,7 @@ from tilewright.models.limits import Limits
 from tilewright.models.onnx import importer
 from tilewright.models.torch import export
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.relay.frontend import modules
 from tilewright_tvm.relay.functional.definitions import IRModule
 
 Imported = tuple[nodes.IRModule, dict[str, Any]]
@@ -34,7 +35,7 @@ def _for_tvm(load: Callable[..., Any]) -> Callable[..., Imported]:
 
 
 from_onnx = _for_tvm(importer.from_onnx)
-from_pytorch = _for_tvm(export.from_pytorch)
+from_pytorch = _for_tvm(modules.from_pytorch)
 from_exported_program = _for_tvm(export.from_exported_program)
 
 __all__ = ["Limits", "from_exported_program", "from_onnx", "from_pytorch"]

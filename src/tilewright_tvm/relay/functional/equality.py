@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.graph.equality import FIRST, RULES, Comparison
 from tilewright.graph.expr import Expr, GlobalVar, children
 from tilewright.graph.types import same_type
+from tilewright_tvm.relay.equality import FIRST, RULES, Comparison
 from tilewright_tvm.relay.functional.later import CallByName
 from tilewright_tvm.relay.functional.nodes import (
     Apply,

@@ -3,7 +3,7 @@
 In: typed graph values, and what computes a function of tensors.  Out: arrays.  What is computed is
 cut out of the graph in one piece, with all in it that is still of use; the rest stays a graph, so
 that pieces are as large as what asks for numbers lets them be.
-Read next: `machine.py`; `graph/stages.py`, which does the like for ordinary networks.
+Read next: `machine.py`; `relay/stages.py`, which does the like for ordinary networks.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
-from tilewright.graph.stages import SHORT, SMALL, Compute
 from tilewright.graph.traversal import substitute, unpacked
 from tilewright_tvm.relay.functional.nodes import make_function
+from tilewright_tvm.relay.stages import SHORT, SMALL, Compute
 
 
 class Tensor:

@@ -1,7 +1,7 @@
 """Functional networks as executors run them.
 
 In: modules, values as programs give them.  Out: values as they get them.
-Read next: `machine.py`, `../executor.py`, `network/executable.py`.
+Read next: `machine.py`, `../executor.py`, `executable.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Constant, Function, TensorType, TupleType, Var, as_array
 from tilewright.graph.leaves import const
-from tilewright.graph.stages import Compute
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array, converted
 from tilewright_tvm.relay.functional.code import Codes
@@ -27,6 +26,7 @@ from tilewright_tvm.relay.functional.values import (
     ConstructorValue,
     RefValue,
 )
+from tilewright_tvm.relay.stages import Compute
 
 
 class Program:

@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.deferred import Branch
-from tilewright.graph.equality import first_difference
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -31,6 +30,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.leaves import const
 from tilewright.graph.op import Op, get
 from tilewright.graph.op.row import Pattern
+from tilewright_tvm.relay.equality import first_difference
 
 _OPAQUE = 8  # TVM's number of such operators; the others are those of `Pattern`
 _SWAPS = frozenset(("add", "multiply"))  # operators whose operands may stand in either order

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.equality import first_difference
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -25,6 +24,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import Op
 from tilewright.graph.traversal import rewrite as rebuilt_from_leaves
 from tilewright.graph.traversal import substitute, users, with_body
+from tilewright_tvm.relay.equality import first_difference
 from tilewright_tvm.relay.functional.nodes import make_call, make_function
 from tilewright_tvm.relay.patterns.matching import (
     CallPattern,

@@ -27,16 +27,14 @@ from tilewright.models.zoo import (
     resnet_v1,
     resnext,
     squeezenet,
-    synthetic,
     transformers,
     unet,
     unknown_network,
     vgg,
-    yolo_detection,
 )
 from tilewright.models.zoo.layers import create_workload
 from tilewright_tvm.elsewhere import find
-from tilewright_tvm.relay.testing import init, nat, temp_op_attr
+from tilewright_tvm.relay.testing import init, nat, synthetic, temp_op_attr, yolo_detection
 from tilewright_tvm.relay.testing.checks import (
     count_ops,
     ctx_list,

@@ -13,9 +13,9 @@ from tilewright.base.errors import ExpressionError
 from tilewright.te.tensor import Tensor
 from tilewright.topi.broadcast import add
 from tilewright.topi.elementwise import cast
-from tilewright.topi.nn.sparse import sparse_dense
 from tilewright.topi.stage import call_text, check_tensor, require
 from tilewright.topi.transform import expand_dims, transpose
+from tilewright_tvm.topi.nn.sparse import sparse_dense
 
 __all__ = ["csrmm", "csrmv", "dense"]
 

@@ -2,15 +2,21 @@
 
 In: arrays of any element type.  Out: arrays, computed in float64 (integers in int64) and returned
 in the input's type, or the one that `topi` gives: int32 for products of narrower integers.
-Read next: `topi/references/conv2d.py`.
+Read next: `conv2d.py`.
 """
 
-from tilewright.topi.references.boxes import (
-    multibox_prior_python,
-    reorg_python,
-    roi_pool_nchw_python,
+from tilewright.topi.references.boxes import roi_pool_nchw_python
+from tilewright_tvm.topi.testing.boxes import multibox_prior_python, reorg_python
+from tilewright_tvm.topi.testing.common import (
+    compare_numpy_tvm,
+    dispatch,
+    get_broadcast_schedule,
+    get_conv2d_nchw_implement,
+    get_elemwise_schedule,
+    get_injective_schedule,
+    get_reduce_schedule,
 )
-from tilewright.topi.references.conv2d import (
+from tilewright_tvm.topi.testing.conv2d import (
     conv1d_ncw_python,
     conv2d_backward_weight_python,
     conv2d_hwcn_python,
@@ -27,7 +33,7 @@ from tilewright.topi.references.conv2d import (
     dilate_python,
     group_conv1d_ncw_python,
 )
-from tilewright.topi.references.crops import (
+from tilewright_tvm.topi.testing.crops import (
     affine_grid_python,
     correlation_nchw_python,
     crop_and_resize_python,
@@ -36,22 +42,6 @@ from tilewright.topi.references.crops import (
     dilation2d_nchw_python,
     roi_align_nchw_python,
     roi_align_nhwc_python,
-)
-from tilewright.topi.references.sampling import (
-    grid_sample_python,
-    resize1d_python,
-    resize2d_python,
-    resize3d_python,
-    roi_align_python,
-)
-from tilewright_tvm.topi.testing.common import (
-    compare_numpy_tvm,
-    dispatch,
-    get_broadcast_schedule,
-    get_conv2d_nchw_implement,
-    get_elemwise_schedule,
-    get_injective_schedule,
-    get_reduce_schedule,
 )
 from tilewright_tvm.topi.testing.dense import batch_matmul, dense, matmul
 from tilewright_tvm.topi.testing.indexing import (
@@ -83,6 +73,13 @@ from tilewright_tvm.topi.testing.pooling import (
     pool_grad_nchw,
     poolnd_python,
     upsampling_python,
+)
+from tilewright_tvm.topi.testing.sampling import (
+    grid_sample_python,
+    resize1d_python,
+    resize2d_python,
+    resize3d_python,
+    roi_align_python,
 )
 from tilewright_tvm.topi.testing.sequence import lstm_python, nll_loss, searchsorted_ref
 from tilewright_tvm.topi.testing.sparse import random_bsr_matrix, sparse_dense_python

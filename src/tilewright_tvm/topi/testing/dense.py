@@ -2,14 +2,15 @@
 
 In: arrays.  Out: arrays of `out_dtype`, by default the first operand's (int32 for narrower
 integers), summed in float64 or int64.
-Read next: `topi/references/conv2d.py`.
+Read next: `conv2d.py`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array, in_type, widest
+from tilewright.topi.references.windows import Array
+from tilewright_tvm.topi.testing.conv2d import in_type, widest
 
 
 def dense(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array
+from tilewright.topi.references.windows import Array
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "update": lambda old, new: new,

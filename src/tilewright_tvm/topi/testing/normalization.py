@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array, in_type, widest
+from tilewright.topi.references.windows import Array
+from tilewright_tvm.topi.testing.conv2d import in_type, widest
 
 
 def softmax_python(a_np: Array, axis: int = 1) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array
+from tilewright.topi.references.windows import Array
 
 
 def lstm_python(

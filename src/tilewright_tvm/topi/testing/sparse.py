@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.base.errors import ExpressionError
-from tilewright.topi.references.conv2d import Array, in_type, widest
+from tilewright.topi.references.windows import Array
+from tilewright_tvm.topi.testing.conv2d import in_type, widest
 
 
 @dataclass(frozen=True)

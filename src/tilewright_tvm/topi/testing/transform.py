@@ -1,6 +1,6 @@
 """numpy references of operators that move elements.
 
-In: arrays.  Out: arrays.  Read next: `topi/references/conv2d.py`.
+In: arrays.  Out: arrays.  Read next: `conv2d.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.topi.references.conv2d import Array
+from tilewright.topi.references.windows import Array
 
 
 def strided_slice_python(

@@ -1,10 +1,10 @@
 """Networks in which values decide shapes, one stage after the other.
 
-In: a graph with nodes that wait (`deferred.py`), values of its inputs, and what computes graphs
-without such nodes.  Out: its result.  A stage computes what has to be looked at, and with it what
-the rest reads of that; then the rest is made for what was seen, as far as the next such place.
+In: a graph with nodes that wait (`graph/deferred.py`), values of its inputs, and what computes
+graphs without such nodes.  Out: its result.  A stage computes what has to be looked at, and with it
+what the rest reads of that; then the rest is made for what was seen, as far as the next such place.
 Stages are kept by what was seen.
-Read next: `network/executable.py`.
+Read next: `executable.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import count
 from typing import Any
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.deferred import Computed, Deferred, advanced
+from tilewright.graph.deferred import Computed
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import (
     Array,
@@ -36,14 +36,22 @@ from tilewright.graph.expr import (
     post_order,
 )
 from tilewright.graph.extension import extension
-from tilewright.graph.traversal import rewrite, unpacked
+from tilewright.graph.traversal import unpacked
+from tilewright.graph.waiting import advanced_body, nodes_waited_for
 
 # What computes a function of tensors: of the values of its parameters those of its results.
 Compute = Callable[[Function, Sequence[Any]], Sequence[Any]]
 
+
 MOST_STAGES = 10_000  # of one run
+
+
 MOST_KEPT = 256  # stages of one network
+
+
 SMALL, SHORT = 1024, 64  # elements, and nodes, of what is evaluated rather than compiled
+
+
 _WAY_OUT = "Let what it depends on end it sooner, or unroll it where the network is made."
 
 
@@ -58,7 +66,7 @@ class Stage:
     """
 
     def __init__(self, body: Expr) -> None:
-        self.body, self.waiting = body, _waiting(body)
+        self.body, self.waiting = body, nodes_waited_for(body)
         self.asked = list(dict.fromkeys(a for node in self.waiting for a in node.asks))
         states = [p for n in self.waiting if n.trip for p in n.parts if not p.waits]
         self.carried = _read_behind(body, [*self.asked, *states]) if self.waiting else []
@@ -110,7 +118,7 @@ class Stages:
 
     def __init__(self, main: Function) -> None:
         main = extension().typed(main)
-        self.params, self.first = main.params, Stage(_made(main.body, {}))
+        self.params, self.first = main.params, Stage(advanced_body(main.body, {}))
         self._kept: OrderedDict[tuple[Any, ...], _Next] = OrderedDict()
         self._numbers = count()
 
@@ -159,84 +167,13 @@ class Stages:
             if node not in new:
                 new[node] = variable = self._variable(node.tensor_type)
                 variables[node] = [variable]
-        made = self._kept[key] = _Next(Stage(_made(stage.body, new)), variables)
+        made = self._kept[key] = _Next(Stage(advanced_body(stage.body, new)), variables)
         if len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return made
 
     def _variable(self, kind: TensorType) -> Var:
         return Var(f"value.{next(self._numbers)}", kind)
-
-
-def made_of_constants(function: Function) -> Function:
-    """`function` without nodes that wait for constants only.
-
-    Raises ModelError where others are left, which ends builds that know no values.
-    """
-    function = extension().typed(function)
-    if not function.waits:
-        return function
-    body = _made(function.body, {})
-    if body.waits:
-        raise _reason(body)
-    return Function(function.params, body, attrs=function.attrs)
-
-
-def _reason(body: Expr) -> ModelError:
-    """Why `body` waits: for values, or a function that it calls does."""
-    found = _waiting(body)
-    if found:
-        return found[0].error
-    calls = (n.op for n in post_order(body) if isinstance(n, Call) and n.waits)
-    return _reason(next(f.body for f in calls if isinstance(f, Function) and f.body.waits))
-
-
-def _made(body: Expr, new: Mapping[Expr, Expr]) -> Expr:
-    """`body` with some nodes replaced, and what waits made as far as it can be."""
-
-    def visit(old: Expr, rebuilt: Expr) -> Expr:
-        if old in new:
-            return new[old]
-        node = unpacked(rebuilt)
-        if not isinstance(node, Deferred):
-            return node
-        try:
-            return _advanced(node)
-        except ModelError as error:
-            return node.failed(error)  # which counts if the network comes there
-
-    return rewrite(body, visit)
-
-
-def _advanced(node: Expr) -> Expr:
-    """`node`, made as far as what it asks for depends on no input."""
-    while isinstance(node, Deferred):
-        if any(p.waits for p in node.first) or any(map(free_vars, node.asks)):
-            return node
-        known = {a: Constant(evaluate(a)) for a in node.asks}
-        node = advanced(node.with_parts([known.get(p, p) for p in node.parts]))
-    return node
-
-
-def _waiting(root: Expr) -> list[Deferred]:
-    """The nodes that `root` waits for, of which all that they read has a type."""
-    found: dict[Deferred, None] = {}
-    done: set[Expr] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node in done or not node.waits:
-            continue
-        done.add(node)
-        if not isinstance(node, Deferred):
-            stack.extend(children(node))
-        elif any(p.waits for p in node.first):
-            stack.extend(node.first)
-        elif node.asks:
-            found[node] = None
-        else:
-            raise node.error
-    return list(found)
 
 
 def _read_behind(root: Expr, asked: Sequence[Expr]) -> list[Expr]:

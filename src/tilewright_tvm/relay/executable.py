@@ -2,7 +2,7 @@
 
 In: a module, perhaps with `relay.Any()` in the shapes of its inputs.  Out: an `Executable`, which
 builds a library for each set of shapes that it meets and keeps it.
-Read next: `build.py`, `runtime/network/vm.py`, which runs it.
+Read next: `build.py`, `virtual_machine.py`, which runs it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tilewright.graph.passes.bind import bind_params
 from tilewright.graph.passes.extents import open_extents, with_shapes, with_sizes
 from tilewright.graph.passes.inline import inline_calls
 from tilewright.graph.printer import structural_key
-from tilewright.graph.stages import Stages
 from tilewright.graph.traversal import each_function, substitute
 from tilewright.network.build import build
 from tilewright.runtime.ndarray import NDArray, converted
 from tilewright.runtime.network.library import Library
-from tilewright.runtime.network.vm import Nesting, shape_of
 from tilewright.targets.target import Target, TargetLike
+from tilewright_tvm.relay.stages import Stages
+from tilewright_tvm.runtime.virtual_machine import Nesting, shape_of
 
 # Kept by one executable: sets of shapes, and parts of networks that were built.
 MOST_SHAPES, MOST_PARTS = 64, 64

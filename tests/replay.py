@@ -1,7 +1,7 @@
 """Builders and runners without hardware: results from a log, or from a function.
 
 In: `Job`s.  Out: the same futures as the local ones, perhaps late and in any order; the search is
-tested with them.  Read next: `pipeline.py`.
+tested with them.  Read next: `measure/pipeline.py`.
 """
 
 from __future__ import annotations

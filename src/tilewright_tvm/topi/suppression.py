@@ -2,7 +2,7 @@
 
 In: rows of boxes.  Out: int32 places or states.  One box is decided after the other, so a kernel
 has two stages for each box that is kept; those of a network are split among calls of one kernel.
-Read next: `sorting.py`, `graph/functions/detection.py`.
+Read next: `sorting.py`, `tilewright_tvm/relay/detection.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""numpy references of convolutions: strided windows and one einsum in float64 (integers in int64).
+"""Numpy references of convolutions, windows read one tap after the other.
 
-In: arrays.  Out: arrays of `out_dtype`, by default the input's (int32 for narrower integers);
-float64 inputs keep every digit.  No code is shared with `te`.  Read next:
-`tilewright_tvm/topi/testing/pooling.py`.
+In: arrays.  Out: arrays of `out_dtype`, by default the type of the input (int32 for narrower
+integers); sums in float64 or int64.  Read next: `dense.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tilewright.base.dtype import DType
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from tilewright.topi.references.windows import Array, around, per_axis
 
 
 def widest(a_np: Array) -> Array:
@@ -38,11 +36,6 @@ def dilate_python(input_np: Array, strides: Any, dilation_value: float = 0.0) ->
     result = np.full(shape, dilation_value, input_np.dtype)
     result[tuple(slice(None, None, s) for s in strides)] = input_np
     return result
-
-
-def per_axis(value: Any, rank: int) -> tuple[int, ...]:
-    """One number for each of `rank` axes; an int serves all."""
-    return tuple(np.broadcast_to(value, rank).tolist())
 
 
 def conv_python(
@@ -72,17 +65,6 @@ def conv_python(
     weights = widest(w_np).reshape(groups, w_np.shape[0] // groups, -1)
     result: Array = np.einsum("npgk,gfk->ngfp", columns, weights, optimize=True)
     return in_type(result.reshape(batch, -1, *positions), a_np, out_dtype)
-
-
-def around(padding: Any, reach: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(in front, behind) of each axis, from any spelling of padding."""
-    if padding == "VALID":
-        return [(0, 0)] * len(reach)
-    if padding == "SAME":
-        return [(r // 2, (r - 1) // 2) for r in reach]
-    rank = len(reach)
-    numbers = padding if np.size(padding) == 2 * rank else per_axis(padding, rank) * 2
-    return list(zip(numbers[:rank], numbers[rank:], strict=True))
 
 
 def conv_transpose_python(

@@ -28,7 +28,7 @@ from tilewright.graph.functions.indexing import (
 )
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
-from tilewright.topi.suppression import GONE, KEPT, OPEN
+from tilewright_tvm.topi.suppression import GONE, KEPT, OPEN
 
 AT_ONCE = 4  # boxes that one call of the kernel keeps: compilers take long over more
 MOST_ROUNDS = 4096  # boxes that are kept one after the other
