@@ -14,27 +14,10 @@ from types import ModuleType
 from typing import Any
 
 HOME = "tilewright_tvm"
-PACKAGES = frozenset(
-    [
-        "_ffi",
-        "arith",
-        "auto_scheduler",
-        "autotvm",
-        "contrib",
-        "error",
-        "exec",
-        "instrument",
-        "nd",
-        "parser",
-        "relay",
-        "rpc",
-        "target",
-        "testing",
-        "tir",
-        "transform",
-        "tvmc",
-    ]
-)
+PACKAGES = {
+    "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "error", "exec", "instrument", "nd",
+    "parser", "relay", "rpc", "target", "testing", "tir", "transform", "tvmc",
+}  # fmt: skip
 
 
 def find(room: str, name: str) -> Any:
