@@ -352,6 +352,41 @@ def test_what_is_there_is_not_written_over(run: tw.Compiled) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_in_the_place_of_one_that_is_open_is_another(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(3,))
+    values = np.float32([-1, 0, 2])
+    first, second = (
+        tw.compile(tw.load(relay.Function([x], of(x))), "llvm") for of in (relay.nn.relu, relay.exp)
+    )
+    file = tmp_path / "n.so"
+    first.save(file)
+    opened = tw.open(file)
+    second.save(file)
+    np.testing.assert_allclose(tw.open(file)(values), np.exp(values), rtol=1e-6)
+    first.save(file)
+    np.testing.assert_array_equal(tw.open(file)(values), opened(values))
+
+
+def test_tensors_that_are_negative_views_are_read_as_they_are() -> None:
+    torch = pytest.importorskip("torch")
+    run = tw.compile(tw.load(torch.nn.ReLU(), (1,)), "llvm")
+    for sign in (1.0, -1.0):
+        x = torch.complex(torch.tensor([1.0]), torch.tensor([sign])).conj().imag
+        assert x.is_neg() and torch.equal(run(x), torch.relu(x))
+
+
+def test_examples_by_name_are_in_the_order_of_the_call() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Difference(torch.nn.Module):
+        def forward(self, b: Any, a: Any) -> Any:
+            return b - a
+
+    example = torch.zeros(2)
+    run = tw.compile(tw.load(Difference(), {"a": example, "b": example}), "llvm")
+    assert torch.equal(run(example + 3, example + 1), example + 2)
+
+
 def test_a_network_is_tuned_and_the_next_call_goes_on(
     net: tw.Network, capsys: pytest.CaptureFixture[str]
 ) -> None:

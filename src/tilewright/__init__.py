@@ -82,8 +82,18 @@ _MODULES = ("codegen", "driver", "ir", "runtime", "schedule", "te", "topi")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    if name in _MODULES:
-        return import_module(f"tilewright.{name}")
+    try:
+        if name in _LAZY:
+            return getattr(import_module(_LAZY[name]), name)
+        if name in _MODULES:
+            return import_module(f"tilewright.{name}")
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("tilewright."):
+            raise
+        told = f"tilewright.{name}: this is the runtime alone, see docs/boards.md"
+        raise AttributeError(told, name=name) from None
     return _forward.find(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -93,3 +93,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"tilewright_tvm.{name}")
     return find(__name__, name, _ELSEWHERE)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_MODULES})

@@ -186,7 +186,7 @@ OWN = {
     "measure/database.py": "appends to a log, which `check` has seen",
     **dict.fromkeys(
         ("driver/cache.py", "measure/index.py", "measure/reference.py", "measure/worker.py",
-         "farm/file_store.py", "farm/by_name.py", "runtime/drivers/opencl_icd.py",
+         "farm/file_store.py", "by_name.py", "runtime/drivers/opencl_icd.py",
          "driver/linking.py", "runtime/drivers/cpu_shared.py", "knowledge/install.py",
          "lowering/pipeline.py", "contrib/debugger/debug_executor.py",
          "models/torch/store.py"),

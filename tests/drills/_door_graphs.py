@@ -126,4 +126,5 @@ GRAPHS: dict[str, dict[str, Any]] = {
     "relay.dataflow_pattern.partition": {
         "pattern": _adds, "expr": _pair, "attrs": dict, "check": lambda: lambda node: True,
     },
+    "relay.transform.recast": {"expr": _pair, "dtype": "int8", "out_dtype": "int32"},
 }  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_tracker_that_is_not_there_is_one_error(capsys: pytest.CaptureFixture[
     assert query(["--host", "127.0.0.1", "--port", "1"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("error: tracker 127.0.0.1:1: it cannot be reached (Connection refused)")
-    assert "rpc_tracker" in error and len(error.splitlines()) == 1
+    assert "tilewright farm tracker" in error and len(error.splitlines()) == 1
 
 
 def test_without_an_address_the_error_names_the_variables(

@@ -208,3 +208,15 @@ def test_extents_of_axes_have_a_value_as_in_scripts_of_tvm():
     assert type(pickle.loads(pickle.dumps(k.dom.extent))) is int
     n = te.var("n")
     assert te.compute((n, 4), lambda i, j: i + j).op.axis[0].dom.extent is n
+
+
+def test_pickles_of_before_scans_were_a_class_are_read() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] * 2, name="B")
+    _, slots = b.op.__reduce_ex__(2)[2]
+    made = object.__new__(type(b.op))
+    made.__setstate__((None, {**slots, "recurrence": None}))
+    assert made.shape == (4,) and made.body is b.op.body
+    with pytest.raises(ExpressionError, match="a scan of an older version"):
+        made.__setstate__((None, {**slots, "recurrence": object()}))
+    assert pickle.loads(pickle.dumps(b)).shape == (4,)

@@ -315,3 +315,35 @@ def test_what_tvm_calls_an_attribute_is_told_where_its_home_is_loaded() -> None:
         "import tilewright_tvm\nassert 'dev.arch' in told(), told()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+MOVED = [
+    "from tilewright import TVMError", "from tilewright import gpu, placeholder",
+    "from tilewright.topi import testing", "from tilewright.te import extern",
+    "from tilewright.ir import IRModule", "from tilewright.runtime import vm",
+    "from tilewright.schedule import AutoInlineInjective",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", MOVED)
+def test_what_moved_says_where_it_is(line: str) -> None:
+    with pytest.raises(ImportError, match=r"It is a name of TVM: (tilewright_tvm[\w.]+)") as caught:
+        exec(line, {})
+    owner, _, name = str(caught.value).partition("TVM: ")[2].split()[0].rpartition(".")
+    assert hasattr(import_module(owner), name)
+    owner, _, names = line.removeprefix("from ").partition(" import ")
+    with pytest.raises(AttributeError, match="It is a name of TVM"):
+        getattr(import_module(owner), names.partition(",")[0])
+
+
+def test_what_is_forwarded_and_what_nobody_knows() -> None:
+    import tilewright.driver.tvmc
+
+    from tilewright.driver import tvmc
+
+    assert tvmc is tilewright_tvm.tvmc is tilewright.driver.tvmc
+    with pytest.raises(ImportError, match="Microcontrollers are no target"):
+        exec("from tilewright import micro", {})
+    with pytest.raises(ModuleNotFoundError, match="No module named 'tilewright.nope'"):
+        import_module("tilewright.nope")
+    assert {"load", "tune", "compile", "open", "te", "cpu"} <= set(dir(tilewright))

@@ -18,12 +18,13 @@ PACKAGES = {
     "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "error", "exec", "instrument", "nd",
     "parser", "relay", "rpc", "target", "testing", "tir", "transform", "tvmc",
 }  # fmt: skip
+_COMMAND = "driver.tvmc"  # which TVM has in its `driver`
 
 
 def find(room: str, name: str) -> Any:
     """`ROOM.NAME` for the `__getattr__` of a package of ours, which lacks it."""
-    if room == "tilewright" and name in PACKAGES:
-        return import_module(f"{HOME}.{name}")
+    if (room == "tilewright" and name in PACKAGES) or f"{room}.{name}" == f"tilewright.{_COMMAND}":
+        return import_module(f"{room}.{name}".replace("tilewright", HOME, 1))
     if PathFinder.find_spec(f"{room}.{name}", sys.modules[room].__path__) is not None:
         return import_module(f"{room}.{name}")
     told = _told(room, name)
@@ -56,13 +57,16 @@ class _Forward(MetaPathFinder):
         root, _, rest = fullname.partition(".")
         if root != "tilewright":
             return None
-        if rest.partition(".")[0] in PACKAGES:
+        if rest.partition(".")[0] in PACKAGES or f"{rest}.".startswith(f"{_COMMAND}."):
             same = import_module(f"{HOME}.elsewhere").Same(f"{HOME}.{rest}")
             return ModuleSpec(fullname, same, is_package=same.is_package(fullname))
         if self.last:
             owner, _, name = fullname.rpartition(".")
             told = _told(owner, name)
-            raise ModuleNotFoundError(f"No module named {fullname!r}{told}", name=fullname)
+            # `from OWNER import NAME` says nothing of a module that is not found, but passes on
+            # any other error.
+            error = ImportError if told else ModuleNotFoundError
+            raise error(f"No module named {fullname!r}{told}", name=fullname)
         return None
 
 

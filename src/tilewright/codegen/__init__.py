@@ -17,6 +17,9 @@ Read next: `c_family.py` (the printer of both C dialects), `llvm.py`.
 
 from __future__ import annotations
 
+from typing import Any
+
+from tilewright.base import forward
 from tilewright.base.artifact import Source
 from tilewright.base.errors import part_of
 from tilewright.ir.stmt import Program
@@ -35,3 +38,7 @@ def generate(program: Program, target: Target) -> Source:
     with part_of(f"generate({program.name}, {target.kind})"):
         made: Source = resolve(target.device_kind.printer)(program, target)
         return made
+
+
+def __getattr__(name: str) -> Any:
+    return forward.find(__name__, name)

@@ -149,6 +149,6 @@ async def summary(host: str, port: int, certificates: str | None = None) -> wire
 def unreachable(host: str, port: int, error: OSError) -> DeviceError:
     return DeviceError(
         f"tracker {host}:{port}", f"it cannot be reached ({reason(error)})",
-        f"Start it with `python -m tilewright_tvm.exec.rpc_tracker --port {port}`, and check the "
+        f"Start it with `tilewright farm tracker --port {port}`, and check the "
         "address.",
     )  # fmt: skip

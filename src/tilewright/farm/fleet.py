@@ -25,7 +25,7 @@ from tilewright.farm.network import check_installed, reason, soon
 
 EMPTY_SECONDS = 5.0  # without any device of the key, until what waits is given up
 LOST_SECONDS = 30.0  # the same where there were devices: they, or the tracker, may come back
-STATUS_HINT = "`python -m tilewright_tvm.exec.query_rpc_tracker` shows which devices there are."
+STATUS_HINT = "`tilewright farm status` shows which devices there are."
 _REST_SECONDS = 2.0  # of a device that does not listen
 _CHECK_SECONDS = 0.25
 

@@ -219,7 +219,7 @@ class RemoteSession:
         return DeviceError(
             f"request_remote({self.key!r})",
             f"{reason}{held and ', '}{held}" if known else "the tracker has no device of this key",
-            way_out or "`python -m tilewright_tvm.exec.query_rpc_tracker` shows which there are.",
+            way_out or "`tilewright farm status` shows which there are.",
         )
 
     async def _shut(self) -> None:

@@ -2,3 +2,11 @@
 
 Everything before text lives in these nodes.  Read in this order: expr, stmt, affine, interpreter.
 """
+
+from typing import Any
+
+from tilewright.base import forward
+
+
+def __getattr__(name: str) -> Any:
+    return forward.find(__name__, name)

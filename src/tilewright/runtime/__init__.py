@@ -3,6 +3,9 @@
 In: `Artifact`s made by `driver`.  Out: results and seconds.  Read next: `module.py`.
 """
 
+from typing import Any
+
+from tilewright.base import forward
 from tilewright.runtime.device import Device, cpu, cuda, device, opencl
 from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
@@ -35,3 +38,7 @@ __all__ = [
     "save_param_dict",
     "save_param_dict_to_file",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    return forward.find(__name__, name)

@@ -5,3 +5,11 @@ In order, each importing only what comes before it (import-linter checks that):
 changes them), `tree/` (what they mean), `schedule.py` (the spelling users know), `sketch.py`,
 `template.py`, `default.py`, `task.py`.
 """
+
+from typing import Any
+
+from tilewright.base import forward
+
+
+def __getattr__(name: str) -> Any:
+    return forward.find(__name__, name)

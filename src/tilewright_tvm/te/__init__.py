@@ -9,12 +9,13 @@ from tilewright import te
 from tilewright.schedule.schedule import create_schedule
 from tilewright.te import *  # noqa: F403
 from tilewright_tvm.elsewhere import adopt, find
-from tilewright_tvm.te import hybrid, schedule
+from tilewright_tvm.te import hybrid as hybrid
+from tilewright_tvm.te import schedule as schedule
 from tilewright_tvm.te.extern import ExternOp, extern
 from tilewright_tvm.te.gradient import gradient
 from tilewright_tvm.te.scan import scan
 
-__all__ = ["ExternOp", "create_schedule", "extern", "gradient", "hybrid", "scan", "schedule"]
+__all__ = ["ExternOp", "create_schedule", "extern", "gradient", "scan"]
 __all__ += te.__all__
 
 _ELSEWHERE = {

@@ -7,6 +7,7 @@ imported when it is called.  Read next: `program.py`, `importer.py`.
 
 from __future__ import annotations
 
+import inspect
 import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,12 +89,17 @@ def from_examples(
     def example(value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return torch.from_numpy(np.ascontiguousarray(value)).to(where)
-        return torch.zeros(value, device=where) if _is_shape(value) else value
+        if _is_shape(value):
+            return torch.zeros(value, device=where)
+        # One that is given twice would be one input to torch.export.
+        return value.clone() if isinstance(value, torch.Tensor) else value
 
     by_name = inputs if isinstance(inputs, Mapping) else {}
     listed = inputs if isinstance(inputs, tuple | list) and not _is_shape(inputs) else (inputs,)
     args = () if by_name else tuple(map(example, listed))
-    kwargs = {name: example(value) for name, value in by_name.items()}
+    takes = inspect.signature(module.forward).parameters if by_name else {}
+    order = [name for name in takes if name in by_name]  # that of calls without names
+    kwargs = {name: example(by_name[name]) for name in dict.fromkeys((*order, *by_name))}
     whole = decomposed(exported(module, args, place, kwargs))
     return import_program(read(whole, place), place, limits)
 

@@ -72,9 +72,21 @@ def _check(artifact: Artifact, place: str) -> None:
         )  # fmt: skip
 
 
+_NAMES: set[str] = set()  # that the loader has seen
+
+
 @once
 def _opened(path: str, inode: int, changed: int) -> SharedCode:
-    return SharedCode(path)  # a file in its place has another inode, and is loaded beside it
+    """A file in the place of one that was loaded is loaded beside it.  The loader takes files of
+    one name for one, so that it is given another name."""
+    name = os.path.realpath(path)
+    if name not in _NAMES:
+        _NAMES.add(name)
+        return SharedCode(path)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        other = os.path.join(folder, os.path.basename(name))
+        os.symlink(name, other)
+        return SharedCode(other)
 
 
 @once

@@ -281,7 +281,7 @@ def _taken(value: Any) -> Any:
     """An input as `GraphModule` takes it."""
     if isinstance(value, NDArray) or not _speaks_dlpack(value):
         return value
-    for step in ("detach", "contiguous"):  # of PyTorch's
+    for step in ("detach", "resolve_conj", "resolve_neg", "contiguous"):  # of PyTorch's
         value = getattr(value, step, lambda value=value: value)()
     return from_dlpack(value)
 

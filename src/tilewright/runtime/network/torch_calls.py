@@ -43,6 +43,9 @@ def function(
             recorded = capturing is not None and capturing()
             for k, put, stage in puts:
                 tensor = args[k]
+                if tensor.is_neg() or tensor.is_conj():  # what is stored is the negative
+                    tensor = tensor.resolve_conj().resolve_neg()
+                    kept.append(tensor)
                 if not tensor.is_contiguous():
                     tensor = tensor.contiguous()
                     kept.append(tensor)

@@ -9,6 +9,7 @@ Read next: `data_types.py`; `../functional/machine.py`, which runs them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -246,6 +247,10 @@ class _Kind(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls.make(*args, **kwargs)
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return inspect.signature(cls.make)
 
 
 class GeneralFunction(nodes.Function):
