@@ -122,7 +122,8 @@ SKIPPED = {
     "relay.TypeKind",  # its members are used
     "relay.expr", "relay.expr_functor", "relay.ty", "autotvm.task.dispatcher",  # other names
     "relay.testing", "topi.testing", "relay.op", "relay.Library", "relay.nn.pair", "relay.nn.sides",
-    "autotvm.ConfigEntity", "autotvm.MeasureInput", "autotvm.MeasureResult", "autotvm.task.Task",
+    "autotvm.ConfigEntity", "autotvm.MeasureErrorNo", "autotvm.MeasureInput",
+    "autotvm.MeasureResult", "autotvm.task.Task",
     "autotvm.task.ConfigEntity",
     "auto_scheduler.PythonBasedModel", "auto_scheduler.PythonBasedMeasureCallback",
     "auto_scheduler.LocalRPCMeasureContext",

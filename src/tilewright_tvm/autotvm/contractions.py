@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
@@ -42,6 +43,7 @@ from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
 
+@door(ModelError)
 def extract_from_program(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,

@@ -315,7 +315,7 @@ _IN_OTHER_ORDER: dict[str, tuple[Callable[..., Any], ...]] = {
 
 @functools.cache
 def find(folder: str, name: str) -> Callable[..., Any]:
-    """The function that `topi.later` names: `FOLDER.NAME`, such as "topi.nn", "prelu"."""
+    """The function that `topi/of_networks.py` names: `FOLDER.NAME`, such as "topi.nn", "prelu"."""
     place = f"{folder}.{name}"
     other = {f.__name__: f for f in _IN_OTHER_ORDER[folder]}.get(name)
     known = getattr(_ROOMS[folder], name) if other is None else door(ExpressionError, place)(other)

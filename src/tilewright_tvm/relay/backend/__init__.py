@@ -45,7 +45,7 @@ class Runtime:
         _require(self.name, "relay.backend.Runtime", "cpp")
         if self.options:
             raise ModelError(
-                f"relay.backend.Runtime({self.name!r}, {dict(self.options)})", "it has no options",
+                f"relay.backend.Runtime({self.name!r}, {self.options!r:.60})", "it has no options",
                 "Leave them out: lib.export_library writes one file.",
             )  # fmt: skip
 

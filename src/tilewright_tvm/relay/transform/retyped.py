@@ -18,7 +18,7 @@ from tilewright.graph.traversal import op_name, rewrite, with_body
 
 @door(ModelError)
 def recast(
-    expr: Any,
+    expr: Expr | IRModule,
     dtype: str,
     out_dtype: str,
     ops: Sequence[str] = ("nn.conv2d",),
