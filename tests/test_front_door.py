@@ -159,7 +159,7 @@ REFUSED = [
     (lambda: tw.load("mlp", shape={"data": (1,)}), "its shapes are fixed"),
     (lambda: tw.load("mlp", params={}), "the model has its weights"),
     (lambda: tw.load(small()[0], shape={"x": (1,)}), "its shapes are fixed, they are those of"),
-    (lambda: tw.load(3), "it is no ONNX model"),
+    (lambda: tw.load(3), "it is no model. Give .*a module of PyTorch"),
     (lambda: tw.load("mlp", batch=(1, 1)), "not different whole numbers of at least 1"),
     (lambda: tw.load("mlp", dtype="int8"), "Use float32, float16, bfloat16"),
     (lambda: tw.tune(tw.load("mlp"), "llvm", trials=0), "trials=0.*not more than zero"),
