@@ -91,8 +91,8 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         made = " (a class: call it to make a module)" if isinstance(what, type) else ""
         raise ModelError(
             f"load({_shown(model)})", f"it is no model{made}",
-            "Give the path or the bytes of an .onnx file, a module of PyTorch with example inputs, an"
-            " exported program or its .pt2 file, or the name of a network.",
+            "Give the path or the bytes of an .onnx file, a module of PyTorch with example inputs,"
+            " an exported program or its .pt2 file, or the name of a network.",
         )  # fmt: skip
     return from_onnx(what, shapes)
 
