@@ -248,14 +248,14 @@ class ComputeOp:
         self.input_tensors = tuple(dict.fromkeys(n.attr for n in walk(body) if n.op == "read"))
         self.outputs = tuple(Tensor(self, k) for k in range(len(self.dtypes)))
 
-    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+    def __setstate__(self, state: tuple[dict[str, Any] | None, dict[str, Any]]) -> None:
         """Take what a pickle has; before there was `recurrence.ScanOp`, a slot more."""
         if state[1].pop("recurrence", None) is not None:
             raise ExpressionError(
                 f"pickle of {state[1]['name']}", "it is a scan of an older version",
                 "Declare it again with te.scan.",
             )  # fmt: skip
-        for name, value in state[1].items():
+        for name, value in {**(state[0] or {}), **state[1]}.items():
             setattr(self, name, value)
 
     @property

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
@@ -43,7 +42,6 @@ from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
 
-@door(ModelError)
 def extract_from_program(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
@@ -62,6 +60,11 @@ def extract_from_program(
     instruments: told of each pass
     Raises ModelError for a name that is no operator, TargetError without a target.
     """
+    if not isinstance(mod, IRModule | Function):
+        raise ModelError(
+            f"extract_from_program(mod={mod!r:.60})", f"a {type(mod).__name__} is no network",
+            "Give an IRModule or a Function.",
+        )  # fmt: skip
     chosen = resolve_target(target)
     wanted = _wanted(ops)
     passes = [p for p in PASSES if p is not fuse]
