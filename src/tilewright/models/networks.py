@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.base import model_files
 from tilewright.base.errors import ModelError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
-    Model = (
+    Model: TypeAlias = (  # said to be one: without PyTorch a part of it is Any
         str | os.PathLike[str] | bytes | ModelProto | Module | ExportedProgram | IRModule | Function
     )
 Loaded = tuple[IRModule, dict[str, Array]]
