@@ -128,7 +128,8 @@ def exported(
                 module = (
                     TS2EPConverter(module, examples, by_name or None).convert().module()
                 )  # with open extents
-            return torch.export.export(module, examples, by_name)
+            program: ExportedProgram = torch.export.export(module, examples, by_name)
+            return program
     except Exception as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
@@ -149,7 +150,8 @@ def decomposed(ep: ExportedProgram) -> ExportedProgram:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ep.run_decompositions(_decompositions(torch))
+            program: ExportedProgram = ep.run_decompositions(_decompositions(torch))
+            return program
         except Exception as error:
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(
