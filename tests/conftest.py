@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers, workers
-from tests.times import Times
+from tests import tiers, times, workers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,17 +26,32 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.begin(config.option.long)
     if config.getoption("dist", "no") == "load":  # what a file makes for its tests is made once
         config.option.dist = "loadfile"
+        config.option.loadscopereorder = False  # the dearest first, not the fullest
     if config.option.long and hasattr(config.option, "timeout") and config.option.timeout is None:
         config.option.timeout = 3000
     cache = tempfile.TemporaryDirectory(prefix="tilewright-tests-")
     config.add_cleanup(cache.cleanup)
     os.environ["TILEWRIGHT_CACHE"] = cache.name  # worker processes inherit it
     if config.option.times:
-        config.pluginmanager.register(Times(config.option.times))
+        config.pluginmanager.register(times.Times(config.option.times))
     os.environ["TILEWRIGHT_KNOWLEDGE"] = "off"  # what is untuned is untuned, whatever ships
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For `-n auto`: half of the cores more, as many tests wait for processes of their own."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) * 3 // 2
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Whatever is there now stays: collecting garbage need not look at 12,000 tests each time."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=times.last_taken, reverse=True)
     if config.option.long or any("::" in arg for arg in config.args):
         return
     out = tiers.left_out(items)

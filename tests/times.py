@@ -7,6 +7,7 @@ In: reports of tests.  Out: `benchmarks/results/tests.json`.  Read next: `test_l
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections import defaultdict
@@ -24,6 +25,7 @@ BUDGETS: Mapping[str, float] = {
     "search": 95, "te": 15, "topi": 60, "tvm": 145,
 }  # fmt: skip
 OTHER = 15.0
+KEPT = Path(__file__).parents[1] / "benchmarks" / "results" / "tests.json"
 WHOLE = 700.0  # of all; two processes share them, and take 45 more to start and collect
 
 
@@ -70,6 +72,19 @@ def folder(file: str) -> str:
     """The folder below `tests` that a file of tests is in: "tests/te/test_dag.py" gives "te"."""
     parts = Path(file).parts
     return parts[1] if len(parts) > 2 else ""
+
+
+def last_taken(item: pytest.Item) -> float:
+    """Seconds that the file of a test took in the last kept run; 0 for one that is new."""
+    return _last_run().get(item.nodeid.partition("::")[0], 0.0)
+
+
+@functools.cache
+def _last_run() -> dict[str, float]:
+    if not KEPT.exists():  # an archive of the sources holds no figures
+        return {}
+    files: dict[str, float] = json.loads(KEPT.read_text(encoding="utf-8"))["files"]
+    return files
 
 
 def over(folders: Mapping[str, float]) -> dict[str, str]:

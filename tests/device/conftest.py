@@ -1,7 +1,8 @@
 """The device suite: unchanged on every device that exists here; TILEWRIGHT_DEVICE_KIND picks one.
 
-TILEWRIGHT_DEVICE_REPORT=path writes a report (commit, device, counts) after the run; the one for
-the GPU lives in benchmarks/results/ and the summary says when it is older than the code it covers.
+With `--long` all of it.  TILEWRIGHT_DEVICE_REPORT=path writes a report (commit, device, counts)
+after the run; the one for the GPU lives in benchmarks/results/ and the summary says when it is
+older than the code it covers.
 """
 
 from __future__ import annotations

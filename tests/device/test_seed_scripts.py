@@ -15,6 +15,8 @@ from tilewright.runtime.device import Device
 
 ROOT = Path(__file__).parents[2]
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # `tests/tvm/test_tutorials.py` runs by default
+
 
 def run_script(name: str, folder: Path, *options: str) -> str:
     script = ROOT / "examples" / name
@@ -28,7 +30,6 @@ def run_script(name: str, folder: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_conv2d_cuda.py", tmp_path, "--target", kind, "--trials", "4", "--number", "3"
@@ -43,7 +44,6 @@ def test_a_convolution(on_device: Device, kind: str, tmp_path: Path) -> None:
     assert counts.records == 4 and counts.ok >= 1 and counts.tasks == 1
 
 
-@pytest.mark.slow
 def test_a_convolution_without_a_template(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_conv2d_layer_auto_scheduler.py", tmp_path,
@@ -57,7 +57,6 @@ def test_a_convolution_without_a_template(on_device: Device, kind: str, tmp_path
     assert len(trials) == len(set(trials)) == 6
 
 
-@pytest.mark.slow
 def test_a_network_without_templates(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_network_auto_scheduler.py", tmp_path,
@@ -69,7 +68,6 @@ def test_a_network_without_templates(on_device: Device, kind: str, tmp_path: Pat
     assert (tmp_path / f"mobilenet-NHWC-B1-{kind}.json").exists()
 
 
-@pytest.mark.slow
 def test_a_network(on_device: Device, kind: str, tmp_path: Path) -> None:
     out = run_script(
         "tune_network.py", tmp_path,

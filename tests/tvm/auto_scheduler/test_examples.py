@@ -71,7 +71,7 @@ def test_a_network(run) -> None:
     assert "(22 record)" in last
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not opencl().exist, reason="no OpenCL device to stand in for a Mali")
 def test_a_network_for_a_mali(run) -> None:
     """Made for a board that is elsewhere; an OpenCL device of this machine measures its kernels."""

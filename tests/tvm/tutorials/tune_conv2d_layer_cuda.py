@@ -20,9 +20,9 @@ target = tvm.target.Target(TARGET)
 N, H, W, CO, CI, KH, KW, strides, padding = 1, 7, 7, 512, 512, 3, 3, (1, 1), (1, 1)
 task = auto_scheduler.create_task(conv2d_layer, (N, H, W, CO, CI, KH, KW, strides, padding), target)
 print(task.compute_dag)
-measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
+measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=int(os.environ.get("TUTORIAL_REPEAT_MS", "300")))
 tune_option = auto_scheduler.TuningOptions(
-    num_measure_trials=10,
+    num_measure_trials=int(os.environ.get("TUTORIAL_TRIALS", "10")),
     runner=measure_ctx.runner,
     measure_callbacks=[auto_scheduler.RecordToFile("conv2d.json")],
 )
@@ -57,9 +57,9 @@ cost_model.update_from_file(log_file)
 search_policy = auto_scheduler.SketchPolicy(
     task, cost_model, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log_file)]
 )
-measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=300)
+measure_ctx = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=int(os.environ.get("TUTORIAL_REPEAT_MS", "300")))
 tune_option = auto_scheduler.TuningOptions(
-    num_measure_trials=5,
+    num_measure_trials=int(os.environ.get("TUTORIAL_MORE", "5")),
     runner=measure_ctx.runner,
     measure_callbacks=[auto_scheduler.RecordToFile(log_file)],
 )

@@ -39,7 +39,7 @@ tuning_option = {
     "early_stopping": 600,
     "measure_option": autotvm.measure_option(
         builder=autotvm.LocalBuilder(timeout=10),
-        runner=autotvm.LocalRunner(number=20, repeat=3, timeout=4, min_repeat_ms=150),
+        runner=autotvm.LocalRunner(number=int(os.environ.get("TUTORIAL_NUMBER", "20")), repeat=3, timeout=4, min_repeat_ms=int(os.environ.get("TUTORIAL_REPEAT_MS", "150"))),
     ),
 }
 
