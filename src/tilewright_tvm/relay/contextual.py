@@ -21,6 +21,7 @@ from tilewright.network import build as compiler
 from tilewright.runtime.network.library import Library
 from tilewright.targets.target import TargetLike
 from tilewright_tvm.relay.backend import Executor, Runtime
+from tilewright_tvm.relay.transform.fusion import unfused
 from tilewright_tvm.transform import PassContext
 
 # Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
@@ -136,10 +137,19 @@ def build(
     nothing is fused; so do passes that it disables or requires by name.
     """
     return compiler.build(
-        mod, target, params, schedules, target_host, verify=verify, batch_sizes=batch_sizes,
+        _without_groups(mod), target, params, schedules, target_host, verify=verify, batch_sizes=batch_sizes,
         sizes=sizes, partial_batches=partial_batches, use_knowledge=use_knowledge,
         pass_options=pass_options(),
     )  # fmt: skip
+
+
+def _without_groups(mod: Any) -> Any:
+    """What `transform.FuseOps` put into functions is operators again: builds have their groups."""
+    if isinstance(mod, (list, tuple)):
+        return [_without_groups(each) for each in mod]
+    if isinstance(mod, Function):
+        return _without_groups(IRModule({"main": mod}))["main"]
+    return unfused(mod) if isinstance(mod, IRModule) else mod
 
 
 def optimize(

@@ -29,7 +29,6 @@ from tilewright.graph.passes import (
     eliminate_common,
     eliminate_dead_code,
     flatten_atrous,
-    fuse,
     separate,
     simplify_inference,
 )
@@ -52,6 +51,7 @@ from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.relay.patterns.matching import DFPattern
 from tilewright_tvm.relay.patterns.partition import partition
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
+from tilewright_tvm.relay.transform.fusion import LONGEST, fuse_operators
 from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
@@ -380,7 +380,10 @@ class FuseOps(RelayPass):
     def change(self, mod: IRModule) -> IRModule:
         level = self.fuse_opt_level
         level = PassContext.current().opt_level if level < 0 else level
-        return fuse(mod) if level >= 2 else separate(mod)
+        if level < 2:
+            return separate(mod)
+        longest = (PassContext.current().config or {}).get("relay.FuseOps.max_depth", LONGEST)
+        return fuse_operators(mod, int(longest))
 
 
 @dataclass(frozen=True)
