@@ -135,7 +135,8 @@ open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
-    "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
+    "reinterpret": "In networks bits are not read as another type; topi.reinterpret does that, "
+    "and relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }
 

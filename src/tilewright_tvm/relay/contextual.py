@@ -137,9 +137,9 @@ def build(
     nothing is fused; so do passes that it disables or requires by name.
     """
     return compiler.build(
-        _without_groups(mod), target, params, schedules, target_host, verify=verify, batch_sizes=batch_sizes,
-        sizes=sizes, partial_batches=partial_batches, use_knowledge=use_knowledge,
-        pass_options=pass_options(),
+        _without_groups(mod), target, params, schedules, target_host, verify=verify,
+        batch_sizes=batch_sizes, sizes=sizes, partial_batches=partial_batches,
+        use_knowledge=use_knowledge, pass_options=pass_options(),
     )  # fmt: skip
 
 

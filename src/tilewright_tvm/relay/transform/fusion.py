@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from tilewright.graph.expr import (
     Call,
@@ -47,15 +48,26 @@ LONGEST = 256  # operators in one function, unless `relay.FuseOps.max_depth` say
 
 STOP = "annotation.stop_fusion"
 
-E, B, I, R, A, T, O = range(7)  # elementwise, broadcast, injective, reduction, anchor, tuple, opaque
-_KINDS = {
-    Pattern.ELEMENTWISE: E, Pattern.BROADCAST: B, Pattern.INJECTIVE: I, Pattern.REDUCTION: R,
-    Pattern.ANCHOR: A, Pattern.OPAQUE: O,
-}  # fmt: skip
+
+class _Kind(IntEnum):
+    """How a node may share a function, in rising order of what stands against it."""
+
+    ELEMENTWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    REDUCTION = 3
+    ANCHOR = 4
+    TUPLE = 5
+    OPAQUE = 6
+
+
+_KINDS = {pattern: _Kind[pattern.name] for pattern in Pattern}
 # Operators that TVM has in another class than the table of this compiler.
 _OTHER = {
-    "expand_dims": B, "image.resize": I, "argmax": R, "argmin": R, "nn.softmax": A,
-    "nn.log_softmax": A, "nn.batch_norm": O, STOP: O,
+    "expand_dims": _Kind.BROADCAST, "image.resize": _Kind.INJECTIVE,
+    **dict.fromkeys(("argmax", "argmin"), _Kind.REDUCTION),
+    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _Kind.ANCHOR),
+    **dict.fromkeys(("nn.batch_norm", STOP), _Kind.OPAQUE),
 }  # fmt: skip
 
 
@@ -86,7 +98,7 @@ class _Group:
     """
 
     root: Expr
-    kind: int
+    kind: _Kind
     nodes: list[Expr]
 
 
@@ -103,14 +115,14 @@ class _Partition:
         for round_ in (self._cheap_and_anchors, self._moving, self._fields):
             for node in self.order:
                 meet = self.meets[node]
-                if meet is not None and _kind(node) != O and self._has_room(node, meet):
+                if meet is not None and _kind(node) != _Kind.OPAQUE and self._has_room(node, meet):
                     round_(node, meet)
 
-    def _reach(self) -> dict[Expr, int]:
+    def _reach(self) -> dict[Expr, _Kind]:
         """The greatest class of steps from each node to where it meets again."""
-        found: dict[Expr, int] = {}
+        found: dict[Expr, _Kind] = {}
         for node in reversed(self.order):
-            meet, greatest = self.meets[node], E
+            meet, greatest = self.meets[node], _Kind.ELEMENTWISE
             for reader in self.readers[node]:
                 greatest = max(greatest, _step(node, reader))
                 while reader is not meet:
@@ -135,7 +147,7 @@ class _Partition:
                 waiting += [r for r in self.readers[each] if r is not meet]
         return list(found)
 
-    def _join(self, node: Expr, meet: Expr, inside: int, last: Callable[[int], bool]) -> None:
+    def _join(self, node: Expr, meet: Expr, inside: _Kind, last: Callable[[_Kind], bool]) -> None:
         """Put `node` and all up to `meet` into one group, where the classes of the groups on the
         way are at most `inside`, and `last` holds for that of `meet`."""
         between = self._between(node, meet)
@@ -145,55 +157,59 @@ class _Partition:
         for each in (node, *between):
             old = self.group[each]
             if old is not target:
-                target.kind = A if old.kind == A else target.kind
+                target.kind = _Kind.ANCHOR if old.kind == _Kind.ANCHOR else target.kind
                 target.nodes += old.nodes
                 self.group |= dict.fromkeys(old.nodes, target)
 
     def _cheap_and_anchors(self, node: Expr, meet: Expr) -> None:
         kind = self.group[node].kind
-        if self.group[meet].kind == T:
+        if self.group[meet].kind == _Kind.TUPLE:
             return
-        if kind == A and self.reach[node] == E:
-            self._join(node, meet, B, lambda last: last <= B)
-        elif kind <= B and self.reach[node] <= R:
-            self._join(node, meet, I, lambda last: last <= A)
+        if kind == _Kind.ANCHOR and self.reach[node] == _Kind.ELEMENTWISE:
+            self._join(node, meet, _Kind.BROADCAST, lambda last: last <= _Kind.BROADCAST)
+        elif kind <= _Kind.BROADCAST and self.reach[node] <= _Kind.REDUCTION:
+            self._join(node, meet, _Kind.INJECTIVE, lambda last: last <= _Kind.ANCHOR)
 
     def _moving(self, node: Expr, meet: Expr) -> None:
         kind = self.group[node].kind
-        if self.group[meet].kind == T:
+        if self.group[meet].kind == _Kind.TUPLE:
             return
-        if kind in (I, T):
-            self._join(node, meet, I, lambda last: last <= I)
-        elif kind <= B and self.reach[node] <= R:
-            self._join(node, meet, I, lambda last: last <= A)
+        if kind in (_Kind.INJECTIVE, _Kind.TUPLE):
+            self._join(node, meet, _Kind.INJECTIVE, lambda last: last <= _Kind.INJECTIVE)
+        elif kind <= _Kind.BROADCAST and self.reach[node] <= _Kind.REDUCTION:
+            self._join(node, meet, _Kind.INJECTIVE, lambda last: last <= _Kind.ANCHOR)
 
     def _fields(self, node: Expr, meet: Expr) -> None:
         """What is read by a tuple that is inside a kernel."""
-        if isinstance(meet, Tuple) and self.group[node].kind <= I:
-            self._join(node, meet, I, lambda last: last <= I)
+        if isinstance(meet, Tuple) and self.group[node].kind <= _Kind.INJECTIVE:
+            self._join(node, meet, _Kind.INJECTIVE, lambda last: last <= _Kind.INJECTIVE)
 
 
-def _kind(node: Expr) -> int:
+def _kind(node: Expr) -> _Kind:
     if isinstance(node, Tuple):
-        return T
+        return _Kind.TUPLE
     if isinstance(node, TupleGetItem):
-        fields = node.tuple_value.checked_type.fields
-        return I if all(isinstance(f, TensorType) for f in fields) else O
+        fields = getattr(node.tuple_value.checked_type, "fields", ())
+        return _Kind.INJECTIVE if all(isinstance(f, TensorType) for f in fields) else _Kind.OPAQUE
     if isinstance(node, Constant):
-        return O if node.data.ndim else E
+        return _Kind.OPAQUE if node.data.ndim else _Kind.ELEMENTWISE
     name = op_name(node)
-    return _OTHER.get(name, _KINDS[TABLE[name].pattern]) if name in TABLE else O
+    return _OTHER.get(name, _KINDS[TABLE[name].pattern]) if name in TABLE else _Kind.OPAQUE
 
 
-def _step(node: Expr, reader: Expr) -> int:
+def _step(node: Expr, reader: Expr) -> _Kind:
     """The class of the step from a value to what reads it: broadcasting what has the result's shape
     already is elementwise."""
     kind = _kind(reader)
     if isinstance(reader, Tuple):
-        return I
+        return _Kind.INJECTIVE
     types = (node.checked_type, reader.checked_type)
-    if kind == B and all(isinstance(t, TensorType) for t in types) and node.shape == reader.shape:
-        return E
+    if (
+        kind == _Kind.BROADCAST
+        and all(isinstance(t, TensorType) for t in types)
+        and node.shape == reader.shape
+    ):
+        return _Kind.ELEMENTWISE
     return kind
 
 
@@ -225,8 +241,8 @@ def _call_of(group: _Group, outside: Mapping[Expr, Expr]) -> Call:
             inside[node] = with_children(node, tuple(inside[c] for c in children(node)))
             names += [op_name(node).replace(".", "_")] if op_name(node) else []
         else:
-            inside[node] = Var(f"p{len(params)}", node.checked_type)
-            params.append(inside[node])
+            inside[node] = parameter = Var(f"p{len(params)}", node.checked_type)
+            params.append(parameter)
             args.append(outside[node])
     attrs = {"name": "_".join(["fused", *names]), "Primitive": 1}
     return Call(Function(params, inside[group.root], attrs=attrs), args)

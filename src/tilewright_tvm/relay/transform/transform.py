@@ -514,6 +514,8 @@ _ELSEWHERE = dict.fromkeys(
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
+    "Defunctionalization": "Leave it out: relay.create_executor evaluates functions as values, "
+    "and PartialEvaluate calls those that are known.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
     **dict.fromkeys(
         ("SplitArgs", "FlattenNestedTuples", "LabelOps", "PlanDevices", "InlineComposites",
