@@ -147,6 +147,7 @@ SECTIONS: dict[str, list[Row]] = {
         *works("relay.", "expr.const expr_functor.ExprMutator build_module.bind_params_by_name"),
         *works("relay.analysis.", "post_order_visit free_vars all_vars bound_vars check_constant"),
         *works("relay.analysis.", "count_layers list_op_freqs get_total_mac_number"),
+        *works("relay.analysis.", "free_type_vars bound_type_vars all_type_vars"),
         *works("relay.analysis.", "extract_fused_functions extract_intermdeiate_expr well_formed"),
         *works("ir.", "structural_equal assert_structural_equal structural_hash"),
         *works("IRModule.", "get_global_var get_global_vars update update_func astext"),

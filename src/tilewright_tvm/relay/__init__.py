@@ -41,8 +41,8 @@ from tilewright.graph.passes.extents import with_sizes
 from tilewright.graph.types import scalar_type
 from tilewright.models.onnx.export import to_onnx
 from tilewright.runtime.network.library import Library, load
-from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.param_dict import load_param_dict, save_param_dict
 from tilewright_tvm.relay import (
     adt,
     analysis,

@@ -49,6 +49,7 @@ from tilewright_tvm.relay.functional.typed import typed_program
 from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.relay.patterns.matching import DFPattern
+from tilewright_tvm.relay.patterns.of_expression import pattern_of
 from tilewright_tvm.relay.patterns.partition import partition
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
 from tilewright_tvm.relay.transform.fusion import LONGEST, fuse_operators
@@ -208,13 +209,16 @@ class MergeComposite(RelayPass):
     """Parts that match patterns become functions with the attribute "Composite".
 
     pattern_table: (name, pattern) or (name, pattern, check) for each, the first ones first; check:
-        of a part, whether it is taken
+        of a part, whether it is taken.  An expression is a pattern, too: its variables are
+        anything, its operators have any attributes
     """
 
     pattern_table: Sequence[tuple[Any, ...]]
 
     def change(self, mod: IRModule) -> IRModule:
         for name, pattern, *check in self.pattern_table:
+            if isinstance(pattern, Expr):
+                pattern = pattern_of(pattern)
             if not isinstance(pattern, DFPattern):
                 raise ModelError(
                     f"MergeComposite({name!r})", f"a {type(pattern).__name__} is no pattern",
@@ -370,7 +374,8 @@ class EliminateCommonSubexpr(RelayPass):
 
 @dataclass(frozen=True)
 class FuseOps(RelayPass):
-    """Groups of operators that become one kernel each are functions of their own.
+    """Groups of operators that TVM makes one kernel of are functions of their own, with the
+    attribute `Primitive`.  `relay.build` makes its own groups of what is in them.
 
     fuse_opt_level: below 2 each operator is a group; -1: that of the current PassContext
     """
