@@ -46,7 +46,20 @@ def main() -> None:
     if not os.path.exists(given[0]):
         sys.exit(f"python -m tilewright_tvm: there is no file {given[0]!r}. {_USAGE}")
     sys.path[:1] = [os.path.dirname(os.path.abspath(given[0]))]  # as Python does for a script
-    runpy.run_path(given[0], run_name="__main__")
+    _run(given[0])
+
+
+def _run(script: str) -> None:
+    """A script; what it asks of Python's ints, which TVM has IntImm for, says what to write."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except AttributeError as error:
+        if isinstance(error.obj, int) and error.name in ("value", "dtype"):
+            error.add_note(
+                f"Extents and attributes are ints here: leave .{error.name} out, or write int(n), "
+                "which TVM reads, too."
+            )
+        raise
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ ROOT = "tilewright_tvm"
 _COMPILER = "tilewright"
 _PAGE = "The names of TVM that are here are in docs/tvm/compatibility.md."
 
+# Networks by name, which were a part of `relay.testing`.
+_NETWORKS = (
+    "dcgan", "densenet", "dqn", "inception_v3", "layers", "lstm", "mlp", "mobilenet",
+    "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1", "resnext", "squeezenet", "transformers",
+    "unet", "vgg",
+)  # fmt: skip
 # Packages and files that stand in another place than TVM has them in, or had another name before;
 # where it is not said otherwise, in this package.
 _ALSO = {
@@ -128,6 +134,7 @@ _ALSO = {
     "topi.x86.injective": "topi.x86",
     "topi.x86.reduction": "topi.x86",
     "tvmc.__main__": "tilewright.__main__",
+    **{f"relay.testing.{name}": f"tilewright.models.zoo.{name}" for name in _NETWORKS},
 }
 ALSO = {
     f"{ROOT}.{name}": now if now.startswith(_COMPILER) else f"{ROOT}.{now}"

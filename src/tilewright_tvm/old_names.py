@@ -139,6 +139,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "tilewright_tvm.relay.analysis": {
         "alpha_equal": "tilewright_tvm.relay.analysis:structural_equal",
+        "assert_alpha_equal": "tilewright_tvm.relay.analysis:assert_structural_equal",
+        "assert_graph_equal": "tilewright_tvm.relay.analysis:assert_structural_equal",
         "graph_equal": "tilewright_tvm.relay.analysis:structural_equal",
     },
     "tilewright_tvm.relay.backend": {

@@ -35,3 +35,4 @@ def register() -> None:
     plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
     kinds = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}
     plugins.register("device kinds", kinds)
+    plugins.register("target options", {"TVM": "tilewright_tvm.target_options:OPTIONS"})

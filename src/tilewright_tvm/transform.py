@@ -48,9 +48,10 @@ class PassContext:
                     f"PassContext({option}={names!r})", "it is no list of names",
                     'Example: disabled_pass=["FuseOps"].',
                 )  # fmt: skip
-        self.instruments = () if self.instruments is None else self.instruments
         self.config = {} if self.config is None else self.config
-        if not isinstance(self.config, Mapping) or not isinstance(self.instruments, Sequence):
+        if not isinstance(self.config, Mapping) or not isinstance(
+            self.instruments, Sequence | None
+        ):
             raise ModelError(
                 "PassContext", "config is no dict, or instruments no list",
                 'Example: config={"tir.UnrollLoop": {}}, instruments=[].',
@@ -80,7 +81,7 @@ class PassContext:
                     one.enter_pass_ctx()
                 entered.append(each)
         except BaseException:
-            self.instruments = ()
+            self.instruments = None
             for each in _with(entered, "exit_pass_ctx"):
                 each.exit_pass_ctx()
             raise
@@ -90,7 +91,7 @@ class PassContext:
             for each in _with(self.instruments or (), "exit_pass_ctx"):
                 each.exit_pass_ctx()
         except BaseException:
-            self.instruments = ()
+            self.instruments = None
             raise
 
     @staticmethod

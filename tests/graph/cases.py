@@ -54,6 +54,7 @@ CASES: tuple[Case, ...] = (
     Case("nn.leaky_relu", lambda: nn.leaky_relu(tensor("x", 3, 5), 0.1)),
     Case("nn.dropout", lambda: nn.dropout(tensor("x", 3, 5), 0.3)),
     Case("annotation.checkpoint", lambda: relay.annotation.checkpoint(tensor("x", 3, 5))),
+    Case("annotation.stop_fusion", lambda: relay.annotation.stop_fusion(tensor("x", 3, 5))),
     *(
         Case(n, lambda n=n: getattr(relay, n)(tensor("x", 3, 4, 5), axis=(0, -1), keepdims=True))
         for n in REDUCTION

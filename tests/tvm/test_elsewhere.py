@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import subprocess
 import sys
@@ -347,3 +348,19 @@ def test_what_is_forwarded_and_what_nobody_knows() -> None:
     with pytest.raises(ModuleNotFoundError, match="No module named 'tilewright.nope'"):
         import_module("tilewright.nope")
     assert {"load", "tune", "compile", "open", "te", "cpu"} <= set(dir(tilewright))
+
+
+def test_a_script_that_asks_ints_for_their_value_is_told_what_to_write(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from tvm import te\nprint(te.placeholder((4, 5)).shape[0].value)\n")
+    run = [sys.executable, "-m", "tilewright_tvm", str(script)]
+    told = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert told.returncode == 1 and "line 2" in told.stderr
+    assert "leave .value out, or write int(n)" in told.stderr
+
+
+def test_networks_by_name_are_modules_of_relay_testing_too():
+    zoo = importlib.import_module("tilewright.models.zoo")
+    for file in Path(zoo.__file__).parent.glob("[a-z]*.py"):
+        found = importlib.import_module(f"tilewright_tvm.relay.testing.{file.stem}")
+        assert found is importlib.import_module(f"tilewright.models.zoo.{file.stem}")

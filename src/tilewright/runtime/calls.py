@@ -125,6 +125,11 @@ def valid_places(data: Any, valid: Any, out: Any, axis: int, is_ascend: bool) ->
     out.copyfrom(np.ascontiguousarray(np.moveaxis(places, -1, axis)).astype(out.dtype.storage))
 
 
+def same_bits(data: NDArray, out: NDArray) -> None:
+    """`out` becomes the bits of `data`, of a type that has as many."""
+    out.copyfrom(data.numpy().view(out.numpy().dtype))
+
+
 def even_numbers(low: float, high: float, out: Any) -> None:
     """`tvm.contrib.random.uniform`: numbers from `low` on and below `high`, of a new seed."""
     out.copyfrom(np.random.default_rng().uniform(low, high, out.shape).astype(out.dtype.storage))

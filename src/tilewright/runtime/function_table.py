@@ -20,6 +20,7 @@ _KNOWN: dict[str, Callable[..., Any]] = {}
 _OURS = {
     "tvm.contrib.cblas.matmul": "tilewright.runtime.calls:matrix_product",
     "tvm.contrib.cblas.batch_matmul": "tilewright.runtime.calls:matrix_product",
+    "tilewright.same_bits": "tilewright.runtime.calls:same_bits",
     "tvm.contrib.random.normal": "tilewright.runtime.calls:normal_numbers",
     "tvm.contrib.random.randint": "tilewright.runtime.calls:whole_numbers",
     "tvm.contrib.random.uniform": "tilewright.runtime.calls:even_numbers",

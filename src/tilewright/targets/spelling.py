@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind
 from tilewright.targets.limits import Limits
@@ -32,6 +33,21 @@ _TVMS_LIMITS = {
 }
 _LISTS = ("mattr", "libs", "keys")
 _FLOAT_ABIS = {"gnueabihf": "hard", "gnueabi": "soft"}  # by the end of a triple
+
+FLAGS = ("link-params", "system-lib")  # which may stand without a value; then it is 1
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """An option that other compilers have, among plugins "target options".
+
+    means: the option of ours that says the same; "" where none is needed
+    values: with which it changes nothing here; none: all of them
+    """
+
+    means: str = ""
+    values: tuple[str, ...] = ()
+
 
 _DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
 
@@ -86,10 +102,26 @@ def options_of(words: list[str], place: str) -> dict[str, str]:
     found, left = {}, iter(words)
     for word in left:
         name, eq, value = word.lstrip("-").partition("=")
+        if not eq and name in FLAGS:
+            eq, value = "=", "1"
         if not eq:
             value = next(left, "")
         if not word.startswith("-") or (not eq and (not value or value.startswith("-"))):
             raise TargetError(place, f"cannot read {word!r}", "Write options as -name=value.")
+        found[name] = value
+    return found
+
+
+def without_foreign(options: Mapping[str, str], known: DeviceKind) -> dict[str, str]:
+    """Options in this compiler's words, without those of others that change nothing here."""
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        if name not in (*OTHER_OPTIONS, *known.options) and not limit_named(name):
+            told = next((t[name] for t in plugins.every("target options") if name in t), None)
+            if told is not None and (not told.values or value in told.values):
+                if told.means:
+                    found[told.means] = value
+                continue
         found[name] = value
     return found
 

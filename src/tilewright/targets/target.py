@@ -28,6 +28,7 @@ from tilewright.targets.spelling import (
     options_of,
     spelled,
     value_of,
+    without_foreign,
 )
 from tilewright.targets.tags import TAGS
 
@@ -118,6 +119,7 @@ class Target:
         options = options_of(words[1:], place)
         named = options.pop("host", None)
         options = {name: v for name, v in options.items() if _UNSAID.get(name) != v}
+        options = without_foreign(options, known)
         check_options(place, options, known)
         host = named if host is None else host
         beside = None if host is None else Target(host)

@@ -14,8 +14,9 @@ from tilewright.measure import record as records
 from tilewright.measure.database import Database, pick_best, readable
 from tilewright.measure.importing import import_lines
 from tilewright.measure.record import DagLine, Record, read
-from tilewright.schedule.task import Task, create
+from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.schedule.workload import arguments_of
+from tilewright.search.rules.derive import with_rules
 from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 from tilewright_tvm.autotvm.dispatch import ApplyHistoryBest
@@ -34,11 +35,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Pair(Record, frozen=True):
+_LOG = "log"  # of a pair: the `Records` that gave it
+
+
+class Pair(Record, frozen=True, dict=True, gc=True):
     """A record that is AutoTVM's pair, too: `inp, result = record`, see `pair_of`."""
 
     def __iter__(self) -> Iterator[Any]:
-        yield from pair_of(self)
+        yield from pair_of(self, self.__dict__.get(_LOG))
 
     def __getitem__(self, index: int) -> Any:
         return tuple(self)[index]
@@ -50,9 +54,36 @@ class Records(Iterator[Pair]):
     def __init__(self, database: Database) -> None:
         self.database = database
         self._left = iter(database)
+        self._tasks: dict[tuple[str, str, str], Task] = {}
 
     def __next__(self) -> Pair:
-        return Pair(**structs.asdict(next(self._left)))
+        pair = Pair(**structs.asdict(next(self._left)))
+        pair.__dict__[_LOG] = self
+        return pair
+
+    def task_of(self, record: Record) -> Task:
+        """The task that was measured, by its template's name or by the computation that the log
+        tells.  Raises RecordError where neither is known."""
+        told = record.task
+        key = (told.dag, told.target, record.origin)
+        if key not in self._tasks:
+            self._tasks[key] = self._told(record)
+        return self._tasks[key]
+
+    def _told(self, record: Record) -> Task:
+        told, target = record.task, Target(record.task.target)
+        dag = self.database.computation(told.dag)
+        try:
+            named = _task(told.name, told.args, target)
+            if dag is None or named.key == told.dag:
+                return named
+        except RecordError:
+            if dag is None:
+                raise
+        found = task_of_dag(dag, target, told.name, tuple(told.args))
+        return (
+            found if any(s.origin == record.origin for s in found.sketches) else with_rules(found)
+        )
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Records:
@@ -117,10 +148,17 @@ def decode(row: str | bytes, protocol: str = "json") -> tuple[MeasureInput, Meas
     )
 
 
-def pair_of(record: Record) -> tuple[MeasureInput, MeasureResult]:
-    """A record in AutoTVM's words.  Raises RecordError where its template is not known."""
-    task = _task(record.task.name, record.task.args, Target(record.task.target))
-    space = task.config_space
+def pair_of(record: Record, log: Records | None = None) -> tuple[MeasureInput, MeasureResult]:
+    """A record in AutoTVM's words.  log: which tells the computation, where that makes the task.
+
+    Raises RecordError where neither its template nor its computation is known.
+    """
+    if log is None:
+        task = _task(record.task.name, record.task.args, Target(record.task.target))
+    else:
+        task = log.task_of(record)
+    own = (s.space for s in task.sketches if s.origin == record.origin)
+    space = next(own, None) or task.config_space
     config = space.get(space.index_of(record.decisions))
     return MeasureInput(task.target, task, config), measure_result(record)
 

@@ -41,8 +41,8 @@ from tilewright.graph.passes.extents import with_sizes
 from tilewright.graph.types import scalar_type
 from tilewright.models.onnx.export import to_onnx
 from tilewright.runtime.network.library import Library, load
-from tilewright.runtime.network.param_dict import load_param_dict, save_param_dict
 from tilewright_tvm.elsewhere import find
+from tilewright_tvm.param_dict import load_param_dict, save_param_dict
 from tilewright_tvm.relay import (
     adt,
     analysis,
@@ -135,7 +135,8 @@ open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 # Names of TVM that are not there: what to use instead.
 _ELSEWHERE = {
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
-    "reinterpret": "The bits of one type are not read as another; relay.cast converts values.",
+    "reinterpret": "In networks bits are not read as another type; topi.reinterpret does that, "
+    "and relay.cast converts values.",
     "quantize": "Import a model that is quantised already, with QuantizeLinear in ONNX.",
 }
 

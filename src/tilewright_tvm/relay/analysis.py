@@ -25,7 +25,7 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.expr import post_order as _post_order
 from tilewright.graph.op.work import work
-from tilewright.graph.passes import fuse, inline_calls, simplify_inference
+from tilewright.graph.passes import inline_calls, simplify_inference
 from tilewright.graph.traversal import op_name
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.equality import Graph, Plain, first_difference, hash_of
@@ -33,6 +33,10 @@ from tilewright_tvm.relay.functional import definitions
 from tilewright_tvm.relay.functional.call_graph import CallGraph
 from tilewright_tvm.relay.functional.nodes import Match, Pattern, make_function
 from tilewright_tvm.relay.functional.unmatched import unmatched
+from tilewright_tvm.relay.transform.fusion import fuse_operators
+from tilewright_tvm.relay.type_variables import all_type_vars as all_type_vars
+from tilewright_tvm.relay.type_variables import bound_type_vars as bound_type_vars
+from tilewright_tvm.relay.type_variables import free_type_vars as free_type_vars
 
 __all__ = [
     "CallGraph", "all_vars", "assert_structural_equal", "bound_vars", "check_constant",
@@ -151,7 +155,7 @@ def get_total_mac_number(expr: Expr | IRModule) -> int:
 
 def extract_fused_functions(mod: IRModule) -> dict[int, Function]:
     """The groups that `FuseOps` makes of a module, each distinct one by its `structural_hash`."""
-    fused = fuse(simplify_inference(inline_calls(mod)))
+    fused = fuse_operators(simplify_inference(inline_calls(mod)))
     nodes = (n for f in fused.functions.values() for n in _post_order(f.body))
     groups = [n.op for n in nodes if isinstance(n, Call) and isinstance(n.op, Function)]
     return {hash_of(group): group for group in groups}
@@ -185,9 +189,7 @@ def _nodes(expr: Expr) -> list[Expr]:
 open_doors(globals(), [n for n in __all__ if n[0].islower()], ModelError)
 
 _ELSEWHERE = dict.fromkeys(
-    ("free_type_vars", "bound_type_vars", "all_type_vars", "check_kind"),
-    "Type variables are in type_params of functions and their types; what does not fit is an error "
-    "of relay.transform.InferType.",
+    ("check_kind",), "What does not fit is an error of relay.transform.InferType."
 )
 
 __path__: list[str] = []  # so that imports of other names say what to use, too

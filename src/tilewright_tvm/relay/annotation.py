@@ -23,13 +23,19 @@ def checkpoint(data: Expr) -> Expr:
     return call("annotation.checkpoint", data)
 
 
-__all__ = ["checkpoint"]
+def stop_fusion(data: Expr) -> Expr:
+    """`data`; `relay.transform.FuseOps` ends a function here.  `relay.build` decides by itself what
+    is fused."""
+    return call("annotation.stop_fusion", data)
+
+
+__all__ = ["checkpoint", "stop_fusion"]
 open_doors(globals(), __all__, ModelError)
 defer(globals(), __all__)
 
 _ELSEWHERE = dict.fromkeys(
-    ("compiler_begin", "compiler_end", "on_device", "stop_fusion"),
-    "Leave it out: relay.build decides where values live and what is fused.",
+    ("compiler_begin", "compiler_end", "on_device"),
+    "Leave it out: relay.build decides where values live.",
 )
 
 

@@ -8,9 +8,10 @@ Read next: `graph/pass_options.py`, `network/build.py`, `../transform.py`.
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes as compiler_passes
@@ -19,9 +20,14 @@ from tilewright.graph.pass_options import Instrument, PassInfo, PassOptions
 from tilewright.graph.passes import PASSES, Pass
 from tilewright.network import build as compiler
 from tilewright.runtime.network.library import Library
-from tilewright.targets.target import TargetLike
+from tilewright.targets.target import Target, TargetLike
 from tilewright_tvm.relay.backend import Executor, Runtime
+from tilewright_tvm.relay.transform.fusion import unfused
 from tilewright_tvm.transform import PassContext
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DEVICES = {1: "cpu", 2: "cuda", 4: "opencl"}
+_FIRST = ("mod", "target")  # arguments of `build` that have always been the first
 
 # Of TVM's passes those that a build runs, by what `PassContext(disabled_pass=)` calls them,
 _RUN = {
@@ -111,10 +117,24 @@ def instruments() -> Sequence[Instrument]:
     return [_Titled(each) for each in PassContext.current().instruments or ()]
 
 
+def _as_before(function: F) -> F:
+    """`function`, also with the host in front of the weights, as TVM had them."""
+
+    @functools.wraps(function)
+    def ordered(*args: Any, **options: Any) -> Any:
+        if len(args) > len(_FIRST) and isinstance(args[len(_FIRST)], (str, Target)):
+            given = zip((*_FIRST, "target_host", "params"), args, strict=False)
+            return function(**dict(given), **options)
+        return function(*args, **options)
+
+    return cast(F, ordered)
+
+
+@_as_before
 def build(
     mod: IRModule | Function | Sequence[IRModule | Function],
     target: TargetLike | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | TargetLike | None = None,
     schedules: Any = None,
     target_host: TargetLike | None = None,
     *,
@@ -132,14 +152,36 @@ def build(
                entered
     executor, runtime: what scripts for TVM pass on; `relay.backend` refuses those there are not
 
+    A target in the place of `params` is `target_host`, which stood there up to TVM 0.9, with
+    `params` behind it.
+
     `transform.PassContext` counts: with opt_level below 3 nothing is folded into weights, below 2
     nothing is fused; so do passes that it disables or requires by name.
     """
+    if isinstance(params, (str, Target)):  # by its name, which says what it is
+        raise ModelError("relay.build(params=)", "it is a target", "Give target_host=.")
     return compiler.build(
-        mod, target, params, schedules, target_host, verify=verify, batch_sizes=batch_sizes,
-        sizes=sizes, partial_batches=partial_batches, use_knowledge=use_knowledge,
-        pass_options=pass_options(),
+        _without_groups(mod), _by_device(target), params, schedules, target_host, verify=verify,
+        batch_sizes=batch_sizes, sizes=sizes, partial_batches=partial_batches,
+        use_knowledge=use_knowledge, pass_options=pass_options(),
     )  # fmt: skip
+
+
+def _by_device(target: Any) -> Any:
+    """Targets by devices, whose numbers TVM used for names."""
+    if not isinstance(target, Mapping):
+        return target
+    by_number: dict[Any, Any] = {getattr(k, "value", k): v for k, v in target.items()}
+    return {_DEVICES.get(k, k): v for k, v in by_number.items()}
+
+
+def _without_groups(mod: Any) -> Any:
+    """What `transform.FuseOps` put into functions is operators again: builds have their groups."""
+    if isinstance(mod, (list, tuple)):
+        return [_without_groups(each) for each in mod]
+    if isinstance(mod, Function):
+        return _without_groups(IRModule({"main": mod}))["main"]
+    return unfused(mod) if isinstance(mod, IRModule) else mod
 
 
 def optimize(

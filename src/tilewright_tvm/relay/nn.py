@@ -11,6 +11,7 @@ from tilewright.base.errors import ModelError, absent
 from tilewright.graph.expr import Constant as Constant  # scripts say relay.nn.Constant
 from tilewright.graph.functions.nn import *  # noqa: F403
 from tilewright.graph.functions.nn import __all__ as _functions
+from tilewright_tvm.relay.blocks import *  # noqa: F403
 from tilewright_tvm.relay.functional.later import defer
 from tilewright_tvm.relay.gradients.functions import (
     avg_pool2d_grad,

@@ -1,4 +1,4 @@
-"""Rows of operators of detectors and of moved images that models in files have none of.
+"""Rows of operators that only scripts of TVM have: of detectors, of moved images, marks.
 
 In: images, and boxes or filters.  Out: rows in the operator table, once this is imported.
 Read next: `graph/op/regions.py`, `topi/boxes.py`, `topi/crops.py`, `topi/suppression.py`.
@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.graph.expr import Array, Attrs
 from tilewright.graph.op import register
 from tilewright.graph.op.regions import row_of_stages, whole_numbers
-from tilewright.graph.op.row import Pattern
+from tilewright.graph.op.row import Op, Pattern
+from tilewright.graph.passes.dead_code import NEUTRAL
 from tilewright.models.onnx.export import EXPORTERS, refused
 from tilewright_tvm.topi import boxes, crops, dilation, suppression
 from tilewright_tvm.topi.nn.correlation import correlation_nchw
@@ -146,6 +148,13 @@ ROWS = (
         lambda arrays, a: box_references.reorg_python(arrays[0], a.stride),
         "Blocks of stride by stride pixels as channels, in YOLO's order.", {"stride": 1},
     ),
+    Op(
+        "annotation.stop_fusion", ("data",), Pattern.ELEMENTWISE, lambda site: site.tensor(0),
+        lambda arrays, a: arrays[0], lambda t, a, result: topi.identity(t[0]),
+        "data itself, where `FuseOps` ends a function.",
+    ),
 )  # fmt: skip
 register(ROWS)
 EXPORTERS.update((row.name, refused) for row in ROWS)
+EXPORTERS["annotation.stop_fusion"] = EXPORTERS["annotation.checkpoint"]
+NEUTRAL["annotation.stop_fusion"] = lambda node: True

@@ -11,9 +11,13 @@ from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.runtime import *  # noqa: F403
 from tilewright.runtime.device import device
+from tilewright_tvm import param_dict
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.runtime import container, vm
 from tilewright_tvm.runtime.container import ShapeTuple, String
+
+load_param_dict = param_dict.load_param_dict  # type: ignore[assignment]  # not ours
+save_param_dict = param_dict.save_param_dict  # type: ignore[assignment]
 
 
 def convert(value: Any) -> Any:

@@ -161,7 +161,7 @@ def exclude_targets(*targets: Any) -> Any:
 
 def parametrize_targets(*targets: Any) -> Any:
     """A test with `target` or `dev` or both among its arguments, once for each of the targets that
-    runs here; of those that are named, the others are skipped."""
+    runs here; of those that are named, the others are skipped.  TVM 0.7 called `dev` `ctx`."""
     import pytest
 
     if len(targets) == 1 and callable(targets[0]):
@@ -169,10 +169,10 @@ def parametrize_targets(*targets: Any) -> Any:
     names = targets or [name for name, _ in enabled_targets()]
 
     def decorate(test: Any) -> Any:
-        wanted = [n for n in ("target", "dev") if n in inspect.signature(test).parameters]
+        wanted = [n for n in ("target", "dev", "ctx") if n in inspect.signature(test).parameters]
         runs = [
             pytest.param(
-                *({"target": name, "dev": device(name)}[n] for n in wanted),
+                *(name if n == "target" else device(name) for n in wanted),
                 marks=[] if device_enabled(name) else pytest.mark.skip(f"no device for {name}"),
             )
             for name in names

@@ -28,15 +28,15 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 
 def _on_targets(metafunc: Any) -> None:
-    """`dev` alone is that of the targets."""
-    wanted = [n for n in ("target", "dev") if n in metafunc.fixturenames]
+    """`dev` alone is that of the targets; TVM 0.7 called it `ctx`."""
+    wanted = [n for n in ("target", "dev", "ctx") if n in metafunc.fixturenames]
     if not wanted or _marked(metafunc).intersection(wanted):
         return
     refused = {
         name for mark in metafunc.definition.iter_markers("exclude_targets") for name in mark.args
     }
     runs = [(name, dev) for name, dev in enabled_targets() if name not in refused]
-    sets = [tuple({"target": name, "dev": dev}[n] for n in wanted) for name, dev in runs]
+    sets = [tuple(name if n == "target" else dev for n in wanted) for name, dev in runs]
     metafunc.parametrize(wanted, sets, ids=[name for name, _ in runs])
 
 

@@ -45,7 +45,6 @@ _ELSEWHERE = {
     ),
     "sparse_transpose": "Transpose the matrix before it is given, as scipy does.",
     "dynamic_strided_slice": "Give strided_slice its begin and end as numbers.",
-    "reinterpret": "Bits are not read as another type; do it with numpy's view.",
     "nms": "Use topi.vision.non_max_suppression.",
 }
 

@@ -34,8 +34,25 @@ def test_a_check_says_which_parts():
     mod = relay.IRModule.from_expr(nn.relu(nn.relu(X + Y) + X))
     kept = MergeComposite([("sum", ADD_RELU, lambda part: part.args[0].args[1] is Y)])(mod)
     assert composites(kept) == ["sum"]
-    with pytest.raises(ModelError, match="a Call is no pattern"):
-        MergeComposite([("sum", X + Y)])(mod)
+    with pytest.raises(ModelError, match="a str is no pattern"):
+        MergeComposite([("sum", "add")])(mod)
+
+
+def test_an_expression_is_a_pattern_of_its_operators():
+    """As scripts wrote patterns before there were any."""
+    a, b = relay.var("a"), relay.var("b")
+    mod = relay.IRModule.from_expr(nn.relu(nn.relu(X + Y) + X))
+    made = MergeComposite([("sum", nn.relu(relay.add(a, b)))])(mod)
+    assert tvm_equal(made, MergeComposite([("sum", ADD_RELU)])(mod))
+    twice = relay.IRModule.from_expr((X + Y) * (X - Y) + (X + Y) * (Y - Y))
+    pattern = relay.multiply(relay.add(a, b), relay.subtract(a, b))
+    assert composites(MergeComposite([("squares", pattern)])(twice)) == ["squares"]
+    with pytest.raises(ModelError, match="Function in an expression is no pattern"):
+        MergeComposite([("sum", relay.Function([X], X))])(mod)
+
+
+def tvm_equal(a, b):
+    return relay.analysis.structural_equal(a, b)
 
 
 IMAGE, WEIGHT = relay.var("x", shape=(1, 2, 6, 6)), relay.var("w", shape=(3, 2, 3, 3))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright import build, device, te
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import ExpressionError, TilewrightError
 from tilewright_tvm import nd, relay, topi
 from tilewright_tvm.relay import on_tensors
 from tilewright_tvm.topi import of_networks as later
@@ -245,9 +245,21 @@ def test_refusals(call, message):
         call()
 
 
+def test_bits_are_read_as_another_type():
+    x = np.array([1.0, -0.0, np.nan, np.inf, 1e-42], "float32")
+    if KIND != "llvm":
+        pytest.skip("a function of the process makes them")
+    (found,) = ran(lambda t: topi.reinterpret(t, "int32"), [x])
+    assert np.array_equal(found, x.view("int32"))
+    (back,) = ran(lambda t: topi.reinterpret(t, "float32"), [x.view("int32")])
+    assert np.array_equal(back.view("int32"), x.view("int32"))
+    with pytest.raises(ExpressionError, match="has 32 bits"):
+        topi.reinterpret(te.placeholder((2,), "float32"), "int8")
+
+
 def test_names_that_are_not_there_say_what_to_use():
-    with pytest.raises(AttributeError, match="numpy's view"):
-        topi.reinterpret  # noqa: B018
+    with pytest.raises(AttributeError, match="non_max_suppression"):
+        topi.nms  # noqa: B018
 
 
 def test_a_network_may_unravel_by_a_shape_among_its_data():

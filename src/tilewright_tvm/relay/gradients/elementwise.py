@@ -42,6 +42,7 @@ _SLOPES: dict[str, Slope] = {
     "nn.relu": lambda x, y, g: masked(T.greater(x, 0.0), g),
     "nn.dropout": lambda x, y, g: g,  # as it is here: nothing is dropped
     "annotation.checkpoint": lambda x, y, g: g,
+    "annotation.stop_fusion": lambda x, y, g: g,
     "cast": lambda x, y, g: in_type(g, x),
 }
 

@@ -29,7 +29,6 @@ from tilewright.graph.passes import (
     eliminate_common,
     eliminate_dead_code,
     flatten_atrous,
-    fuse,
     separate,
     simplify_inference,
 )
@@ -50,8 +49,10 @@ from tilewright_tvm.relay.functional.typed import typed_program
 from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
 from tilewright_tvm.relay.patterns.matching import DFPattern
+from tilewright_tvm.relay.patterns.of_expression import pattern_of
 from tilewright_tvm.relay.patterns.partition import partition
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
+from tilewright_tvm.relay.transform.fusion import LONGEST, fuse_operators
 from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
@@ -208,13 +209,16 @@ class MergeComposite(RelayPass):
     """Parts that match patterns become functions with the attribute "Composite".
 
     pattern_table: (name, pattern) or (name, pattern, check) for each, the first ones first; check:
-        of a part, whether it is taken
+        of a part, whether it is taken.  An expression is a pattern, too: its variables are
+        anything, its operators have any attributes
     """
 
     pattern_table: Sequence[tuple[Any, ...]]
 
     def change(self, mod: IRModule) -> IRModule:
         for name, pattern, *check in self.pattern_table:
+            if isinstance(pattern, Expr):
+                pattern = pattern_of(pattern)
             if not isinstance(pattern, DFPattern):
                 raise ModelError(
                     f"MergeComposite({name!r})", f"a {type(pattern).__name__} is no pattern",
@@ -370,7 +374,8 @@ class EliminateCommonSubexpr(RelayPass):
 
 @dataclass(frozen=True)
 class FuseOps(RelayPass):
-    """Groups of operators that become one kernel each are functions of their own.
+    """Groups of operators that TVM makes one kernel of are functions of their own, with the
+    attribute `Primitive`.  `relay.build` makes its own groups of what is in them.
 
     fuse_opt_level: below 2 each operator is a group; -1: that of the current PassContext
     """
@@ -380,7 +385,10 @@ class FuseOps(RelayPass):
     def change(self, mod: IRModule) -> IRModule:
         level = self.fuse_opt_level
         level = PassContext.current().opt_level if level < 0 else level
-        return fuse(mod) if level >= 2 else separate(mod)
+        if level < 2:
+            return separate(mod)
+        longest = (PassContext.current().config or {}).get("relay.FuseOps.max_depth", LONGEST)
+        return fuse_operators(mod, int(longest))
 
 
 @dataclass(frozen=True)
@@ -511,6 +519,8 @@ _ELSEWHERE = dict.fromkeys(
     ),
     "relay.build runs its passes by itself; relay.optimize applies them, relay.PASSES lists them.",
 ) | {
+    "Defunctionalization": "Leave it out: relay.create_executor evaluates functions as values, "
+    "and PartialEvaluate calls those that are known.",
     "FastMath": "Leave it out: exp, tanh and erf are fast and exact to their last digits.",
     **dict.fromkeys(
         ("SplitArgs", "FlattenNestedTuples", "LabelOps", "PlanDevices", "InlineComposites",
