@@ -20,52 +20,40 @@ class Arithmetic:
     __slots__ = ()
 
     def __add__(self, other: Any) -> Expr:
-        return _arithmetic("add", self, other)
+        return extension().operation("add", self, other)
 
     def __radd__(self, other: Any) -> Expr:
-        return _arithmetic("add", other, self)
+        return extension().operation("add", other, self)
 
     def __sub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", self, other)
+        return extension().operation("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Expr:
-        return _arithmetic("subtract", other, self)
+        return extension().operation("subtract", other, self)
 
     def __mul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", self, other)
+        return extension().operation("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Expr:
-        return _arithmetic("multiply", other, self)
+        return extension().operation("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", self, other)
+        return extension().operation("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Expr:
-        return _arithmetic("divide", other, self)
+        return extension().operation("divide", other, self)
 
     def __lt__(self, other: Any) -> Expr:
-        return _arithmetic("less", self, other)
+        return extension().operation("less", self, other)
 
     def __le__(self, other: Any) -> Expr:
-        return _arithmetic("less_equal", self, other)
+        return extension().operation("less_equal", self, other)
 
     def __gt__(self, other: Any) -> Expr:
-        return _arithmetic("greater", self, other)
+        return extension().operation("greater", self, other)
 
     def __ge__(self, other: Any) -> Expr:
-        return _arithmetic("greater_equal", self, other)
+        return extension().operation("greater_equal", self, other)
 
     def __neg__(self) -> Expr:
-        from tilewright.graph.op import call
-
-        return call("negative", self)
-
-
-def _arithmetic(name: str, lhs: Any, rhs: Any) -> Expr:
-    from tilewright.graph.op import call, same_dtype
-
-    def apply(lhs: Any, rhs: Any) -> Expr:
-        return call(name, *same_dtype(lhs, rhs))
-
-    apply.__name__ = name
-    return extension().computed(apply, lhs, rhs)
+        return extension().call("negative", self)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
+from tilewright.base.printed import Printed
 from tilewright.graph.arithmetic import Arithmetic
 from tilewright.graph.attrs import Attrs as Attrs
 from tilewright.graph.extension import extension
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tilewright.graph.op.row import Op
 
 
-class Expr(Arithmetic):
+class Expr(Printed, Arithmetic):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts:  the values it reads, in order; a repeated one is repeated
@@ -81,11 +82,9 @@ class Expr(Arithmetic):
         return self._type
 
     def _told(self, partly: bool) -> Type:
-        from tilewright.graph.deferred import NotYet
-
         found: Type | None = extension().type_of(self, partly)
         if found is None:
-            raise NotYet(self)
+            raise extension().not_typed(self)
         return found
 
     @property
@@ -146,27 +145,15 @@ class Expr(Arithmetic):
 
     def as_numbers(self) -> Any:
         """A number, or a list of them, where the value is known before anything runs; else None."""
-        from tilewright.graph.evaluate import known_value
-
-        return known_value(self)
+        return extension().numbers(self)
 
     def await_numbers(self, fits: Callable[[Any], bool]) -> None:
         """Raises NotYet where `fits` takes such numbers: they are known when the network runs."""
-        from tilewright.graph.deferred import NotYet, like
-
-        if any(map(fits, like(self))):
-            raise NotYet(self, by_value=True)
+        extension().await_numbers(self, fits)
 
     def astype(self, dtype: str) -> Expr:
         """Converted, as by `relay.cast`."""
-        from tilewright.graph.op import call
-
-        return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
-
-    def __str__(self) -> str:
-        from tilewright.graph.printer import expression_text
-
-        return expression_text(self)
+        return extension().call("cast", self, dtype=str(check_dtype(dtype, "astype")))
 
 
 def call_of(function: Any, args: Sequence[Any]) -> Expr:
@@ -252,9 +239,7 @@ class Call(Expr):
             self._type = WAITING
             return
         if isinstance(op, Function) and any(p.open_extents for p in op.params):
-            from tilewright.graph.passes.extents import for_arguments
-
-            self.op = op = for_arguments(op, self.args)
+            self.op = op = extension().for_arguments(op, self.args)
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
@@ -272,7 +257,7 @@ class Call(Expr):
     @property
     def usual(self) -> Mapping[str, Any]:
         """The attributes that its text leaves out."""
-        return {} if isinstance(self.op, Function) else left_out(self.op)
+        return {} if isinstance(self.op, Function) else left_out(self.op.name, self.op.attrs)
 
 
 class Tuple(Expr):
@@ -464,7 +449,7 @@ class GlobalVar(str):
         return call_of(self, args)
 
 
-class IRModule:
+class IRModule(Printed):
     """Functions by name; a network is the function called "main"."""
 
     door_words = ("a module", "relay.IRModule.from_expr(function) makes one.")
@@ -511,11 +496,6 @@ class IRModule:
 
     def __len__(self) -> int:
         return len(self.functions)
-
-    def __str__(self) -> str:
-        from tilewright.graph.printer import module_text
-
-        return module_text(self)
 
     @door(ModelError)
     def get_global_var(self, name: str) -> GlobalVar:

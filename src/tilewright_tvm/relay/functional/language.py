@@ -6,12 +6,13 @@ nodes. Read next: `nodes.py`, `later.py`, `partial.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graph.answers import Networks
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
-from tilewright.graph.extension import Extension, Writer
+from tilewright.graph.extension import Writer
 from tilewright_tvm.relay.functional.calls import tensors_only
 from tilewright_tvm.relay.functional.definitions import add
 from tilewright_tvm.relay.functional.equality import add_rules
@@ -24,7 +25,7 @@ from tilewright_tvm.relay.functional.untyped import infer, typed
 from tilewright_tvm.relay.text.whole import astext
 
 
-class Relay(Extension):
+class Relay(Networks):
     """Functions as values, data types, references; functions of graph values that are called again
     when it is known what they need."""
 
@@ -52,8 +53,12 @@ class Relay(Extension):
     def network(self, mod: IRModule, place: str) -> IRModule:
         return tensors_only(mod, place)
 
-    def computed(self, operator: Callable[..., Expr], lhs: Any, rhs: Any) -> Expr:
-        made: Expr = made_now_or_later(operator, (lhs, rhs), {}, lambda: operator(lhs, rhs))
+    def operation(self, operator: str, lhs: Any, rhs: Any) -> Expr:
+        def apply(lhs: Any, rhs: Any) -> Expr:
+            return super(Relay, self).operation(operator, lhs, rhs)
+
+        apply.__name__ = operator
+        made: Expr = made_now_or_later(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
         return made
 
     def writer(self, printer: Any, node: Expr) -> Writer | None:
