@@ -12,11 +12,10 @@ from typing import Any
 
 from tilewright.graph.deferred import NotYet, like
 from tilewright.graph.evaluate import known_value
-from tilewright.graph.expr import Expr, Function, IRModule
-from tilewright.graph.extension import Extension, Graph, Writer
+from tilewright.graph.expr import Expr, Function
+from tilewright.graph.extension import Extension
 from tilewright.graph.op import call, same_dtype
 from tilewright.graph.passes.extents import for_arguments
-from tilewright.graph.types import AnyType
 
 
 class Networks(Extension):
@@ -40,21 +39,3 @@ class Networks(Extension):
 
     def for_arguments(self, function: Function, args: Sequence[Expr]) -> Function:
         return for_arguments(function, args)
-
-    def called(self, function: Any, args: Sequence[Any]) -> Expr | None:
-        return None
-
-    def type_of(self, node: Expr, partly: bool) -> AnyType | None:
-        return None
-
-    def reason(self, node: Expr) -> str:
-        return ""
-
-    def typed(self, graph: Graph) -> Graph:
-        return graph
-
-    def network(self, mod: IRModule, place: str) -> IRModule:
-        return mod
-
-    def writer(self, printer: Any, node: Expr) -> Writer | None:
-        return None

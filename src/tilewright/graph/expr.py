@@ -497,30 +497,6 @@ class IRModule(Printed):
     def __len__(self) -> int:
         return len(self.functions)
 
-    @door(ModelError)
-    def get_global_var(self, name: str) -> GlobalVar:
-        """The name of a function that is there.  Raises ModelError."""
-        return GlobalVar(name, self[name])
-
-    def get_global_vars(self) -> list[GlobalVar]:
-        """The names of all functions."""
-        return [self.get_global_var(name) for name in self.functions]
-
-    @door(ModelError)
-    def update_func(self, var: str, func: Function) -> None:
-        """Put a function in the place of the one called `var`.  Raises ModelError without one."""
-        self[var]
-        self[var] = func
-
-    def update(self, other: IRModule | Mapping[str, Function]) -> None:
-        """Add the functions of another module, which replace those of the same names."""
-        mapping = other if isinstance(other, IRModule) else type(self)(other)
-        self.functions.update(mapping.functions)
-
-    def shallow_copy(self) -> IRModule:
-        """Another module with the same functions."""
-        return self.with_functions(self.functions)
-
 
 # -- the order of a graph; `traversal.py` has what is built on it
 def children(node: Expr) -> tuple[Expr, ...]:

@@ -46,27 +46,33 @@ class Extension(Protocol):
     def for_arguments(self, function: Function, args: Sequence[Expr]) -> Function:
         """Give `function`, of open extents, for the shapes of `args`."""
 
-    # -- by languages, too
+    # -- by languages; of networks, whose values are tensors and tuples of them, this
     def called(self, function: Any, args: Sequence[Any]) -> Expr | None:
         """Make the call of a value, or of a function with more than tensors among `args`; None
         where it is a call of a `Function` with tensors."""
+        return None
 
     def type_of(self, node: Expr, partly: bool) -> AnyType | None:
         """Give the type of a node that waits, where it follows from its parts; partly: or some of
         it."""
+        return None
 
     def reason(self, node: Expr) -> str:
         """Say why a node has no type, where neither values nor variables decide it."""
+        return ""
 
     def typed(self, graph: Graph) -> Graph:
         """Give `graph` the types that its operators tell variables without one."""
+        return graph
 
     def network(self, mod: IRModule, place: str) -> IRModule:
         """Drop functions that are of no network.  Raises ModelError where main is one or calls
         one; place: of that error."""
+        return mod
 
     def writer(self, printer: Any, node: Expr) -> Writer | None:
         """Give what writes `node`, a function or a body, where the printer of networks does not."""
+        return None
 
 
 _known: list[Extension] = []

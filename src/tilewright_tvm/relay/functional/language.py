@@ -13,8 +13,9 @@ from tilewright.graph.answers import Networks
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
 from tilewright.graph.extension import Writer
+from tilewright.graph.op import Op
 from tilewright_tvm.relay.functional.calls import tensors_only
-from tilewright_tvm.relay.functional.definitions import add
+from tilewright_tvm.relay.functional.definitions import OF_MODULES, add
 from tilewright_tvm.relay.functional.equality import add_rules
 from tilewright_tvm.relay.functional.infer import inferred_type
 from tilewright_tvm.relay.functional.later import made_now_or_later
@@ -22,6 +23,7 @@ from tilewright_tvm.relay.functional.nodes import GeneralFunction, called, is_fu
 from tilewright_tvm.relay.functional.partial import told
 from tilewright_tvm.relay.functional.text import Blocks
 from tilewright_tvm.relay.functional.untyped import infer, typed
+from tilewright_tvm.relay.op_attributes import OF_ROWS
 from tilewright_tvm.relay.text.whole import astext
 
 
@@ -83,7 +85,8 @@ _NAMES: dict[type, dict[str, Any]] = {
     },
     Tuple: {"tuple_value": property(lambda self: self)},
     Deferred: {"tuple_value": property(lambda self: self)},
+    Op: OF_ROWS,
     Function: {"type_params": (), "told_ret_type": None},
     Call: {"type_args": ()},  # types are inferred
-    IRModule: {"_add": add, "astext": astext},
+    IRModule: {"_add": add, "astext": astext, **OF_MODULES},
 }

@@ -17,7 +17,6 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Expr, Function, IRModule, Var
-from tilewright.graph.op.registered import has_attribute
 from tilewright.graph.pass_options import PassInfo
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
@@ -49,6 +48,7 @@ from tilewright_tvm.relay.functional.nodes import GeneralFunction
 from tilewright_tvm.relay.functional.typed import typed_program
 from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
+from tilewright_tvm.relay.op_attributes import has_attribute
 from tilewright_tvm.relay.patterns.matching import DFPattern
 from tilewright_tvm.relay.patterns.partition import partition
 from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simplify_expressions
