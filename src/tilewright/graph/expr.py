@@ -14,7 +14,6 @@ from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.base.printed import Printed
-from tilewright.graph.arithmetic import Arithmetic
 from tilewright.graph.attrs import Attrs as Attrs
 from tilewright.graph.extension import extension
 from tilewright.graph.left_out import left_out
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from tilewright.graph.op.row import Op
 
 
-class Expr(Printed, Arithmetic):
+class Expr(Printed):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts:  the values it reads, in order; a repeated one is repeated
@@ -154,6 +153,46 @@ class Expr(Printed, Arithmetic):
     def astype(self, dtype: str) -> Expr:
         """Converted, as by `relay.cast`."""
         return extension().call("cast", self, dtype=str(check_dtype(dtype, "astype")))
+
+    # -- `a + b`: one of them may be a number
+    def __add__(self, other: Any) -> Expr:
+        return extension().operation("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return extension().operation("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return extension().operation("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return extension().operation("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return extension().operation("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return extension().operation("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return extension().operation("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return extension().operation("divide", other, self)
+
+    def __lt__(self, other: Any) -> Expr:
+        return extension().operation("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return extension().operation("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return extension().operation("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return extension().operation("greater_equal", self, other)
+
+    def __neg__(self) -> Expr:
+        return extension().call("negative", self)
 
 
 def call_of(function: Any, args: Sequence[Any]) -> Expr:
