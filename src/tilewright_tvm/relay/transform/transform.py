@@ -21,9 +21,6 @@ from tilewright.graph.pass_options import PassInfo
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
     canonicalize,
-    combine_parallel_batch_matmul,
-    combine_parallel_conv2d,
-    combine_parallel_dense,
     defuse,
     eliminate_common,
     eliminate_dead_code,
@@ -55,6 +52,11 @@ from tilewright_tvm.relay.transform.expressions import numbers_for_tensors, simp
 from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
+from tilewright_tvm.relay.transform.parallel import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+)
 from tilewright_tvm.relay.transform.retyped import recast
 from tilewright_tvm.relay.transform.scale_axis import fold_backward, fold_forward
 from tilewright_tvm.transform import (
