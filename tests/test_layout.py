@@ -44,6 +44,38 @@ def test_every_room_has_its_place_in_the_order():
     assert len(known) == len(set(known))
 
 
+@pytest.mark.slow
+def test_no_module_needs_itself():
+    """Not by way of others either, imports inside functions counted, those for types apart."""
+    asked = {_module(path): path for path in CORE}
+    needs = {name: _needed(path, asked) - {name} for name, path in asked.items()}
+    while free := {name for name, others in needs.items() if not others & needs.keys()}:
+        needs = {name: others for name, others in needs.items() if name not in free}
+    assert {name: sorted(others & needs.keys()) for name, others in needs.items()} == {}
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT / "src").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _needed(path: Path, known: dict[str, Path]) -> set[str]:
+    """The modules that a module imports when it is loaded or when it is used."""
+    found, left = set(), list(_tree(path).body)
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            left += node.orelse
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= whole & known.keys() or {node.module or ""}
+        else:
+            left += ast.iter_child_nodes(node)
+    return found & known.keys()
+
+
 PLACE = re.compile(r"(tilewright(?:_tvm)?)((?:\.[a-z_][a-z_0-9]*)*)(?::[\w.]+)?")
 # Who may name a module of a later room in a string: it is asked for by name, and not before.
 NAMES_LATER = {

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import ModelError
+from tilewright.graph.answers import Networks
 from tilewright.graph.deferred import NotYet, branch, computed
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Var
-from tilewright.graph.extension import Extension, extend, extension
+from tilewright.graph.extension import extend, extension
 from tilewright.graph.functions import tensor
 from tilewright.graph.leaves import const, var
 from tilewright.graph.passes import optimize
@@ -24,7 +25,7 @@ from tilewright_tvm.relay.stages import Stages
 def language(request) -> Iterator[str]:
     before = extension()
     if request.param == "alone":
-        extend(Extension())
+        extend(Networks())
     yield request.param
     extend(before)
 
@@ -75,7 +76,7 @@ def test_values_in_the_place_of_variables(language):
 
 def test_alone_a_value_is_no_function_and_a_type_that_values_decide_is_not_told():
     before = extension()
-    extend(Extension())
+    extend(Networks())
     try:
         x: Expr = Var("x", const(1.0).checked_type)
         with pytest.raises(ModelError, match="it is no operator"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
-from tilewright.graph.arithmetic import Arithmetic
+from tilewright.base.printed import Printed
 from tilewright.graph.attrs import Attrs as Attrs
 from tilewright.graph.extension import extension
 from tilewright.graph.left_out import left_out
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tilewright.graph.op.row import Op
 
 
-class Expr(Arithmetic):
+class Expr(Printed):
     """A value of the graph.  Nodes compare by identity; `checked_type` is known once built.
 
     parts:  the values it reads, in order; a repeated one is repeated
@@ -81,11 +81,9 @@ class Expr(Arithmetic):
         return self._type
 
     def _told(self, partly: bool) -> Type:
-        from tilewright.graph.deferred import NotYet
-
         found: Type | None = extension().type_of(self, partly)
         if found is None:
-            raise NotYet(self)
+            raise extension().not_typed(self)
         return found
 
     @property
@@ -146,27 +144,55 @@ class Expr(Arithmetic):
 
     def as_numbers(self) -> Any:
         """A number, or a list of them, where the value is known before anything runs; else None."""
-        from tilewright.graph.evaluate import known_value
-
-        return known_value(self)
+        return extension().numbers(self)
 
     def await_numbers(self, fits: Callable[[Any], bool]) -> None:
         """Raises NotYet where `fits` takes such numbers: they are known when the network runs."""
-        from tilewright.graph.deferred import NotYet, like
-
-        if any(map(fits, like(self))):
-            raise NotYet(self, by_value=True)
+        extension().await_numbers(self, fits)
 
     def astype(self, dtype: str) -> Expr:
         """Converted, as by `relay.cast`."""
-        from tilewright.graph.op import call
+        return extension().call("cast", self, dtype=str(check_dtype(dtype, "astype")))
 
-        return call("cast", self, dtype=str(check_dtype(dtype, "astype")))
+    # -- `a + b`: one of them may be a number
+    def __add__(self, other: Any) -> Expr:
+        return extension().operation("add", self, other)
 
-    def __str__(self) -> str:
-        from tilewright.graph.printer import expression_text
+    def __radd__(self, other: Any) -> Expr:
+        return extension().operation("add", other, self)
 
-        return expression_text(self)
+    def __sub__(self, other: Any) -> Expr:
+        return extension().operation("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return extension().operation("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return extension().operation("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return extension().operation("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return extension().operation("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return extension().operation("divide", other, self)
+
+    def __lt__(self, other: Any) -> Expr:
+        return extension().operation("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return extension().operation("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return extension().operation("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return extension().operation("greater_equal", self, other)
+
+    def __neg__(self) -> Expr:
+        return extension().call("negative", self)
 
 
 def call_of(function: Any, args: Sequence[Any]) -> Expr:
@@ -252,9 +278,7 @@ class Call(Expr):
             self._type = WAITING
             return
         if isinstance(op, Function) and any(p.open_extents for p in op.params):
-            from tilewright.graph.passes.extents import for_arguments
-
-            self.op = op = for_arguments(op, self.args)
+            self.op = op = extension().for_arguments(op, self.args)
         self._type = op.infer(self.args, self.attrs)
         follows = getattr(op, "follows", None)
         if follows is not None:
@@ -272,7 +296,7 @@ class Call(Expr):
     @property
     def usual(self) -> Mapping[str, Any]:
         """The attributes that its text leaves out."""
-        return {} if isinstance(self.op, Function) else left_out(self.op)
+        return {} if isinstance(self.op, Function) else left_out(self.op.name, self.op.attrs)
 
 
 class Tuple(Expr):
@@ -464,7 +488,7 @@ class GlobalVar(str):
         return call_of(self, args)
 
 
-class IRModule:
+class IRModule(Printed):
     """Functions by name; a network is the function called "main"."""
 
     door_words = ("a module", "relay.IRModule.from_expr(function) makes one.")
@@ -511,35 +535,6 @@ class IRModule:
 
     def __len__(self) -> int:
         return len(self.functions)
-
-    def __str__(self) -> str:
-        from tilewright.graph.printer import module_text
-
-        return module_text(self)
-
-    @door(ModelError)
-    def get_global_var(self, name: str) -> GlobalVar:
-        """The name of a function that is there.  Raises ModelError."""
-        return GlobalVar(name, self[name])
-
-    def get_global_vars(self) -> list[GlobalVar]:
-        """The names of all functions."""
-        return [self.get_global_var(name) for name in self.functions]
-
-    @door(ModelError)
-    def update_func(self, var: str, func: Function) -> None:
-        """Put a function in the place of the one called `var`.  Raises ModelError without one."""
-        self[var]
-        self[var] = func
-
-    def update(self, other: IRModule | Mapping[str, Function]) -> None:
-        """Add the functions of another module, which replace those of the same names."""
-        mapping = other if isinstance(other, IRModule) else type(self)(other)
-        self.functions.update(mapping.functions)
-
-    def shallow_copy(self) -> IRModule:
-        """Another module with the same functions."""
-        return self.with_functions(self.functions)
 
 
 # -- the order of a graph; `traversal.py` has what is built on it

@@ -1,7 +1,7 @@
-"""What a language with more kinds of values than networks adds to their nodes.
+"""What nodes ask of modules that are written on them, and who answers.
 
-In: an `Extension`, which the package of the language registers when it is imported.  Out: what
-nodes ask of it.  Without one, values are tensors and tuples of them.
+In: an `Extension`: `answers.py` has one for networks, and the package of a language with more kinds
+of values registers its own when it is imported.  Out: what nodes ask of it.
 Read next: `expr.py`, which asks.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from tilewright.graph.expr import Expr, IRModule
+    from tilewright.graph.expr import Expr, Function, IRModule
     from tilewright.graph.types import AnyType
 
 Graph = TypeVar("Graph", bound="Expr")
@@ -24,9 +24,29 @@ class Writer(Protocol):
     def function(self, head: str, function: Any) -> str: ...
 
 
-class Extension:
-    """Answers for networks; a language overrides what it answers otherwise."""
+class Extension(Protocol):
+    """Answers what nodes ask."""
 
+    # -- by modules above the nodes
+    def call(self, operator: str, *args: Any, **attrs: Any) -> Expr:
+        """Call an operator by its name."""
+
+    def operation(self, operator: str, lhs: Any, rhs: Any) -> Expr:
+        """Call an operator that Python spells `lhs + rhs`, of which one may be a number."""
+
+    def numbers(self, node: Expr) -> Any:
+        """Give a number or a list of them where `node` is known before anything runs, else None."""
+
+    def await_numbers(self, node: Expr, fits: Callable[[Any], bool]) -> None:
+        """Raise NotYet where `fits` takes such numbers as `node` may have."""
+
+    def not_typed(self, node: Expr) -> Exception:
+        """Give the NotYet for who needs the type of `node`."""
+
+    def for_arguments(self, function: Function, args: Sequence[Expr]) -> Function:
+        """Give `function`, of open extents, for the shapes of `args`."""
+
+    # -- by languages; of networks, whose values are tensors and tuples of them, this
     def called(self, function: Any, args: Sequence[Any]) -> Expr | None:
         """Make the call of a value, or of a function with more than tensors among `args`; None
         where it is a call of a `Function` with tensors."""
@@ -50,21 +70,17 @@ class Extension:
         one; place: of that error."""
         return mod
 
-    def computed(self, operator: Callable[..., Expr], lhs: Any, rhs: Any) -> Expr:
-        """Call `operator(lhs, rhs)`, which Python's `lhs + rhs` is."""
-        return operator(lhs, rhs)
-
     def writer(self, printer: Any, node: Expr) -> Writer | None:
         """Give what writes `node`, a function or a body, where the printer of networks does not."""
         return None
 
 
-_known = [Extension()]
+_known: list[Extension] = []
 
 
 def extend(extension: Extension) -> None:
     """Register what is asked from here on."""
-    _known[0] = extension
+    _known[:] = [extension]
 
 
 def extension() -> Extension:

@@ -1,17 +1,14 @@
 """Which attributes the text of a call leaves out.
 
-In: a row.  Out: attributes with what a text without them means.  A text names what differs from
-that.  Texts are keys of logs and files, so nothing here may change.
+In: a row's name and attributes.  Out: attributes with what a text without them means.  A text names
+what differs from that.  Texts are keys of logs and files, so nothing here may change.
 Read next: `printer.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tilewright.graph.op.row import Op
+from typing import Any
 
 # Attributes that are never left out, of several operators each: row and function of users have
 # different defaults, as a pool's window, or the function has none.
@@ -71,8 +68,11 @@ LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def left_out(row: Op) -> Mapping[str, Any]:
-    """Give the attributes of a row as text means them that leaves them out."""
-    shown = _ALWAYS.get(row.name, ())
-    usual = {k: v for k, v in row.attrs.items() if k not in shown}
-    return {**usual, **LEFT_OUT.get(row.name, {})}
+def left_out(operator: str, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give the attributes of an operator as text means them that leaves them out.
+
+    attrs: of its row
+    """
+    shown = _ALWAYS.get(operator, ())
+    usual = {k: v for k, v in attrs.items() if k not in shown}
+    return {**usual, **LEFT_OUT.get(operator, {})}

@@ -16,6 +16,7 @@ from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
+from tilewright.base.printed import text_of
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Array,
@@ -42,11 +43,13 @@ WIDTH = 120  # a longer list of parameters is printed one a line
 _PLAIN = re.compile(r"[A-Za-z_](\w|/(?=\w))*(\.\w(\w|/(?=\w))*)*", re.ASCII)
 
 
+@text_of.register(IRModule)
 def module_text(mod: IRModule) -> str:
     """All functions of a module; each distinct fused group once, in front of its first user."""
     return Printer().module(mod)
 
 
+@text_of.register(Expr)
 def expression_text(expr: Expr) -> str:
     """One expression: a function with its body, or the calls that make a value."""
     return Printer().expression(expr)

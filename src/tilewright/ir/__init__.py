@@ -6,6 +6,7 @@ Everything before text lives in these nodes.  Read in this order: expr, stmt, af
 from typing import Any
 
 from tilewright.base import forward
+from tilewright.ir import printer as printer  # which writes what the others hold
 
 
 def __getattr__(name: str) -> Any:

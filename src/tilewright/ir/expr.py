@@ -26,6 +26,7 @@ from typing import Any, Union
 from tilewright.base.concurrency import lock
 from tilewright.base.dtype import BOOL, FLOAT32, INT32, INT64, DType, join
 from tilewright.base.errors import ExpressionError, TruthError
+from tilewright.base.printed import Printed
 from tilewright.ir.identities import folds
 from tilewright.ir.numbers import are_bits as _are_bits
 from tilewright.ir.numbers import checked_shift as _shift
@@ -41,7 +42,7 @@ from tilewright.ir.operations import LOGIC as LOGIC
 Value = Union["Expr", int, float, bool]
 
 
-class Expr:
+class Expr(Printed):
     """One node.  op: see the tables; args: sub-expressions; attr: what else it holds.
 
     ============== ======================== =========================================
@@ -217,12 +218,7 @@ class Expr:
     def equal(self, other: Value) -> Expr:
         return binary("eq", self, other)
 
-    def __str__(self) -> str:
-        from tilewright.ir.printer import expression_text
-
-        return expression_text(self)
-
-    __repr__ = __str__
+    __repr__ = Printed.__str__
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.op == "var":

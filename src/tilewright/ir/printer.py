@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.base.printed import text_of
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -37,6 +38,7 @@ def _number(node: Expr) -> str:
     return str(node.attr)
 
 
+@text_of.register(Expr)
 def expression_text(node: Expr) -> str:
     """Fully parenthesised, as in ``((i2 >= 1) && (i2 < 8))``."""
     op = node.op
@@ -109,6 +111,7 @@ def infix_text(node: Expr, strength: int = 0) -> str:
     return f"{named.get(op, op)}({', '.join(map(infix_text, node.args))})"
 
 
+@text_of.register(Stmt)
 def statement_text(stmt: Stmt, indent: int = 0) -> str:
     return _TEXTS[type(stmt)](stmt, indent)
 
@@ -169,6 +172,7 @@ def _pad(indent: int) -> str:
     return "  " * indent
 
 
+@text_of.register(Kernel)
 def kernel_text(kernel: Kernel) -> str:
     lines = [f"kernel {kernel.name}({', '.join(map(_declared, kernel.params))})"]
     if kernel.threads:
@@ -179,6 +183,7 @@ def kernel_text(kernel: Kernel) -> str:
     return "\n".join([*lines, statement_text(kernel.body, 1)])
 
 
+@text_of.register(Program)
 def program_text(program: Program) -> str:
     spaces = [f"workspace {_declared(b)} {_size(b)}" for b in program.workspaces]
     steps = [*map(kernel_text, program.kernels)]

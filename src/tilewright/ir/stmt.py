@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
+from tilewright.base.printed import Printed
 from tilewright.ir.expr import Expr, binary, convert, make, rebuild
 
 SCOPES = ("global", "shared", "local")
@@ -60,15 +61,10 @@ def load(buffer: Buffer, index: Expr) -> Expr:
     return make("load", (index,), buffer, buffer.dtype, index.lanes)
 
 
-class Stmt:
+class Stmt(Printed):
     """Base of all statements."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        from tilewright.ir.printer import statement_text
-
-        return statement_text(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -152,7 +148,7 @@ class Given:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class Kernel(Printed):
     """One launch.  params: the global buffers it touches; threads: empty on a CPU.
 
     given: the symbols it uses, whose buffers are among `params`
@@ -177,11 +173,6 @@ class Kernel:
     def block(self) -> tuple[int, int, int]:
         return self._dims(THREAD_TAGS)
 
-    def __str__(self) -> str:
-        from tilewright.ir.printer import kernel_text
-
-        return kernel_text(self)
-
 
 @dataclass(frozen=True, eq=False)
 class PackedCall:
@@ -196,7 +187,7 @@ class PackedCall:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Printed):
     """A lowered schedule: kernels run in order on the caller's `args` and on `workspaces`.
 
     roles: for each of `args` "input", "output", or "extent": an integer that is not given by the
@@ -210,11 +201,6 @@ class Program:
     kernels: tuple[Kernel, ...]
     workspaces: tuple[Buffer, ...] = ()
     calls: tuple[tuple[int, PackedCall], ...] = ()
-
-    def __str__(self) -> str:
-        from tilewright.ir.printer import program_text
-
-        return program_text(self)
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
 from tilewright.driver.build import build_artifact, payload_of
 from tilewright.measure import signatures
@@ -250,8 +251,13 @@ class _Workers:
             own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
         }
-        self.references = References(quiet=False)
-        self._stack.callback(self.references.close)
+
+    @cached_property
+    def references(self) -> References:
+        """What kernels are compared with: a thread and a folder, made for the first that is run."""
+        made = References(quiet=False)
+        self._stack.callback(made.close)
+        return made
 
     def task(self, group: FusedGroup) -> Task:
         if group.key not in self._tasks:

@@ -57,7 +57,7 @@ class ComputeDAG:
                 "Pass the inputs and the outputs.",
             )
         self.ops: tuple[Operation, ...] = tuple(_topological([t.op for t in listed]))
-        states = {t.op for scan in recurrence.scans(self) for t in scan.states}
+        states = {t.op for scan in recurrence.scans(self.ops) for t in scan.states}
         self.placeholders = tuple(
             op for op in self.ops if isinstance(op, PlaceholderOp) and op not in states
         )
@@ -83,12 +83,14 @@ class ComputeDAG:
     @cached_property
     def steps(self) -> dict[recurrence.ScanOp, tuple[ComputeOp, ...]]:
         """Scan -> what its steps compute on the way: all that depends on its states, in order."""
-        return recurrence.steps(self)
+        return recurrence.steps(self.compute_ops)
 
     @cached_property
     def late(self) -> dict[ComputeOp, int]:
         """What only steps of scans read, at their own time -> the first step that does."""
-        return recurrence.late(self)
+        made = set(self.outputs)
+        inside = [op for op in self.compute_ops if made.isdisjoint(op.outputs)]
+        return recurrence.late(self.steps, inside, self.consumers)
 
     @cached_property
     def computed(self) -> frozenset[Tensor]:

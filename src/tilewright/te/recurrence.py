@@ -8,16 +8,13 @@ Read next: `dag.py`; `schedule/tree/recurrence.py`, what their schedules must le
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.tuples import parts
 from tilewright.te.axis import IterVar
-from tilewright.te.tensor import ComputeOp, Tensor
-
-if TYPE_CHECKING:
-    from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
 
 
 class ScanOp(ComputeOp):
@@ -87,36 +84,46 @@ class ScanOp(ComputeOp):
         return ScanOp(self.name, axis, body, self.tag, self.attrs, **own)
 
 
-def scans(dag: ComputeDAG) -> list[ScanOp]:
-    """List the scans of a computation, in order."""
-    return [op for op in dag.compute_ops if isinstance(op, ScanOp)]
+def scans(ops: Sequence[Operation]) -> list[ScanOp]:
+    """List the scans among the operations of a computation, in order."""
+    return [op for op in ops if isinstance(op, ScanOp)]
 
 
-def steps(dag: ComputeDAG) -> dict[ScanOp, tuple[ComputeOp, ...]]:
-    """Find what the steps of each scan compute: all that depends on its states, in order."""
+def steps(ops: Sequence[ComputeOp]) -> dict[ScanOp, tuple[ComputeOp, ...]]:
+    """Find what the steps of each scan compute: all that depends on its states, in order.
+
+    ops: of the computation, in order
+    """
     found: dict[ScanOp, tuple[ComputeOp, ...]] = {}
-    for scan in scans(dag):
+    for scan in scans(ops):
         known = set(scan.states)
-        for op in dag.compute_ops:
+        for op in ops:
             if op is not scan and not known.isdisjoint(op.input_tensors):
                 known |= set(op.outputs)
             if op is scan:
                 break
-        found[scan] = tuple(op for op in dag.compute_ops if op.outputs[0] in known)
+        found[scan] = tuple(op for op in ops if op.outputs[0] in known)
     return found
 
 
-def late(dag: ComputeDAG) -> dict[ComputeOp, int]:
-    """Find what only steps of scans read, at their own time, with the first step that does."""
+def late(
+    steps: Mapping[ScanOp, Sequence[ComputeOp]],
+    ops: Sequence[ComputeOp],
+    readers: Callable[[ComputeOp], Sequence[ComputeOp]],
+) -> dict[ComputeOp, int]:
+    """Find what only steps of scans read, at their own time, with the first step that does.
+
+    ops: of the computation, without those that make its outputs, in order
+    """
     found: dict[ComputeOp, int] = {}
-    if not dag.steps:
+    if not steps:
         return found
-    scan_of = {op: scan for scan, inside in dag.steps.items() for op in (*inside, scan)}
-    for op in reversed(dag.compute_ops):
-        if op in scan_of or not set(op.outputs).isdisjoint(dag.outputs):
+    scan_of = {op: scan for scan, inside in steps.items() for op in (*inside, scan)}
+    for op in reversed(ops):
+        if op in scan_of:
             continue
         firsts: set[int] = set()
-        for reader in dag.consumers(op):
+        for reader in readers(op):
             own = [n for n in E.walk(reader.body) if n.op == "read" and n.attr.op is op]
             firsts |= {_first_read(n, reader, scan_of, found) for n in own} or {0}  # 0: statements
         if len(firsts) == 1 and 0 not in firsts:

@@ -69,7 +69,8 @@ from tilewright_tvm.relay import (
     vision,
     vm,
 )
-from tilewright_tvm.relay import rows as _rows  # noqa: F401  # which registers operators
+from tilewright_tvm.relay import pool_gradients as _pool_gradients  # noqa: F401  # which registers
+from tilewright_tvm.relay import rows as _rows  # noqa: F401  # operators, as this does
 from tilewright_tvm.relay.adt import (
     Clause,
     Constructor,
@@ -105,6 +106,8 @@ from tilewright_tvm.relay.selection import __all__ as _selection
 from tilewright_tvm.relay.shapes import *  # noqa: F403
 from tilewright_tvm.relay.shapes import __all__ as _shapes
 from tilewright_tvm.relay.signal import dft, sliding_window, stft
+from tilewright_tvm.relay.statistics import *  # noqa: F403
+from tilewright_tvm.relay.statistics import __all__ as _statistics
 
 __all__ = [
     "adt", "analysis", "annotation", "Any", "backend", "bind", "bind_params", "build",
@@ -120,11 +123,13 @@ __all__ = [
     "searchsorted", "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty",
     "TypeCall", "TypeData", "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    *_statistics,
 ]  # fmt: skip
 
 OPERATORS = (  # what text may call, too
     "If", "layout_transform", "einsum", "dft", "searchsorted", "sliding_window", "stft",
     *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
+    *_statistics,
 )  # fmt: skip
 _extend(_Relay())
 open_doors(globals(), OPERATORS, ModelError)

@@ -12,20 +12,28 @@ from tilewright.graph.expr import Constant as Constant  # scripts say relay.nn.C
 from tilewright.graph.functions.nn import *  # noqa: F403
 from tilewright.graph.functions.nn import __all__ as _functions
 from tilewright_tvm.relay.blocks import *  # noqa: F403
+from tilewright_tvm.relay.contrib_blocks import *  # noqa: F403
+from tilewright_tvm.relay.contrib_blocks import __all__ as _blocked
 from tilewright_tvm.relay.functional.later import defer
 from tilewright_tvm.relay.gradients.functions import (
     avg_pool2d_grad,
     conv2d_backward_weight,
     max_pool2d_grad,
 )
+from tilewright_tvm.relay.losses import *  # noqa: F403
+from tilewright_tvm.relay.losses import __all__ as _losses
 from tilewright_tvm.relay.regions import correlation
+from tilewright_tvm.relay.resized import upsampling, upsampling3d
+from tilewright_tvm.relay.signal import fifo_buffer
 from tilewright_tvm.relay.winograd import *  # noqa: F403
 from tilewright_tvm.relay.winograd import __all__ as _winograd
 
-__all__ = ["avg_pool2d_grad", "conv2d_backward_weight", "correlation", "max_pool2d_grad"]
-__all__ += _winograd
+__all__ = [
+    "avg_pool2d_grad", "conv2d_backward_weight", "correlation", "fifo_buffer", "max_pool2d_grad",
+    *_winograd,
+]  # fmt: skip
 open_doors(globals(), __all__, ModelError)
-__all__ += _functions
+__all__ += ["upsampling", "upsampling3d", *_blocked, *_functions, *_losses]
 defer(globals(), __all__)
 
 __path__: list[str] = []  # its modules are imported, too

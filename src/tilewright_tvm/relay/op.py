@@ -13,7 +13,8 @@ from tilewright.base.doors import door
 from tilewright.base.errors import ModelError, absent
 from tilewright.graph import op as _table
 from tilewright.graph.op import *  # noqa: F403
-from tilewright.graph.op import TABLE, get, registered
+from tilewright.graph.op import TABLE, get
+from tilewright_tvm.relay import op_attributes as registered
 
 __path__: list[str] = []  # its modules are imported, too
 
@@ -36,7 +37,7 @@ def register_op_attr(
     row = get(op_name)
 
     def register(given: Any) -> Any:
-        row.set_attr(attr_key, given, level)
+        registered.set_attribute(row.name, attr_key, given, level)
         return given
 
     return register if value is None else register(value)

@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr, check_dtype, static_shape
 from tilewright.graph.extents import is_open
+from tilewright.graph.functions.indexing import axis_of, slice_of
 from tilewright.graph.functions.tensor import (
     broadcast_to,
     cast,
@@ -107,6 +108,23 @@ def ndarray_size(data: Expr, dtype: str = "int32") -> Expr:
     return cast(prod(shape_of(data, "int64")), kind)
 
 
+def slice_like(data: Expr, shape_like: Expr, axes: Sequence[int] | None = None) -> Call:
+    """The beginning of `data`, as long as `shape_like` along `axes` (none named: all it has)."""
+    rank, wanted = len(data.shape), shape_like.shape
+    place = f"slice_like(data={data.shape}, shape_like={wanted})"
+    named = [axis_of(int(a), rank, place) for a in axes] if axes else range(len(wanted))
+    for k in named:
+        if k >= min(rank, len(wanted)):
+            raise ModelError(place, f"one of them has no axis {k}", "Name axes that both have.")
+        if wanted[k] > data.shape[k]:
+            raise ModelError(
+                place, f"axis {k} of it is longer than that of the data",
+                "Name axes along which it is not.",
+            )  # fmt: skip
+    cut = {k: wanted[k] for k in named}
+    return slice_of(data, [range(cut.get(k, n)) for k, n in enumerate(data.shape)])
+
+
 def _counted(extent: int) -> Expr:
     """[extent], which holds whatever an open one becomes: it is the extent of ones to be added."""
     one = const(np.ones(1, "int32"))
@@ -115,5 +133,5 @@ def _counted(extent: int) -> Expr:
 
 __all__ = [
     "broadcast_to_like", "cast_like", "collapse_sum_like", "collapse_sum_to", "ndarray_size",
-    "reshape_like", "reverse_reshape", "shape_of",
+    "reshape_like", "reverse_reshape", "shape_of", "slice_like",
 ]  # fmt: skip

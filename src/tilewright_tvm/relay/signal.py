@@ -110,3 +110,17 @@ def _room(place: str) -> Callable[[int], None]:
 
 
 __all__ = ["dft", "sliding_window", "stft"]
+
+
+def fifo_buffer(data: Expr, buffer: Expr, axis: int) -> Expr:
+    """`buffer` with `data` behind it along `axis` and as much gone from its front."""
+    rank = len(buffer.shape)
+    place = f"nn.fifo_buffer(data={data.shape}, buffer={buffer.shape}, axis={axis})"
+    if len(data.shape) != rank or not -rank <= axis < rank:
+        raise ModelError(place, "they have not that axis", "Give two tensors of one rank.")
+    axis %= rank
+    kept, extent = data.shape[axis], buffer.shape[axis]
+    if kept > extent:
+        raise ModelError(place, "the data are longer than the buffer", "Use a longer buffer.")
+    rest = strided_slice(buffer, [kept], [extent], axes=[axis])
+    return tensor.concatenate([rest, data], axis)

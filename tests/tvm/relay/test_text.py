@@ -424,4 +424,4 @@ def test_what_text_leaves_out_is_what_row_and_function_have_alike(name: str) -> 
     row, function = TABLE[name], function_of(name)
     told = inspect.signature(function).parameters if function is not None else {}
     alike = {k: v for k, v in row.attrs.items() if k not in told or told[k].default == v}
-    assert left_out(row) == {**alike, **LEFT_OUT.get(name, {})}
+    assert left_out(name, row.attrs) == {**alike, **LEFT_OUT.get(name, {})}

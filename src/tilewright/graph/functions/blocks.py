@@ -1,4 +1,4 @@
-"""Operators that move blocks: between batch and space, into gaps, through a queue.
+"""Operators that move blocks: between batch and space, into gaps.
 
 In: graph values.  Out: reshapes, transpositions, slices and padding.  Read next: `indexing.py`.
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Expr
-from tilewright.graph.functions.indexing import slice_of, strided_slice
-from tilewright.graph.functions.tensor import concatenate, expand_dims, transpose
+from tilewright.graph.functions.indexing import slice_of
+from tilewright.graph.functions.tensor import expand_dims, transpose
 from tilewright.graph.op import call
 
 
@@ -87,20 +87,6 @@ def batch_to_space_nd(data: Expr, block_shape: Sequence[int], crops: Sequence[An
     return slice_of(made, [range(batch // joined), *ranges, *map(range, rest)])
 
 
-def fifo_buffer(data: Expr, buffer: Expr, axis: int) -> Expr:
-    """`buffer` with `data` behind it along `axis` and as much gone from its front."""
-    rank = len(buffer.shape)
-    place = f"nn.fifo_buffer(data={data.shape}, buffer={buffer.shape}, axis={axis})"
-    if len(data.shape) != rank or not -rank <= axis < rank:
-        raise ModelError(place, "they have not that axis", "Give two tensors of one rank.")
-    axis %= rank
-    kept, extent = data.shape[axis], buffer.shape[axis]
-    if kept > extent:
-        raise ModelError(place, "the data are longer than the buffer", "Use a longer buffer.")
-    rest = strided_slice(buffer, [kept], [extent], axes=[axis])
-    return concatenate([rest, data], axis)
-
-
 def _padded(data: Expr, axis: int, before: int, after: int, value: float) -> Expr:
     width = tuple((before, after) if k == axis else (0, 0) for k in range(len(data.shape)))
     return call("nn.pad", data, pad_width=width, pad_value=float(value))
@@ -120,4 +106,4 @@ def _blocks(
     return blocks, [(int(a), int(b)) for a, b in sides]
 
 
-__all__ = ["batch_to_space_nd", "dilate", "fifo_buffer", "space_to_batch_nd"]
+__all__ = ["batch_to_space_nd", "dilate", "space_to_batch_nd"]

@@ -17,176 +17,46 @@ from tilewright.graph.functions import tensor
 from tilewright.graph.functions.layout import in_layout
 from tilewright.graph.functions.sizes import per_axis, settle, sides
 from tilewright.graph.op import call, window
-from tilewright.graph.op.window import IMAGE, is_blocked
+from tilewright.graph.op.window import IMAGE, channels_first, is_blocked
 from tilewright.topi.layout import extents, parse
 
-_BLOCKED = 5  # axes of data in blocks of channels; a kernel has one more
 
+def _convolution(rank: int, one: Any, none: Any, more: str) -> Callable[..., Expr]:
+    """one, none: what strides and dilation, and padding are by default"""
+    layout, usual = channels_first(rank), f"OI{IMAGE[rank]}"
 
-def conv1d(
-    data: Expr,
-    weight: Expr,
-    strides: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCW",
-    kernel_layout: str = "OIW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Expr:
-    """`conv2d` over the one axis W; data_layout: NCW or NWC; kernel_layout: an order of OIW."""
-    return _conv(
-        1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype,
-    )  # fmt: skip
-
-
-def conv2d(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Expr:
-    """Two-dimensional convolution.
-
-    data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.  Or
-        blocks of channels, NCHW8c with OIHW8i16o, which give NCHW16c; depthwise OIHW1i8o.
-    channels, kernel_size: give an untyped weight its shape, and are checked against a typed one.
-    out_dtype: of the sums; by default the data's, int32 for narrower integers.
-    """
-    return _conv(
-        2, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype,
-    )  # fmt: skip
-
-
-def conv3d(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    dilation: Any = (1, 1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCDHW",
-    kernel_layout: str = "OIDHW",
-    out_layout: str = "",
-    out_dtype: str = "",
-) -> Expr:
-    """`conv2d` over D, H, W; data_layout: NCDHW or NDHWC; kernel_layout: an order of OIDHW."""
-    return _conv(
-        3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype,
-    )  # fmt: skip
-
-
-def conv1d_transpose(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1,),
-    padding: Any = (0,),
-    dilation: Any = (1,),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCW",
-    kernel_layout: str = "IOW",
-    out_layout: str = "",
-    output_padding: Any = (0,),
-    out_dtype: str = "",
-) -> Expr:
-    """`conv2d_transpose` over the one axis W."""
-    return _conv(
-        1, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype, output_padding,
-    )  # fmt: skip
-
-
-def conv2d_transpose(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCHW",
-    kernel_layout: str = "IOHW",
-    out_layout: str = "",
-    output_padding: Any = (0, 0),
-    out_dtype: str = "",
-) -> Expr:
-    """The gradient of a convolution: (H - 1)*stride - padding + kernel + output_padding rows.
-
-    kernel_layout: any order of IOHW, I being the channels of the data, O those of the result /
-    groups; otherwise as `conv2d`.
-    """
-    return _conv(
-        2, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype, output_padding,
-    )  # fmt: skip
-
-
-def conv3d_transpose(
-    data: Expr,
-    weight: Expr,
-    strides: Any = (1, 1, 1),
-    padding: Any = (0, 0, 0),
-    dilation: Any = (1, 1, 1),
-    groups: int = 1,
-    channels: int | None = None,
-    kernel_size: Any = None,
-    data_layout: str = "NCDHW",
-    kernel_layout: str = "IODHW",
-    out_layout: str = "",
-    output_padding: Any = (0, 0, 0),
-    out_dtype: str = "",
-) -> Expr:
-    """`conv2d_transpose` over D, H, W."""
-    return _conv(
-        3, data, weight, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-        kernel_layout, out_layout, out_dtype, output_padding,
-    )  # fmt: skip
-
-
-def _over_blocks(name: str, meaning: str, each_channel: bool) -> Callable[..., Expr]:
-    """each_channel: groups of 1 stand for as many as there are channels"""
-
-    @named(name, f"{meaning}; kernel_layout: OIHW has the blocks of the kernel's shape.")
+    @named(f"conv{rank}d", more)
     def convolution(
-        data: Expr, kernel: Expr, strides: Any = (1, 1), padding: Any = (0, 0),
-        dilation: Any = (1, 1), groups: int = 1, channels: int | None = None,
-        kernel_size: Any = None, data_layout: str = "NCHW8c", kernel_layout: str = "OIHW",
-        out_layout: str = "", out_dtype: str = "",
+        data: Expr, weight: Expr, strides: Any = one, padding: Any = none, dilation: Any = one,
+        groups: int = 1, channels: int | None = None, kernel_size: Any = None,
+        data_layout: str = layout, kernel_layout: str = usual, out_layout: str = "",
+        out_dtype: str = "",
     ) -> Expr:  # fmt: skip
-        if each_channel and groups == 1 and len(data.shape) == _BLOCKED:
-            groups = data.shape[1] * data.shape[4]
-        return conv2d(
-            data, kernel, strides, padding, dilation, groups, channels, kernel_size, data_layout,
-            _in_blocks(kernel, kernel_layout), out_layout, out_dtype,
+        return _conv(
+            rank, data, weight, strides, padding, dilation, groups, channels, kernel_size,
+            data_layout, kernel_layout, out_layout, out_dtype,
         )  # fmt: skip
 
     return convolution
 
 
-def _in_blocks(kernel: Expr, layout: str) -> str:
-    whole = layout == "OIHW" and not (isinstance(kernel, Var) and not kernel.is_typed)
-    if whole and len(kernel.shape) == _BLOCKED + 1:
-        return f"OIHW{kernel.shape[4]}i{kernel.shape[5]}o"
-    return layout
+def _transposed(rank: int, more: str) -> Callable[..., Expr]:
+    layout, usual = channels_first(rank), f"IO{IMAGE[rank]}"
+    ones, zeros = (1,) * rank, (0,) * rank
+
+    @named(f"conv{rank}d_transpose", more)
+    def convolution(
+        data: Expr, weight: Expr, strides: Any = ones, padding: Any = zeros, dilation: Any = ones,
+        groups: int = 1, channels: int | None = None, kernel_size: Any = None,
+        data_layout: str = layout, kernel_layout: str = usual, out_layout: str = "",
+        output_padding: Any = zeros, out_dtype: str = "",
+    ) -> Expr:  # fmt: skip
+        return _conv(
+            rank, data, weight, strides, padding, dilation, groups, channels, kernel_size,
+            data_layout, kernel_layout, out_layout, out_dtype, output_padding,
+        )  # fmt: skip
+
+    return convolution
 
 
 def _conv(
@@ -275,17 +145,32 @@ def of_one_type(data: Expr, weight: Expr, out_dtype: str) -> tuple[Expr, Expr]:
     return tensor.cast(data, out_dtype), tensor.cast(weight, out_dtype)
 
 
-contrib_conv2d_nchwc = _over_blocks(
-    "contrib_conv2d_nchwc",
-    "`conv2d` of data [N, C/c, H, W, c] with a kernel [O/o, I/i, KH, KW, i, o]", False,
+conv1d = _convolution(
+    1,
+    1,
+    0,
+    "`conv2d` over the one axis W; data_layout: NCW or NWC; kernel_layout: an order of OIW.",
+)
+conv2d = _convolution(2, (1, 1), (0, 0), """Two-dimensional convolution.
+
+    data_layout: NCHW or NHWC; kernel_layout: any order of OIHW, I being channels / groups.  Or
+        blocks of channels, NCHW8c with OIHW8i16o, which give NCHW16c; depthwise OIHW1i8o.
+    channels, kernel_size: give an untyped weight its shape, and are checked against a typed one.
+    out_dtype: of the sums; by default the data's, int32 for narrower integers.
+    """)  # fmt: skip
+conv3d = _convolution(
+    3, (1, 1, 1), (0, 0, 0),
+    "`conv2d` over D, H, W; data_layout: NCDHW or NDHWC; kernel_layout: an order of OIDHW.",
 )  # fmt: skip
-contrib_depthwise_conv2d_nchwc = _over_blocks(
-    "contrib_depthwise_conv2d_nchwc",
-    "`conv2d` of data [N, C/c, H, W, c], each channel with its own kernel of [C/c, 1, KH, KW, 1, "
-    "c]", True,
-)  # fmt: skip
+conv1d_transpose = _transposed(1, "`conv2d_transpose` over the one axis W.")
+conv2d_transpose = _transposed(
+    2, """The gradient of a convolution: (H - 1)*stride - padding + kernel + output_padding rows.
+
+    kernel_layout: any order of IOHW, I being the channels of the data, O those of the result /
+    groups; otherwise as `conv2d`.
+    """)  # fmt: skip
+conv3d_transpose = _transposed(3, "`conv2d_transpose` over D, H, W.")
 
 __all__ = [
-    "contrib_conv2d_nchwc", "contrib_depthwise_conv2d_nchwc", "conv1d", "conv1d_transpose",
-    "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
+    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ from tilewright.graph.leaves import const
 from tilewright.graph.op import call
 
 
-def _axis(axis: int, rank: int, place: str) -> int:
+def axis_of(axis: int, rank: int, place: str) -> int:
     if not -rank <= axis < rank:
         raise ModelError(place, f"axis {axis} is out of range", f"Use {-rank} to {rank - 1}.")
     return axis % rank
@@ -109,7 +109,7 @@ def one_hot(
     """
     kind = check_dtype(dtype, "relay.one_hot")
     rank = len(indices.shape) + 1
-    at = _axis(axis, rank, f"one_hot(indices={indices.shape}, axis={axis})")
+    at = axis_of(axis, rank, f"one_hot(indices={indices.shape}, axis={axis})")
     shape = [depth if k == at else 1 for k in range(rank)]
     places = const(arange_array(0, depth, 1, indices.dtype).reshape(shape))
     values = (v if isinstance(v, Expr) else const(v, kind) for v in (on_value, off_value))
@@ -121,7 +121,7 @@ def reverse_sequence(data: Expr, seq_lengths: Expr, seq_axis: int = 1, batch_axi
     beyond the axis means all of it."""
     rank = len(data.shape)
     place = f"reverse_sequence(data={data.shape}, seq_lengths={seq_lengths.shape})"
-    s, b = _axis(seq_axis, rank, place), _axis(batch_axis, rank, place)
+    s, b = axis_of(seq_axis, rank, place), axis_of(batch_axis, rank, place)
     if s == b or seq_lengths.shape != (data.shape[b],):
         raise ModelError(
             place, "there is not one length for each element of the batch",
@@ -145,7 +145,7 @@ def _arg(name: str, data: Expr, axis: Axes, keepdims: bool, exclude: bool, last:
     rank = len(data.shape)
     place = f"{name}(data={data.shape}, axis={axis})"
     named = range(rank) if axis is None else ((axis,) if isinstance(axis, int) else axis)
-    axes = sorted({_axis(a, rank, place) for a in named})
+    axes = sorted({axis_of(a, rank, place) for a in named})
     if exclude and axis is not None:
         axes = [k for k in range(rank) if k not in axes]
     if not axes:
@@ -198,7 +198,7 @@ def topk(
     place = f"topk(data={data.shape}, k={k}, axis={axis}, ret_type={ret_type!r})"
     if ret_type not in ("both", "values", "indices"):
         raise ModelError(place, "no such ret_type", 'Use "both", "values" or "indices".')
-    at = _axis(axis, len(data.shape), place)
+    at = axis_of(axis, len(data.shape), place)
     asked = check_dtype(dtype, place)
     kind = "int32" if asked.is_float else str(asked)  # a float is counted, and converted then
     values, found = first_in_order(data, k if k >= 1 else data.shape[at], at, is_ascend, kind)
@@ -283,7 +283,7 @@ def strided_slice(
         begin = [*begin, *[None] * (count - len(begin))]
         end = [*end, *[None] * (count - len(end))]
     place = f"strided_slice(data={data.shape}, begin={tuple(begin)}, end={tuple(end)})"
-    named = [_axis(int(k), rank, place) for k in (range(len(begin)) if axes is None else axes)]
+    named = [axis_of(int(k), rank, place) for k in (range(len(begin)) if axes is None else axes)]
     steps = [1 if s is None else int(s) for s in given or ()]
     steps += [1] * (len(begin) - len(steps))
     if not len(named) == len(begin) == len(end) == len(steps) or len(set(named)) != len(named):
@@ -316,23 +316,6 @@ def slice_of(data: Expr, ranges: Sequence[range]) -> Call:
     )  # fmt: skip
 
 
-def slice_like(data: Expr, shape_like: Expr, axes: Sequence[int] | None = None) -> Call:
-    """The beginning of `data`, as long as `shape_like` along `axes` (none named: all it has)."""
-    rank, wanted = len(data.shape), shape_like.shape
-    place = f"slice_like(data={data.shape}, shape_like={wanted})"
-    named = [_axis(int(a), rank, place) for a in axes] if axes else range(len(wanted))
-    for k in named:
-        if k >= min(rank, len(wanted)):
-            raise ModelError(place, f"one of them has no axis {k}", "Name axes that both have.")
-        if wanted[k] > data.shape[k]:
-            raise ModelError(
-                place, f"axis {k} of it is longer than that of the data",
-                "Name axes along which it is not.",
-            )  # fmt: skip
-    cut = {k: wanted[k] for k in named}
-    return slice_of(data, [range(cut.get(k, n)) for k, n in enumerate(data.shape)])
-
-
 def strided_set(
     data: Expr,
     v: Expr,
@@ -356,7 +339,7 @@ def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -
     Each is a slice, which what reads it may take into its kernel.
     """
     place = f"split(data={data.shape}, indices_or_sections={indices_or_sections}, axis={axis})"
-    k = _axis(axis, len(data.shape), place)
+    k = axis_of(axis, len(data.shape), place)
     extent = data.shape[k]
     if isinstance(indices_or_sections, Sequence):
         cuts = [0, *map(int, indices_or_sections), extent]
@@ -380,7 +363,7 @@ def split(data: Expr, indices_or_sections: int | Sequence[int], axis: int = 0) -
 
 def reverse(data: Expr, axis: int) -> Call:
     """`data` with the elements along `axis` in reverse order."""
-    k = _axis(axis, len(data.shape), f"reverse(data={data.shape}, axis={axis})")
+    k = axis_of(axis, len(data.shape), f"reverse(data={data.shape}, axis={axis})")
     return slice_of(data, [range(n)[:: -1 if j == k else 1] for j, n in enumerate(data.shape)])
 
 
@@ -392,7 +375,7 @@ def roll(data: Expr, shift: int | Sequence[int], axis: int | Sequence[int]) -> E
     if len(shifts) != len(axes):
         raise ModelError(place, "not one shift for each axis", "Give as many of each.")
     for s, a in zip(shifts, axes, strict=True):
-        k = _axis(a, len(data.shape), place)
+        k = axis_of(a, len(data.shape), place)
         order = np.roll(np.arange(data.shape[k], dtype="int32"), s % max(data.shape[k], 1))
         data = take(data, const(order), k)
     return data
@@ -418,7 +401,7 @@ def tile(data: Expr, reps: int | Sequence[int]) -> Expr:
 
 def repeat(data: Expr, repeats: int, axis: int) -> Expr:
     """`data` with every element along `axis` repeated."""
-    k = _axis(axis, len(data.shape), f"repeat(data={data.shape}, axis={axis})")
+    k = axis_of(axis, len(data.shape), f"repeat(data={data.shape}, axis={axis})")
     shape = [*data.shape[: k + 1], repeats, *data.shape[k + 1 :]]
     result = [*data.shape[:k], data.shape[k] * repeats, *data.shape[k + 1 :]]
     wide = broadcast_to(expand_dims(data, k + 1), shape)
@@ -430,7 +413,7 @@ def stack(data: Expr | Sequence[Expr], axis: int) -> Call:
     parts = list(data)
     if not parts:
         raise ModelError("relay.stack", "nothing to join", "Give at least one tensor.")
-    at = _axis(axis, len(parts[0].shape) + 1, f"stack(axis={axis})")
+    at = axis_of(axis, len(parts[0].shape) + 1, f"stack(axis={axis})")
     return concatenate([expand_dims(p, at) for p in parts], at)
 
 
@@ -589,6 +572,6 @@ def ones_like(data: Expr) -> Expr:
 __all__ = [
     "arange", "argmax", "argmin", "argsort", "cumprod", "cumsum", "full_like", "gather",
     "gather_nd", "meshgrid", "one_hot", "ones_like", "repeat", "reverse", "reverse_sequence",
-    "roll", "scatter", "scatter_elements", "scatter_nd", "slice_like", "sort", "split", "stack",
+    "roll", "scatter", "scatter_elements", "scatter_nd", "sort", "split", "stack",
     "strided_set", "strided_slice", "take", "tile", "topk", "trilu", "zeros_like",
 ]  # fmt: skip

@@ -19,17 +19,11 @@ from tilewright.graph.expr import Call, Expr
 from tilewright.graph.functions.activations import *  # noqa: F403
 from tilewright.graph.functions.activations import __all__ as _activations
 from tilewright.graph.functions.attention import attention
-from tilewright.graph.functions.blocks import (
-    batch_to_space_nd,
-    dilate,
-    fifo_buffer,
-    space_to_batch_nd,
-)
+from tilewright.graph.functions.blocks import batch_to_space_nd, dilate, space_to_batch_nd
 from tilewright.graph.functions.convolution import *  # noqa: F403
 from tilewright.graph.functions.convolution import __all__ as _convolutions
 from tilewright.graph.functions.convolution import of_one_type
 from tilewright.graph.functions.deformable import deformable_conv2d
-from tilewright.graph.functions.image import upsampling, upsampling3d
 from tilewright.graph.functions.indexing import (
     depth_to_space,
     mirror_pad,
@@ -38,7 +32,7 @@ from tilewright.graph.functions.indexing import (
     strided_slice,
 )
 from tilewright.graph.functions.linear import nn_matmul as matmul
-from tilewright.graph.functions.loss import cross_entropy, cross_entropy_with_logits, nll_loss
+from tilewright.graph.functions.loss import nll_loss
 from tilewright.graph.functions.normalize import (
     group_norm,
     instance_norm,
@@ -213,11 +207,9 @@ def _padded_with(value: Expr, data: Expr, width: Sequence[tuple[int, ...]]) -> E
 
 __all__ = [
     "attention", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add",
-    "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
-    "depth_to_space", "dilate", "dropout", "fast_softmax", "fifo_buffer", "group_norm",
-    "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax", "matmul",
-    "mirror_pad", "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd",
-    "space_to_depth", "standardize", "upsampling", "upsampling3d", *_activations, *_convolutions,
-    *_pooling,
+    "deformable_conv2d", "dense", "depth_to_space", "dilate", "dropout", "fast_softmax",
+    "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
+    "matmul", "mirror_pad", "nll_loss", "pad", "relu", "rms_norm", "softmax", "space_to_batch_nd",
+    "space_to_depth", "standardize", *_activations, *_convolutions, *_pooling,
 ]  # fmt: skip
 open_doors(globals(), __all__, ModelError, "relay.nn")

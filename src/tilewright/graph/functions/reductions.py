@@ -10,7 +10,7 @@ import math
 
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Expr, Tuple
+from tilewright.graph.expr import Expr
 from tilewright.graph.functions import tensor
 from tilewright.graph.functions.tensor import Axes
 from tilewright.graph.op.reduction import reduced_axes
@@ -58,29 +58,12 @@ def variance(
     unbiased: bool = False,
 ) -> Expr:
     """Mean squared distance from the mean over `axis`; unbiased: divided by one less."""
-    return _mean_variance(data, axis, keepdims, exclude, unbiased)[1]
-
-
-def mean_variance(
-    data: Expr,
-    axis: Axes = None,
-    keepdims: bool = False,
-    exclude: bool = False,
-    unbiased: bool = False,
-) -> Tuple:
-    """Both over `axis`."""
-    return Tuple(_mean_variance(data, axis, keepdims, exclude, unbiased))
-
-
-def _mean_variance(
-    data: Expr, axis: Axes, keepdims: bool, exclude: bool, unbiased: bool = False
-) -> tuple[Expr, Expr]:
     count = math.prod(data.shape[k] for k in _gone(data, axis, exclude))
     distance = data - tensor.mean(data, axis, keepdims=True, exclude=exclude)
     total = tensor.sum(distance * distance, axis, keepdims, exclude)
     divisor = count - 1 if unbiased else count
     share = 1.0 / divisor if divisor > 0 else math.nan  # nothing has no variance, as of numpy
-    return tensor.mean(data, axis, keepdims, exclude), total * share
+    return total * share
 
 
 def std(
@@ -92,12 +75,6 @@ def std(
 ) -> Expr:
     """Standard deviation over `axis`: the root of `variance`."""
     return tensor.sqrt(variance(data, axis, keepdims, exclude, unbiased))
-
-
-def mean_std(data: Expr, axis: Axes = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
-    """Both over `axis`."""
-    mean, squared = _mean_variance(data, axis, keepdims, exclude)
-    return Tuple([mean, tensor.sqrt(squared)])
 
 
 def l1_norm(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
@@ -131,4 +108,4 @@ def whole_mean(data: Expr, axis: Axes = None, keepdims: bool = False) -> Expr:
     return tensor.cast(tensor.trunc_divide(total, count), data.dtype)
 
 
-__all__ = ["all", "any", "logsumexp", "mean_std", "mean_variance", "std", "variance"]
+__all__ = ["all", "any", "logsumexp", "std", "variance"]

@@ -17,10 +17,9 @@ from tilewright.base.dtype import DType
 from tilewright.graph.expr import Array, Attrs, TensorType, Type
 from tilewright.graph.op import window
 from tilewright.graph.op.row import Op, Pattern, Site
-from tilewright.topi.nn.gradients import max_pool_grad
 
 
-def _pool_type(site: Site, index: int = 0) -> Type:
+def pool_type(site: Site, index: int = 0) -> Type:
     """index: which argument is the data"""
     a, rank = site.attrs, len(site.attrs.strides)
     layout = window.check_layout(site, a.get("layout", window.channels_first(rank)), rank)
@@ -39,7 +38,7 @@ def _pool_type(site: Site, index: int = 0) -> Type:
 
 def _float_pool_type(site: Site) -> Type:
     site.float_dtype()
-    return _pool_type(site)
+    return pool_type(site)
 
 
 def _lp_pool_type(site: Site) -> Type:
@@ -49,7 +48,7 @@ def _lp_pool_type(site: Site) -> Type:
 
 
 def _indices_type(site: Site) -> Type:
-    found = _pool_type(site)
+    found = pool_type(site)
     assert isinstance(found, TensorType)
     return TensorType(found.shape, DType("int64"))
 
@@ -76,24 +75,6 @@ def _indices_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
         tensors[0], a.pool_size, a.strides, a.dilation, a.padding, a.ceil_mode,
         bool(a.storage_order),
     )  # fmt: skip
-
-
-def _max_grad_type(site: Site) -> Type:
-    """Of the data, where the other operand has the type of what pooling them gives."""
-    site.float_dtype()
-    data, pooled = site.tensor(1), _pool_type(site, 1)
-    site.require(
-        site.tensor(0) == pooled, f"out_grad is no {pooled}, which pooling the data gives",
-        "Give the gradient of its result.",
-    )  # fmt: skip
-    return data
-
-
-def _max_grad_te(tensors: Sequence[Any], a: Attrs, result: Type) -> Any:
-    order = window.channels_first(len(a.strides))
-    grads, data = (topi.layout_transform(t, a.layout, order) for t in tensors)
-    made = max_pool_grad(grads, data, a.pool_size, a.strides, a.dilation, a.padding, a.ceil_mode)
-    return topi.layout_transform(made, order, a.layout)
 
 
 def _resized(site: Site, size: Sequence[int]) -> Type:
@@ -165,7 +146,7 @@ def _rows(rank: int) -> tuple[Op, ...]:
     kinds = {"avg": ("mean", "Mean", "Average"), "max": ("max", "Greatest element", "Max")}
     return (
         Op(
-            f"nn.max_pool{rank}d", data, anchor, _pool_type, window.max_pool, _pool_te("max"),
+            f"nn.max_pool{rank}d", data, anchor, pool_type, window.max_pool, _pool_te("max"),
             "Greatest element of each window.", placed, ("MaxPool",),
         ),
         Op(
@@ -173,12 +154,6 @@ def _rows(rank: int) -> tuple[Op, ...]:
             _indices_te,
             "Where in the flattened data the first greatest element of each window lies.",
             {**base, "storage_order": 0}, ("MaxPool",),
-        ),
-        Op(
-            f"nn.max_pool{rank}d_grad", ("out_grad", "data"), anchor, _max_grad_type,
-            window.max_pool_grad, _max_grad_te,
-            "out_grad at the first greatest element of each window of data, summed; else 0.",
-            placed,
         ),
         Op(
             f"nn.avg_pool{rank}d", data, anchor, _float_pool_type, window.avg_pool,

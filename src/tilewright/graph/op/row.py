@@ -27,7 +27,6 @@ from tilewright.graph.expr import (
     check_dtype,
     oversize,
 )
-from tilewright.graph.op import registered
 
 
 class Pattern(IntEnum):
@@ -224,22 +223,6 @@ class Op:
             if isinstance(made, TensorType) and (reason := oversize(made.shape, made.dtype)):
                 raise site.refuse(f"its result is too large: {reason}", "Use smaller extents.")
         return result
-
-    @property
-    def num_inputs(self) -> int:
-        return len(self.inputs)
-
-    def get_attr(self, attr_name: str) -> Any:
-        """What was registered for the operator by that name, None where nothing was."""
-        return registered.attribute(self.name, attr_name)
-
-    def set_attr(self, attr_name: str, value: Any, plevel: int = registered.DEFAULT_LEVEL) -> None:
-        """Register `value`, unless something of a higher level is."""
-        registered.set_attribute(self.name, attr_name, value, plevel)
-
-    def reset_attr(self, attr_name: str) -> None:
-        """Forget what was registered."""
-        registered.reset_attribute(self.name, attr_name)
 
     def __repr__(self) -> str:
         return f"Op({self.name})"

@@ -284,16 +284,6 @@ def max_pool_indices(arrays: Sequence[Any], a: Attrs) -> Array:
     return np.asarray(images * place.size + first, "int64")
 
 
-def max_pool_grad(arrays: Sequence[Any], a: Attrs) -> Array:
-    """The gradient of `max_pool`, at the place of the first greatest element of each window."""
-    order = channels_first(len(a.strides))
-    grads, x = (to_order(array, a.layout, order) for array in arrays)
-    total = np.zeros(x.size, x.dtype)
-    places = max_pool_indices([x], Attrs({**a, "storage_order": 0}))
-    np.add.at(total, places.reshape(-1), grads.reshape(-1))
-    return to_order(total.reshape(x.shape), order, a.layout)
-
-
 def avg_pool(arrays: Sequence[Any], a: Attrs) -> Array:
     rank = len(a.strides)
     order = channels_first(rank)

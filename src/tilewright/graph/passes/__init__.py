@@ -29,11 +29,6 @@ from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.norms import join_norms
-from tilewright.graph.passes.parallel import (
-    combine_parallel_batch_matmul,
-    combine_parallel_conv2d,
-    combine_parallel_dense,
-)
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
@@ -70,11 +65,14 @@ FOLDING = (fold_shift, fold_scale_after, fold_scale_before)
 
 NEEDED = (inline_calls, simplify_inference)  # without which there are no kernels
 # Run where they are asked for, before constants are folded.
-OPTIONAL = (
-    eliminate_common, combine_parallel_batch_matmul, combine_parallel_conv2d,
-    combine_parallel_dense,
-)  # fmt: skip
+OPTIONAL: list[Pass] = [eliminate_common]
 _NAMED: dict[str, Pass] = {p.__name__: p for p in (*PASSES, *OPTIONAL)}
+
+
+def offer(*passes: Pass) -> None:
+    """Add passes that builds run where they are asked for by their names."""
+    OPTIONAL.extend(passes)
+    _NAMED.update((p.__name__, p) for p in passes)
 
 
 def passes_of(options: PassOptions = USUAL) -> tuple[Pass, ...]:
@@ -131,11 +129,9 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "combine_parallel_batch_matmul",
-    "combine_parallel_conv2d",
-    "combine_parallel_dense", "combine_products", "defuse", "drop_empty", "eliminate_common",
-    "eliminate_dead_code", "flatten_atrous", "fold_constants", "fold_scale_after",
-    "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "inline_calls", "join_norms",
-    "moves_last", "optimize", "passes_of", "separate", "simplify_inference", "single_heads",
-    "slices_first",
+    "PASSES", "Pass", "bind_params", "canonicalize", "combine_products", "defuse", "drop_empty",
+    "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
+    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
+    "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of", "separate",
+    "simplify_inference", "single_heads", "slices_first",
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Common subexpressions: what is computed twice from the same values is computed once.
 
 In: any module.  Out: an equal one in which no two calls have the same operator, arguments and
-attributes.  Read next: `parallel.py`.
+attributes.  Read next: `dead_code.py`.
 """
 
 from __future__ import annotations

@@ -220,7 +220,8 @@ def _transpose(node: Call, form: AxisLayout) -> Propagated | None:
 # -- windows ---------------------------------------------------------------------------------------
 
 
-def _pool(node: Call, form: AxisLayout) -> Propagated | None:
+def pool(node: Call, form: AxisLayout) -> Propagated | None:
+    """Give a pooling, or its gradient, in another layout of the image."""
     known = node.attrs.layout
     if is_blocked(known) or len(known) != form.rank:
         return None
@@ -327,6 +328,6 @@ RULES: dict[str, Rule] = {
     RESIZE: _resize,
     "transpose": _transpose,
     **{row.name: _reduce for row in REDUCTIONS if "keepdims" in row.attrs},
-    **{row.name: _pool for row in POOLS if "layout" in row.attrs},
+    **{row.name: pool for row in POOLS if "layout" in row.attrs},
 }
 CHOOSING = (*CONVOLUTIONS, *TRANSPOSED)

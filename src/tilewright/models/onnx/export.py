@@ -17,7 +17,6 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
 from tilewright.graph.op import TABLE, regions
 from tilewright.graph.op.reduction import reduced_axes
-from tilewright.graph.op.window import RANKS
 from tilewright.models.onnx import export_elementwise as elementwise
 from tilewright.models.onnx import export_indexing as indexing
 from tilewright.models.onnx import export_window as window
@@ -176,7 +175,6 @@ def refused(w: _Writer, node: Call) -> str:
 
 EXPORTERS: dict[str, Exporter] = {
     **{r.name: refused for r in regions.ROWS},
-    **{f"nn.max_pool{rank}d_grad": refused for rank in RANKS},
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
     **elementwise.EXPORTERS,

@@ -13,9 +13,48 @@ from typing import Any, overload
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
 from tilewright.graph import expr as nodes
-from tilewright.graph.expr import Expr, free_vars
+from tilewright.graph.expr import Expr, GlobalVar, free_vars
 from tilewright_tvm.relay.functional.data_types import GlobalTypeVar, TypeData
 from tilewright_tvm.relay.functional.nodes import make_function
+
+
+@door(ModelError, "IRModule.get_global_var")
+def _global_var(self: nodes.IRModule, name: str) -> GlobalVar:
+    """Name a function that is there.  Raises ModelError."""
+    return GlobalVar(name, self[name])
+
+
+def _global_vars(self: nodes.IRModule) -> list[GlobalVar]:
+    """Name all functions."""
+    return [GlobalVar(name, function) for name, function in self.functions.items()]
+
+
+@door(ModelError, "IRModule.update_func")
+def _update_func(self: nodes.IRModule, var: str, func: nodes.Function) -> None:
+    """Put a function in the place of the one called `var`.  Raises ModelError without one."""
+    self[var]
+    self[var] = func
+
+
+def _update(self: nodes.IRModule, other: nodes.IRModule | Mapping[str, nodes.Function]) -> None:
+    """Add the functions of another module, which replace those of the same names."""
+    mapping = other if isinstance(other, nodes.IRModule) else type(self)(other)
+    self.functions.update(mapping.functions)
+
+
+def _shallow_copy(self: nodes.IRModule) -> nodes.IRModule:
+    """Make another module with the same functions."""
+    return self.with_functions(self.functions)
+
+
+# Names that TVM has on modules.
+OF_MODULES: dict[str, Any] = {
+    "get_global_var": _global_var,
+    "get_global_vars": _global_vars,
+    "shallow_copy": _shallow_copy,
+    "update": _update,
+    "update_func": _update_func,
+}
 
 
 class _Module(type):
@@ -79,8 +118,11 @@ class IRModule(nodes.IRModule, metaclass=_Module):
             filter(None, [*map(str, self.type_definitions.values()), super().__str__()])
         )
 
+    get_global_var, get_global_vars = _global_var, _global_vars
+    update_func, shallow_copy = _update_func, _shallow_copy
+
     def update(self, other: nodes.IRModule | Mapping[str, nodes.Function]) -> None:
-        super().update(other)
+        _update(self, other)
         self.type_definitions.update(types_of(other))
 
     @door(ModelError)

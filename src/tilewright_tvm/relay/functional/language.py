@@ -6,14 +6,16 @@ nodes. Read next: `nodes.py`, `later.py`, `partial.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from tilewright.graph.answers import Networks
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
-from tilewright.graph.extension import Extension, Writer
+from tilewright.graph.extension import Writer
+from tilewright.graph.op import Op
 from tilewright_tvm.relay.functional.calls import tensors_only
-from tilewright_tvm.relay.functional.definitions import add
+from tilewright_tvm.relay.functional.definitions import OF_MODULES, add
 from tilewright_tvm.relay.functional.equality import add_rules
 from tilewright_tvm.relay.functional.infer import inferred_type
 from tilewright_tvm.relay.functional.later import made_now_or_later
@@ -21,10 +23,11 @@ from tilewright_tvm.relay.functional.nodes import GeneralFunction, called, is_fu
 from tilewright_tvm.relay.functional.partial import told
 from tilewright_tvm.relay.functional.text import Blocks
 from tilewright_tvm.relay.functional.untyped import infer, typed
+from tilewright_tvm.relay.op_attributes import OF_ROWS
 from tilewright_tvm.relay.text.whole import astext
 
 
-class Relay(Extension):
+class Relay(Networks):
     """Functions as values, data types, references; functions of graph values that are called again
     when it is known what they need."""
 
@@ -52,8 +55,12 @@ class Relay(Extension):
     def network(self, mod: IRModule, place: str) -> IRModule:
         return tensors_only(mod, place)
 
-    def computed(self, operator: Callable[..., Expr], lhs: Any, rhs: Any) -> Expr:
-        made: Expr = made_now_or_later(operator, (lhs, rhs), {}, lambda: operator(lhs, rhs))
+    def operation(self, operator: str, lhs: Any, rhs: Any) -> Expr:
+        def apply(lhs: Any, rhs: Any) -> Expr:
+            return super(Relay, self).operation(operator, lhs, rhs)
+
+        apply.__name__ = operator
+        made: Expr = made_now_or_later(apply, (lhs, rhs), {}, lambda: apply(lhs, rhs))
         return made
 
     def writer(self, printer: Any, node: Expr) -> Writer | None:
@@ -78,7 +85,8 @@ _NAMES: dict[type, dict[str, Any]] = {
     },
     Tuple: {"tuple_value": property(lambda self: self)},
     Deferred: {"tuple_value": property(lambda self: self)},
+    Op: OF_ROWS,
     Function: {"type_params": (), "told_ret_type": None},
     Call: {"type_args": ()},  # types are inferred
-    IRModule: {"_add": add, "astext": astext},
+    IRModule: {"_add": add, "astext": astext, **OF_MODULES},
 }

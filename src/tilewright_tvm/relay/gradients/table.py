@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call
-from tilewright.graph.op.registered import GRADIENT, attribute
 from tilewright.graph.traversal import op_name
 from tilewright_tvm.relay.gradients import (
     elementwise,
@@ -21,6 +20,7 @@ from tilewright_tvm.relay.gradients import (
     window,
 )
 from tilewright_tvm.relay.gradients.shared import Rule, whole
+from tilewright_tvm.relay.op_attributes import GRADIENT, attribute
 
 RULES: dict[str, Rule] = {
     **elementwise.RULES, **reduction.RULES, **movement.RULES, **indexing.RULES, **product.RULES,

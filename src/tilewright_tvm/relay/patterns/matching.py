@@ -31,6 +31,7 @@ from tilewright.graph.leaves import const
 from tilewright.graph.op import Op, get
 from tilewright.graph.op.row import Pattern
 from tilewright_tvm.relay.equality import first_difference
+from tilewright_tvm.relay.op_attributes import attribute
 
 _OPAQUE = 8  # TVM's number of such operators; the others are those of `Pattern`
 _SWAPS = frozenset(("add", "multiply"))  # operators whose operands may stand in either order
@@ -570,7 +571,7 @@ def _attribute(node: Any, key: str) -> Any:
     if isinstance(node, Op):
         if key == "TOpPattern":
             return _OPAQUE if node.pattern is Pattern.OPAQUE else int(node.pattern)
-        return node.get_attr(key)
+        return attribute(node.name, key)
     attrs = getattr(node, "attrs", None)
     if attrs is None:
         return None

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Expr
-from tilewright.graph.op import registered
+from tilewright_tvm.relay import op_attributes as registered
 
 KEY = "FTVMQnnLegalize"
 

@@ -1,7 +1,7 @@
 """An attribute of an operator for a while, under TVM's name `relay.testing.temp_op_attr`.
 
 In: an operator's name, an attribute's and its value.  Out: a context in which it is registered.
-Read next: `graph/op/registered.py`.
+Read next: `../op_attributes.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 
 from tilewright.base.doors import door
 from tilewright.base.errors import ModelError
-from tilewright.graph.op import get, registered
+from tilewright.graph.op import get
+from tilewright_tvm.relay import op_attributes as registered
 
 
 class TempOpAttr:

@@ -1,6 +1,6 @@
 """Operators become what users' functions make of them; casts belong to their readers.
 
-In: a module, and an attribute of operators that holds functions (`graph/op/registered.py`).  Out: a
+In: a module, and an attribute of operators that holds functions (`../op_attributes.py`).  Out: a
 module of the same types.  Read next: `graph/passes/layouts.py`.
 """
 
@@ -13,7 +13,6 @@ from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr, IRModule, Var, post_order
 from tilewright.graph.functions.layout import in_layout
-from tilewright.graph.op.registered import attribute
 from tilewright.graph.traversal import (
     each_function,
     is_call,
@@ -25,6 +24,7 @@ from tilewright.graph.traversal import (
     with_children,
 )
 from tilewright_tvm.relay.functional.untyped import infer
+from tilewright_tvm.relay.op_attributes import attribute
 
 
 def legalize(mod: IRModule, key: str) -> IRModule:

@@ -17,14 +17,10 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Expr, Function, IRModule, Var
-from tilewright.graph.op.registered import has_attribute
 from tilewright.graph.pass_options import PassInfo
 from tilewright.graph.passes import Pass as Change
 from tilewright.graph.passes import (
     canonicalize,
-    combine_parallel_batch_matmul,
-    combine_parallel_conv2d,
-    combine_parallel_dense,
     defuse,
     eliminate_common,
     eliminate_dead_code,
@@ -48,6 +44,7 @@ from tilewright_tvm.relay.functional.nodes import GeneralFunction
 from tilewright_tvm.relay.functional.typed import typed_program
 from tilewright_tvm.relay.functional.untyped import typed
 from tilewright_tvm.relay.gradients.backward import gradient
+from tilewright_tvm.relay.op_attributes import has_attribute
 from tilewright_tvm.relay.patterns.matching import DFPattern
 from tilewright_tvm.relay.patterns.of_expression import pattern_of
 from tilewright_tvm.relay.patterns.partition import partition
@@ -56,6 +53,11 @@ from tilewright_tvm.relay.transform.fusion import LONGEST, fuse_operators
 from tilewright_tvm.relay.transform.inlined import inline_marked
 from tilewright_tvm.relay.transform.legalize import alter_layouts, canonicalize_casts, legalize
 from tilewright_tvm.relay.transform.padding import fold_explicit_padding
+from tilewright_tvm.relay.transform.parallel import (
+    combine_parallel_batch_matmul,
+    combine_parallel_conv2d,
+    combine_parallel_dense,
+)
 from tilewright_tvm.relay.transform.retyped import recast
 from tilewright_tvm.relay.transform.scale_axis import fold_backward, fold_forward
 from tilewright_tvm.transform import (

@@ -2,8 +2,9 @@
 
 In: a module.  Out: an equal one in which what reads the same value in the same way is one operator,
 its parts slices of the result; elementwise steps behind all branches are made once as well.
-`combine.py` does that for products where the slices are known to be free.
-Read next: `layouts.py`.
+Builds run these passes where they are asked for.  `graph/passes/combine.py` does the same for
+products where the slices are known to be free.
+Read next: `transform.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, Tuple, Var, post_order
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.op.window import is_blocked
+from tilewright.graph.passes import offer
 from tilewright.graph.passes.weights import channel_axis
 from tilewright.graph.traversal import (
     each_function,
@@ -251,3 +253,6 @@ class _Stack:
 def _stacked(parts: Sequence[Expr]) -> Expr:
     """`relay.stack` along a new first axis."""
     return call("concatenate", Tuple([call("expand_dims", p, axis=0) for p in parts]), axis=0)
+
+
+offer(combine_parallel_batch_matmul, combine_parallel_conv2d, combine_parallel_dense)
