@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
+from tilewright.ir.fast_kernel import PythonKernel
 from tilewright.ir.fast_scalars import Failure
-from tilewright.ir.fast_source import PythonKernel, python_kernel
+from tilewright.ir.fast_source import python_kernel
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,

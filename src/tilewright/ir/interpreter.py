@@ -32,16 +32,20 @@ from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     statements,
     vector_loads,
@@ -73,6 +77,9 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - a race: an element that one thread writes and another reads, or writes with another value,
       with no barrier between; blocks, and iterations of a parallel loop, have none at all
     - a barrier that not all threads of the block reach together
+    - an element touched, or its memory given back, between the begin of an asynchronous copy into
+      it and a wait of the same thread that covers it: until then the copy may write at any time.
+      It counts as a write by that thread where it begins, and again where it is waited for
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -134,6 +141,17 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
             thread.now = replace(thread.now, interval=thread.now.interval + 1)
 
 
+@dataclass
+class _Flight:
+    """A copy under way: of these values, to these places of `cells`, which are of the region's
+    buffer."""
+
+    region: Region
+    cells: Cells
+    places: list[int]
+    values: list[Any]
+
+
 Course = Generator[Barrier, None, None]  # of a thread through a statement, stopping at barriers
 
 
@@ -150,6 +168,8 @@ class _Thread:
     forked: bool = False  # in a parallel loop
     mask: Sequence[bool] | None = None  # the lanes that run
     stmt: Stmt = field(default_factory=Barrier)  # under way
+    begun: list[_Flight] = field(default_factory=list)  # copies since the last commit
+    groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
 
     # -- statements
@@ -203,6 +223,10 @@ class _Thread:
             fresh = self.shared.setdefault(buffer, fresh)
         self.cells[buffer] = fresh
         yield from self.run(stmt.body)
+        self.stmt = stmt
+        for flight in (f for group in (*self.groups, self.begun) for f in group):
+            if flight.region.buffer is buffer:
+                self.refuse("given back", buffer, flight.places[0])
         del self.cells[buffer]
 
     def barrier(self, stmt: Barrier) -> Course:
@@ -223,7 +247,44 @@ class _Thread:
             self.write(buffer, at, value)
         yield from ()
 
+    def copy(self, stmt: AsyncCopy) -> Course:
+        wanted, zero = self.value(stmt.condition), rounded(stmt.to.buffer.dtype, 0)
+        values = [zero] * stmt.to.count
+        if wanted:
+            values = [self.read(stmt.source.buffer, at) for at in self.places(stmt.source)]
+        places = self.places(stmt.to)
+        for at, value in zip(places, values, strict=True):
+            self.write(stmt.to.buffer, at, value)
+        if self.check:
+            flight = _Flight(stmt.to, self.cells[stmt.to.buffer], places, values)
+            flight.cells.flying.update(places)
+            self.begun.append(flight)
+        yield from ()
+
+    def commit(self, stmt: Commit) -> Course:
+        self.groups.append(self.begun)
+        self.begun = []
+        yield from ()
+
+    def wait(self, stmt: Wait) -> Course:
+        while len(self.groups) > stmt.pending:
+            for flight in self.groups.pop(0):
+                flight.cells.flying.difference_update(flight.places)
+                for at, value in zip(flight.places, flight.values, strict=True):
+                    self.write(flight.region.buffer, at, value)
+        yield from ()
+
     # -- memory
+    def places(self, region: Region) -> list[int]:
+        """The elements of `region`, which begins at a multiple of as many."""
+        buffer, first = region.buffer, self.place(region.buffer, region.index, 0)
+        places = range(first, first + region.count)
+        if self.check:
+            self.refuse("aligned" if first % region.count else "", buffer, first, region.count)
+            for at in places:
+                self.refuse("" if at < buffer.size else "bounds", buffer, at)
+        return [*places]
+
     def place(self, buffer: Buffer, index: Expr, k: int) -> int:
         at: int = self.value(index, k)
         if buffer not in self.cells:
@@ -302,6 +363,9 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Allocate: _Thread.allocate,
         Barrier: _Thread.barrier,
         Store: _Thread.store,
+        AsyncCopy: _Thread.copy,
+        Commit: _Thread.commit,
+        Wait: _Thread.wait,
     },
 )
 

@@ -14,16 +14,20 @@ from typing import Any
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     load,
 )
@@ -151,6 +155,24 @@ def _barrier(stmt: Barrier, indent: int) -> str:
     return f"{_pad(indent)}barrier"
 
 
+def _async_copy(stmt: AsyncCopy, indent: int) -> str:
+    test = stmt.condition
+    guard = "" if test.op == "const" and test.attr else f" if {_text(test)}"
+    return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
+
+
+def _commit(stmt: Commit, indent: int) -> str:
+    return f"{_pad(indent)}commit"
+
+
+def _wait(stmt: Wait, indent: int) -> str:
+    return f"{_pad(indent)}wait {stmt.pending}"
+
+
+def _region(region: Region) -> str:
+    return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
+
+
 _TEXTS: Rules[Callable[..., str]] = Rules(
     "printer",
     {
@@ -161,6 +183,9 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Seq: _seq,
         Allocate: _allocate,
         Barrier: _barrier,
+        AsyncCopy: _async_copy,
+        Commit: _commit,
+        Wait: _wait,
     },
 )
 

@@ -12,23 +12,31 @@ from typing import Any
 from tilewright.base.errors import InternalError
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
+    ASYNC_BYTES,
     BLOCK_TAGS,
     LOOP_KINDS,
     SCOPES,
     THREAD_TAGS,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
+    read_regions,
     statements,
+    written_buffers,
+    written_regions,
 )
 
 
@@ -39,7 +47,8 @@ def verify(program: Program) -> None:
     Kernel: launch tags known and used once; every variable bound once, and only where no enclosing
     binding has it; buffers used inside their scope; all global buffers it touches among `params`.
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
-    no barrier under a condition on thread indices or in a parallel loop.
+    no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
+    moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -77,6 +86,7 @@ class _Checker:
         self.allocated: set[Buffer] = set()
         self.current: Stmt = kernel.body
         self.divergent = ""  # why threads may not all be here
+        self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
 
     def run(self) -> None:
         tags = [t.tag for t in self.kernel.threads]
@@ -92,6 +102,9 @@ class _Checker:
             if thread.tag in THREAD_TAGS:
                 self.threaded.add(thread.var)
         self._statement(self.kernel.body)
+        for source in written_buffers(self.kernel.body).intersection(self.sources):
+            self.current = self.sources[source]
+            raise self._fail(f"the kernel stores to {source!r}, too, while the copy is under way")
 
     def _fail(self, reason: str) -> InternalError:
         place = str(self.current).splitlines()[0].strip()
@@ -169,6 +182,35 @@ class _Checker:
         if stmt.value.lanes != stmt.index.lanes:
             raise self._fail(f"{stmt.value.lanes} lanes are stored to {stmt.index.lanes} places")
 
+    def _async_copy(self, stmt: AsyncCopy) -> None:
+        self._regions(stmt)
+        self._expression(stmt.condition)
+        to, source = stmt.to.buffer, stmt.source.buffer
+        if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
+            raise self._fail("a copy depends on a bool")
+        if to.scope != "shared" or source.scope != "global" or not self.kernel.threads:
+            raise self._fail(f"a copy from {source!r} to {to!r} cannot be asynchronous")
+        self.sources.setdefault(source, stmt)
+        if to.dtype != source.dtype or stmt.to.count != stmt.source.count:
+            raise self._fail(f"{source!r} is copied to {to!r} in {stmt.source.count} elements")
+        if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES:
+            raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
+
+    def _wait(self, stmt: Wait) -> None:
+        if stmt.pending < 0:
+            raise self._fail(f"{stmt.pending} groups are left pending")
+
+    def _regions(self, stmt: Stmt) -> None:
+        for region in (*written_regions(stmt), *read_regions(stmt)):
+            self._region(region)
+
+    def _region(self, region: Region) -> None:
+        self._use(region.buffer)
+        self._expression(region.index)
+        self._check_index(region.index)
+        if region.index.lanes != 1 or region.count < 1:
+            raise self._fail(f"{region.count} elements from {region.index} on are no region")
+
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
         if buffer.scope not in SCOPES:
@@ -229,6 +271,9 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Store: _Checker._store,
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
+        AsyncCopy: _Checker._async_copy,
+        Commit: lambda checker, stmt: None,
+        Wait: _Checker._wait,
     },
 )
 
