@@ -68,8 +68,9 @@ class Dialect:
     restrict, barrier, unroll, inline: words, statements and lines of that meaning
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines
     words:          what no identifier may be, besides the words of C, separated by spaces
-    asynchronous:   what asynchronous copies call, name -> its text: `async_copy(bytes)` for each of
-                    ASYNC_BYTES, "tw_commit" and "tw_wait_copies"; empty where there are none
+    instructions:   what statements call that C has no words for, name -> its text; without them
+                    there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
+                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name
     """
 
     language: str
@@ -94,7 +95,7 @@ class Dialect:
     inline: str
     preamble: Mapping[str, str]
     words: str
-    asynchronous: Mapping[str, str] = field(default_factory=dict)
+    instructions: Mapping[str, str] = field(default_factory=dict)
 
     def type(self, dtype: DType) -> str:
         """Of a value."""
@@ -132,8 +133,13 @@ def conversion(source: str, to: str) -> str:
 
 
 def async_copy(nbytes: int) -> str:
-    """The function (to, from, whether it is wanted) of `Dialect.asynchronous`."""
+    """The function (to, from, whether it is wanted) of `Dialect.instructions`."""
     return f"tw_copy_{nbytes}"
+
+
+def multiply(atom: str) -> str:
+    """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
+    return f"tw_mma_{atom.replace('.', '_')}"
 
 
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:

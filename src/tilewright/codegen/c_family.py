@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import Dialect, Names, async_copy
+from tilewright.codegen.c_dialect import Dialect, Names, async_copy, multiply
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Region,
     Seq,
@@ -214,10 +215,14 @@ class _KernelPrinter(ValuePrinter):
     def _wait(self, stmt: Wait) -> None:
         self._call_helper("tw_wait_copies", f"{stmt.pending}")
 
+    def _mma(self, stmt: Mma) -> None:
+        places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
+        self._call_helper(multiply(stmt.atom.name), ", ".join(places))
+
     def _call_helper(self, name: str, arguments: str) -> None:
-        text = self.dialect.asynchronous.get(name)
+        text = self.dialect.instructions.get(name)
         if text is None:
-            raise self._broken(f"{name}: {self.dialect.language} has no asynchronous copies")
+            raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
         self._line(f"{name}({arguments});")
 
@@ -420,7 +425,7 @@ class _KernelPrinter(ValuePrinter):
 
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
-        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait,
+        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

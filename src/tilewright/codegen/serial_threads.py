@@ -26,7 +26,9 @@ from tilewright.codegen.c_dialect import Dialect
 WARP = 32
 _ORDER = BufferSpec("tw_order", DType("int32"), (4,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
-_UNFIT = re.compile(r"\b(return|goto|asm|tw_copy_\d+|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_UNFIT = re.compile(
+    r"\b(return|goto|asm|tw_copy_\d+|tw_mma_\w+|\w*(shfl|syncwarp|activemask|ballot)\w*)\b"
+)
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.
 _COMMON = """

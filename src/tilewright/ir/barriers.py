@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Rules,
     Seq,
     Stmt,
@@ -118,7 +119,7 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        **dict.fromkeys((Store, AsyncCopy, Commit), _Sync._whole),
+        **dict.fromkeys((Store, AsyncCopy, Commit, Mma), _Sync._whole),
         Wait: _Sync._wait,
     },
 )
@@ -162,6 +163,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         Store: lambda s: (s.buffer, (s.index, s.value)),
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
+        Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
         **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
     },
 )

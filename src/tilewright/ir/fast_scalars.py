@@ -33,7 +33,7 @@ def _function(name: str, dtype: DType) -> Callable[..., Any]:
     return lambda *args: kind(evaluated(name, *args))
 
 
-# -- asynchronous copies: see `fast_copies.py`
+# -- asynchronous copies: see `fast_warps.py`
 
 
 def _depart(

@@ -21,10 +21,10 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
-from tilewright.ir.fast_copies import COPYING, END
 from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
 from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
+from tilewright.ir.fast_warps import END, WARPS
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
 from tilewright.ir.stmt import (
     Allocate,
@@ -34,6 +34,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Rules,
     Seq,
     Stmt,
@@ -45,6 +46,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
+from tilewright.ir.warps import Meeting
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
@@ -101,7 +103,7 @@ class _Writer:
         self.stored = written_buffers(kernel.body)
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
-        self.has_barrier = any(isinstance(s, Barrier) for s in everything)
+        self.has_barrier = any(isinstance(s, (Barrier, Mma)) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -125,7 +127,7 @@ class _Writer:
         origins: dict[int, Stmt] = {}
         self._flatten(top, 1, lines, origins)
         source = "\n".join(lines) + "\n"
-        namespace = {**NAMESPACE, **self.constants}
+        namespace = {**NAMESPACE, "Meeting": Meeting, **self.constants}
         exec(compile(source, "<interpreter>", "exec"), namespace)
         trackers = {b: self._trackers(b) for b in (*self.parameters, *self.shared)}
         return PythonKernel(
@@ -222,7 +224,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, Barrier) for s in statements(stmt))
+        waits = outline and any(isinstance(s, (Barrier, Mma)) for s in statements(stmt))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:
@@ -576,6 +578,6 @@ _WRITES: Rules[Callable[..., None]] = Rules(
         Store: _Writer._store,
         Allocate: _Writer._allocate,
         Barrier: _Writer._barrier,
-        **COPYING,
+        **WARPS,
     },
 )

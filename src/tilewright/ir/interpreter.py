@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -39,6 +40,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Region,
     Rules,
@@ -50,6 +52,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
+from tilewright.ir.warps import Meeting, run_warp
 
 __all__ = ["InterpreterError", "run"]
 
@@ -80,6 +83,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
+    - an Mma that not all lanes of a warp, which are 32 threads in order, reach together; it orders
+      no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -117,13 +122,19 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
 def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
+
+    def go_on(k: int, told: Any) -> Any:
+        try:
+            return courses[k].send(told)
+        except StopIteration:
+            return None
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise threads[k].error(f"{error}") from error
+
     while True:
-        waiting = []
-        for thread, course in zip(threads, courses, strict=True):
-            try:
-                waiting.append(next(course, None))
-            except (ZeroDivisionError, OverflowError, ValueError) as error:
-                raise thread.error(f"{error}") from error
+        waiting: list[Any] = []
+        for first in range(0, len(threads), WARP):
+            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
             barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
             told = (
@@ -149,10 +160,11 @@ class _Flight:
     region: Region
     cells: Cells
     places: list[int]
-    values: list[Any]
+    values: tuple[Any, ...]
 
 
-Course = Generator[Barrier, None, None]  # of a thread through a statement, stopping at barriers
+# of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
+Course = Generator[Barrier | Meeting, Any, None]
 
 
 @dataclass
@@ -249,10 +261,9 @@ class _Thread:
 
     def copy(self, stmt: AsyncCopy) -> Course:
         wanted, zero = self.value(stmt.condition), rounded(stmt.to.buffer.dtype, 0)
-        values = [zero] * stmt.to.count
-        if wanted:
-            values = [self.read(stmt.source.buffer, at) for at in self.places(stmt.source)]
-        places = self.places(stmt.to)
+        count = stmt.to.count
+        values = self.fragment(stmt.source, count) if wanted else (zero,) * count
+        places = self.places(stmt.to, count)
         for at, value in zip(places, values, strict=True):
             self.write(stmt.to.buffer, at, value)
         if self.check:
@@ -274,13 +285,23 @@ class _Thread:
                     self.write(flight.region.buffer, at, value)
         yield from ()
 
+    def multiply(self, stmt: Mma) -> Course:
+        a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
+        results = yield Meeting(stmt, a, b, sums)
+        for at, value in zip(self.places(stmt.sum), results, strict=True):
+            self.write(stmt.sum.buffer, at, np.float64(value))
+
     # -- memory
-    def places(self, region: Region) -> list[int]:
-        """The elements of `region`, which begins at a multiple of as many."""
+    def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
+        """Its elements."""
+        return tuple(self.read(region.buffer, at) for at in self.places(region, unit))
+
+    def places(self, region: Region, unit: int = 1) -> list[int]:
+        """The elements of `region`, which begins at a multiple of `unit`."""
         buffer, first = region.buffer, self.place(region.buffer, region.index, 0)
         places = range(first, first + region.count)
         if self.check:
-            self.refuse("aligned" if first % region.count else "", buffer, first, region.count)
+            self.refuse("aligned" if first % unit else "", buffer, first, unit)
             for at in places:
                 self.refuse("" if at < buffer.size else "bounds", buffer, at)
         return [*places]
@@ -366,6 +387,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         AsyncCopy: _Thread.copy,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
+        Mma: _Thread.multiply,
     },
 )
 

@@ -21,6 +21,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Region,
     Rules,
@@ -169,6 +170,11 @@ def _wait(stmt: Wait, indent: int) -> str:
     return f"{_pad(indent)}wait {stmt.pending}"
 
 
+def _mma(stmt: Mma, indent: int) -> str:
+    a, b = _region(stmt.a), _region(stmt.b)
+    return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -186,6 +192,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         AsyncCopy: _async_copy,
         Commit: _commit,
         Wait: _wait,
+        Mma: _mma,
     },
 )
 

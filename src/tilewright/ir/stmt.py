@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
+from tilewright.ir.atoms import Atom, Fragment
 from tilewright.ir.expr import Expr, binary, convert, make, rebuild, walk
 
 SCOPES = ("global", "shared", "local")
@@ -163,6 +164,26 @@ class Wait(Stmt):
     """This thread goes on when all but the last `pending` of its groups of copies are there."""
 
     pending: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Mma(Stmt):
+    """`sum += a * b`: a product of small matrices, by the 32 lanes of a warp together.
+
+    Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
+    are those of threadIdx.x, whose extent is a multiple of 32, and all of them come here.
+    """
+
+    atom: Atom
+    sum: Region
+    a: Region
+    b: Region
+
+    @property
+    def operands(self) -> tuple[tuple[Region, Fragment], ...]:
+        """a, b and the sum."""
+        atom = self.atom
+        return (self.a, atom.a), (self.b, atom.b), (self.sum, atom.sum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,6 +344,7 @@ STATEMENTS: Rules[Parts] = Rules(
         AsyncCopy: Parts(expressions=("condition",), written=("to",), read=("source",)),
         Commit: Parts(),
         Wait: Parts(),
+        Mma: Parts(written=("sum",), read=("a", "b", "sum")),
     },
 )
 
@@ -340,7 +362,7 @@ def map_children(
         new_node = on_expr(node)  # type: ignore[misc]
         if new_node is not node:
             changed[name] = new_node
-    for name in (*parts.written, *parts.read) if on_expr is not None else ():
+    for name in {*parts.written, *parts.read} if on_expr is not None else ():
         region = getattr(stmt, name)
         if isinstance(region, Region):
             index = on_expr(region.index)  # type: ignore[misc]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.base.errors import InternalError
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -25,6 +26,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Region,
     Rules,
@@ -48,7 +50,8 @@ def verify(program: Program) -> None:
     binding has it; buffers used inside their scope; all global buffers it touches among `params`.
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
-    moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory.
+    moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
+    no Mma under a condition on threadIdx.x, whose extent is a multiple of its lanes.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -86,6 +89,8 @@ class _Checker:
         self.allocated: set[Buffer] = set()
         self.current: Stmt = kernel.body
         self.divergent = ""  # why threads may not all be here
+        self.split = ""  # why the lanes of a warp may not all be here
+        self.lanes = {t.var for t in kernel.threads if t.tag == "threadIdx.x"}
         self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
 
     def run(self) -> None:
@@ -145,23 +150,26 @@ class _Checker:
             raise self._fail(f"a condition must be a bool, not {stmt.condition.dtype}")
         if stmt.condition.lanes != 1:
             self._mask(stmt)
-        before = self.divergent
+        before = self.divergent, self.split
         if any(n in self.threaded for n in walk(stmt.condition)):
             reason = f"under the condition {stmt.condition}, which differs between threads"
             self.divergent = self.divergent or reason
+        if any(n in self.lanes for n in walk(stmt.condition)):
+            reason = f"under the condition {stmt.condition}, which differs between lanes"
+            self.split = self.split or reason
         self._statement(stmt.then)
         if stmt.orelse is not None:
             self._statement(stmt.orelse)
-        self.divergent = before
+        self.divergent, self.split = before
 
     def _while(self, stmt: While) -> None:
         self._expression(stmt.condition)
         if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
             raise self._fail("a loop goes on by a bool")
-        before = self.divergent
-        self.divergent = self.divergent or "in a loop that data end"
+        before, reason = (self.divergent, self.split), "in a loop that data end"
+        self.divergent, self.split = self.divergent or reason, self.split or reason
         self._statement(stmt.body)
-        self.divergent = before
+        self.divergent, self.split = before
 
     def _mask(self, stmt: If) -> None:
         """A condition of several lanes: every store under it has as many."""
@@ -199,6 +207,22 @@ class _Checker:
     def _wait(self, stmt: Wait) -> None:
         if stmt.pending < 0:
             raise self._fail(f"{stmt.pending} groups are left pending")
+
+    def _mma(self, stmt: Mma) -> None:
+        self._regions(stmt)
+        width = self.kernel.block[0]
+        if isinstance(width, Expr) or width % WARP:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if self.split:
+            raise self._fail(f"what all lanes of a warp do, {self.split}")
+        for region, fragment in stmt.operands:
+            buffer = region.buffer
+            fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
+            if not fits or buffer.scope != "local":
+                raise self._fail(
+                    f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
+                    f" each lane holds {fragment.elements} of {fragment.dtype}"
+                )
 
     def _regions(self, stmt: Stmt) -> None:
         for region in (*written_regions(stmt), *read_regions(stmt)):
@@ -274,6 +298,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         AsyncCopy: _Checker._async_copy,
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
+        Mma: _Checker._mma,
     },
 )
 

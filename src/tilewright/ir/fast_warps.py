@@ -1,4 +1,4 @@
-"""Asynchronous copies in the source that `fast_source.py` writes.
+"""Asynchronous copies and meetings of lanes in the source that `fast_source.py` writes.
 
 In: the writer and a statement.  Out: lines of Python.  `groups` of a thread has its copies that
 have not been waited for, as (elements, stamps, places, values), one list per group, the oldest
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import AsyncCopy, Buffer, Commit, Region, Stmt, Wait, load
+from tilewright.ir.stmt import AsyncCopy, Buffer, Commit, Mma, Region, Stmt, Wait, load
 
 END = "at = pending(groups, {buffer})"  # an element of it that a copy is still to write, or -1
 
@@ -21,8 +21,8 @@ def _copy(w: Any, stmt: AsyncCopy) -> None:
     to, source = stmt.to, stmt.source
     w._begin(stmt.condition, to.index, source.index)
     condition, values = w._atom(stmt.condition), f"x{w._number()}"
-    w._choose(condition, values, lambda: _loaded(w, source), lambda: _zeros(to))
-    places = _places(w, to)
+    w._choose(condition, values, lambda: _loaded(w, source, source.count), lambda: _zeros(to))
+    places = _places(w, to, to.count)
     for k, at in enumerate(places):
         w._write(to.buffer, at, load(to.buffer, to.index + k), f"{values}[{k}]")
     if w.check:
@@ -30,8 +30,8 @@ def _copy(w: Any, stmt: AsyncCopy) -> None:
         w._line(f"depart(groups, {name}, {name}w, ({ats},), {values})")
 
 
-def _loaded(w: Any, source: Region) -> str:
-    _places(w, source)
+def _loaded(w: Any, source: Region, unit: int = 1) -> str:
+    _places(w, source, unit)
     loads = (w._text(load(source.buffer, source.index + k)) for k in range(source.count))
     return f"({', '.join(loads)},)"
 
@@ -41,11 +41,11 @@ def _zeros(to: Region) -> str:
     return f"({f'to_{kind}(0)' if kind.is_float else '0'},) * {to.count}"
 
 
-def _places(w: Any, region: Region) -> list[str]:
+def _places(w: Any, region: Region, unit: int = 1) -> list[str]:
     buffer, count = region.buffer, region.count
     places = [_place(w, buffer, region.index, 0)]
-    if w.check and count > 1:
-        w._guard(f"{places[0]} % {count}", "aligned", buffer, places[0], count)
+    if w.check and unit > 1:
+        w._guard(f"{places[0]} % {unit}", "aligned", buffer, places[0], unit)
     return [*places, *(_place(w, buffer, region.index, k) for k in range(1, count))]
 
 
@@ -61,4 +61,22 @@ def _wait(w: Any, stmt: Wait) -> None:
     w._line(f"land(groups, {stmt.pending}, cur)")
 
 
-COPYING: dict[type[Stmt], Callable[..., None]] = {AsyncCopy: _copy, Commit: _commit, Wait: _wait}
+def _mma(w: Any, stmt: Mma) -> None:
+    """The lane gives what it holds and goes on with its sums."""
+    w._begin(stmt.a.index, stmt.b.index, stmt.sum.index)
+    held = ", ".join(_loaded(w, region) for region, _ in stmt.operands)
+    name, sums = f"mma{w._number()}", f"x{w._number()}"
+    w.constants[name] = stmt
+    w._line(f"{sums} = yield Meeting({name}, {held})")
+    kind = stmt.sum.buffer.dtype
+    for k, at in enumerate(_places(w, stmt.sum)):
+        value = load(stmt.sum.buffer, stmt.sum.index + k)
+        w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
+
+
+WARPS: dict[type[Stmt], Callable[..., None]] = {
+    AsyncCopy: _copy,
+    Commit: _commit,
+    Wait: _wait,
+    Mma: _mma,
+}
