@@ -39,6 +39,7 @@ class Product:
     atom:  a name
     warps: of the one block, along m
     steps: along k
+    virtual: whether a virtual thread makes each atom along n
     fault: one of FAULTS, or ""
     """
 
@@ -46,6 +47,7 @@ class Product:
     warps: int = 2
     steps: int = 3
     fault: str = ""
+    virtual: bool = False
 
     @property
     def lanes(self) -> int:
@@ -121,18 +123,25 @@ def program(product: Product) -> Program:
             return If(lane < 16, multiply, Barrier())
         return multiply
 
+    def alone(var: Expr, body: Stmt) -> Stmt:
+        return body if product.virtual else For(var, TILES, body)
+
+    n = E.var("n")
+    if product.virtual:
+        n0 = n1 = n2 = n
     body = seq(
-        For(n0, TILES, cleared(n0)),
+        alone(n0, cleared(n0)),
         For(k, product.steps, seq(
             read(fa, atom.a, a, depth, y * one[0], k * one[2]),
-            For(n1, TILES, seq(
+            alone(n1, seq(
                 read(fb, atom.b, b, columns, k * one[2], n1 * one[1]), multiplied(n1),
             )),
         )),
-        For(n2, TILES, written(n2)),
+        alone(n2, written(n2)),
     )  # fmt: skip
     for buffer in (fa, fb, fc):
         body = Allocate(buffer, body)
+    body = For(n, TILES, body, "vthread") if product.virtual else body
     warps = 1 if fault == "half a warp" else product.warps
     threads = (Thread("threadIdx.x", x, product.lanes), Thread("threadIdx.y", y, warps))
     params = (a, b, c)

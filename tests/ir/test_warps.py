@@ -17,6 +17,7 @@ from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter import InterpreterError, run
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Buffer,
     If,
     Kernel,
@@ -29,8 +30,11 @@ from tilewright.ir.stmt import (
     While,
     load,
     seq,
+    statements,
 )
 from tilewright.ir.verifier import verify
+from tilewright.lowering.virtual_threads import inject_virtual_threads
+from tilewright.te.opaque import rewritten, touched
 
 LOUD = {name: message for name, message in FAULTS.items() if message}
 
@@ -213,6 +217,30 @@ def test_a_meeting_orders_no_memory(run) -> None:
     raced = replace(whole, kernels=(replace(kernel, body=Allocate(shared, kernel.body)),))
     with pytest.raises(InterpreterError, match="another thread wrote this element"):
         run(raced, [np.zeros(OUT.size, np.float32)])
+
+
+def test_virtual_threads_have_fragments_of_their_own() -> None:
+    """Those that depend on them: of b and of the sum, not of a."""
+    product = Product(virtual=True)
+    whole = program(product)
+    (kernel,) = whole.kernels
+    sunk = replace(whole, kernels=(inject_virtual_threads(kernel),))
+    verify(sunk)
+    made = [s.buffer.size for s in statements(sunk.kernels[0].body) if isinstance(s, Allocate)]
+    assert sorted(made) == [8, 2 * 4, 2 * 8]
+    given = arrays(product)
+    run_fast(sunk, given)
+    assert np.array_equal(given[-1], expected(product, given))
+
+
+def test_statements_move_to_other_buffers() -> None:
+    instead = {b: Buffer(f"{b.name}.new", b.dtype, b.size, "local") for b in HELD.values()}
+    (new,) = statements(rewritten(mma(), instead.__getitem__))
+    assert isinstance(new, Mma)
+    assert {r.buffer for r, _ in new.operands} == set(instead.values())
+    shared = Buffer("s", "float32", 8, "shared")
+    copy = AsyncCopy(Region(shared, ZERO, 4), Region(OUT, X, 4), X < 8)
+    assert touched(copy) == (OUT,)
 
 
 def test_text() -> None:

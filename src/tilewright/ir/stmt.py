@@ -362,12 +362,10 @@ def map_children(
         new_node = on_expr(node)  # type: ignore[misc]
         if new_node is not node:
             changed[name] = new_node
-    for name in {*parts.written, *parts.read} if on_expr is not None else ():
-        region = getattr(stmt, name)
-        if isinstance(region, Region):
-            index = on_expr(region.index)  # type: ignore[misc]
-            if index is not region.index:
-                changed[name] = replace(region, index=index)
+    for name, region in _regions(stmt) if on_expr is not None else ():
+        index = on_expr(region.index)  # type: ignore[misc]
+        if index is not region.index:
+            changed[name] = replace(region, index=index)
     for name in parts.statements:
         part = getattr(stmt, name)
         if part is None:
@@ -383,6 +381,19 @@ def map_children(
     if not changed:
         return stmt
     return seq(*changed["body"]) if isinstance(stmt, Seq) else replace(stmt, **changed)  # type: ignore[type-var]
+
+
+def map_regions(stmt: Stmt, on_region: Callable[[Region], Region]) -> Stmt:
+    """`stmt` with the regions that it writes and reads itself replaced."""
+    changed: dict[str, Any] = {name: on_region(region) for name, region in _regions(stmt)}
+    return replace(stmt, **changed) if changed else stmt  # type: ignore[type-var]
+
+
+def _regions(stmt: Stmt) -> list[tuple[str, Region]]:
+    """The regions of `stmt` itself, each once, with the names of their fields."""
+    parts = STATEMENTS[type(stmt)]
+    fields = ((n, getattr(stmt, n)) for n in dict.fromkeys((*parts.written, *parts.read)))
+    return [(name, part) for name, part in fields if isinstance(part, Region)]
 
 
 def children(stmt: Stmt) -> list[Stmt]:
@@ -412,7 +423,7 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
         for name in STATEMENTS[type(s)].expressions:
             if isinstance(part := getattr(s, name), Expr):
                 yield part
-        yield from (r.index for r in (*written_regions(s), *read_regions(s)))
+        yield from (region.index for _, region in _regions(s))
 
 
 def written_regions(stmt: Stmt) -> list[Region]:
