@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
+from tests.ir import products, rings
 from tests.ir.products import FAULTS, Product, arrays, expected, program
 from tests.ir.programs import BOTH
+from tests.ir.rings import Ring
 from tests.ir.test_interpreters_agree import outcome
+from tests.tiers import examples
 from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
+from tilewright.ir import fast_source
 from tilewright.ir.atoms import ATOMS, multiplied, places
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter import InterpreterError, run
@@ -28,7 +34,9 @@ from tilewright.ir.stmt import (
     Store,
     Thread,
     While,
+    children,
     load,
+    map_children,
     seq,
     statements,
 )
@@ -245,3 +253,35 @@ def test_statements_move_to_other_buffers() -> None:
 
 def test_text() -> None:
     assert str(mma()) == "m16n8k16.float16 d[0 +: 4] += fa[0 +: 8] * fb[0 +: 4]"
+
+
+@pytest.mark.parametrize("nested", [1, 2])
+def test_deep_loops_meet_and_copy_too(nested: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's limit on nested loops makes functions of the inner ones."""
+    monkeypatch.setattr(fast_source, "MAX_NESTED", nested)
+    given = arrays(Product())
+    run_fast(program(Product()), given)
+    assert np.array_equal(given[-1], expected(Product(), given))
+    tiles = rings.arrays(Ring())
+    run_fast(rings.program(Ring()), tiles)
+    assert np.array_equal(tiles[-1], rings.expected(Ring()))
+
+
+@drawn(st.randoms(use_true_random=False), st.booleans())
+@examples(40)
+def test_both_interpreters_say_the_same_of_broken_kernels(rng, of_copies) -> None:
+    """A statement is left out or done twice, anywhere."""
+    of, kernel = (rings, Ring(2, 2, 2, 4, 2)) if of_copies else (products, Product(warps=1))
+    whole = of.program(kernel)
+    (launch,) = whole.kernels
+    leaves = [s for s in statements(launch.body) if not children(s)]
+    chosen, twice = rng.choice(leaves), rng.random() < 0.5
+
+    def visit(s: Stmt) -> Stmt:
+        if s is chosen:
+            return seq(s, s) if twice else seq()
+        return map_children(s, visit)
+
+    broken = replace(whole, kernels=(replace(launch, body=visit(launch.body)),))
+    told = [outcome(r, broken, of.arrays(kernel)) for r in (run, run_fast)]
+    assert told[0] == told[1]
