@@ -251,6 +251,7 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "whole", [rings.program(Ring()), products.program(Product())], ids=["ring", "product"]
 )
+@pytest.mark.slow
 def test_nvrtc_accepts_turns_of_copies_and_of_warps(whole: Program) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     source = serial_threads.serialized(generate(whole, CUDA))
@@ -260,6 +261,7 @@ def test_nvrtc_accepts_turns_of_copies_and_of_warps(whole: Program) -> None:
     assert all("never referenced" in line for line in warned)
 
 
+@pytest.mark.slow
 def test_nvrtc_accepts() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     source = serial_threads.serialized(generate(tiles(random.Random(0), "cuda").program, CUDA))

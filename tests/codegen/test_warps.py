@@ -40,6 +40,7 @@ def test_other_kinds_have_none(kind: str) -> None:
             generate(whole, Target(kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize("ring", WIDTHS.values(), ids=map(str, WIDTHS))
 def test_nvrtc_accepts(ring: Ring, arch: str) -> None:
@@ -49,6 +50,7 @@ def test_nvrtc_accepts(ring: Ring, arch: str) -> None:
     assert "warning" not in made.meta["log"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("atom", ATOMS)
 def test_nvrtc_accepts_atoms(atom: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")

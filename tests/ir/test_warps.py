@@ -85,6 +85,7 @@ PRODUCTS = {
 }
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
@@ -95,6 +96,7 @@ def test_a_product_is_what_it_must_be(product, check, run) -> None:
     assert np.array_equal(given[-1], expected(product, given))
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found(fault, run) -> None:
@@ -108,6 +110,7 @@ def test_each_fault_is_found(fault, run) -> None:
     assert not np.array_equal(given[-1], expected(wrong, given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", LOUD)
 @pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
 def test_both_interpreters_say_the_same(product, fault) -> None:
@@ -267,6 +270,7 @@ def test_deep_loops_meet_and_copy_too(nested: int, monkeypatch: pytest.MonkeyPat
     assert np.array_equal(tiles[-1], rings.expected(Ring()))
 
 
+@pytest.mark.slow
 @drawn(st.randoms(use_true_random=False), st.booleans())
 @examples(40)
 def test_both_interpreters_say_the_same_of_broken_kernels(rng, of_copies) -> None:
