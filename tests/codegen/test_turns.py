@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,15 @@ import pytest
 
 from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
+from tests.ir import products, rings
+from tests.ir.products import Product
+from tests.ir.rings import Ring
 from tilewright import te
 from tilewright.base.artifact import Source
 from tilewright.codegen import generate, opencl, serial_threads
+from tilewright.codegen.serial_threads import copies, order
 from tilewright.driver import compile_source, nvrtc
+from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime import device
 from tilewright.runtime.trial import check
@@ -47,6 +53,7 @@ static unsigned char* const tw_shared = tw_memory;
 #define __device__
 #define __global__
 #define __noinline__ __attribute__((noinline))
+#define __forceinline__ inline
 #define __launch_bounds__(n)
 #define __shared__ static
 #define __align__(n)
@@ -73,6 +80,7 @@ static tw_uint tw_meet(TW_TURN turn, tw_uint at, tw_uint threads, tw_ulong until
   return at + threads;
 }
 """
+_FUNCTION = "static __device__ __noinline__"
 _MAIN = """
 struct Start {{ void** a; Dim block, thread; }};
 static void* one(void* of) {{
@@ -98,10 +106,10 @@ extern "C" void grid_{name}(void** a) {{
 """
 
 
-def on_host(source: Source, folder: Path, arrays: list[np.ndarray]) -> None:
-    """Run the one kernel of `source` on arrays, one per buffer."""
+def on_host(source: Source, folder: Path) -> Callable[[list[np.ndarray]], None]:
+    """Runs the one kernel of `source` on arrays, one per buffer."""
     (kernel,) = source.kernels
-    text = source.text[source.text.index("static __device__ __noinline__") :]
+    text = source.text[source.text.index("#define TW_HELD" if copies(source) else _FUNCTION) :]
     text = re.sub(r"  extern __shared__ .*\n", "", text)
     (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
     types = [f"({'float' if source.buffers[i].dtype.is_float else 'int'}*)s->a[{n}]"
@@ -114,8 +122,13 @@ def on_host(source: Source, folder: Path, arrays: list[np.ndarray]) -> None:
     path.write_text(_HOST + text + main)
     command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", str(path), "-o", str(made)]
     subprocess.run(command, check=True, capture_output=True)
-    pointers = (ctypes.c_void_p * len(kernel.args))(*(arrays[i].ctypes.data for i in kernel.args))
-    getattr(ctypes.CDLL(str(made)), f"grid_{kernel.name}")(pointers)
+    function = getattr(ctypes.CDLL(str(made)), f"grid_{kernel.name}")
+
+    def run(arrays: list[np.ndarray]) -> None:
+        given = (arrays[i].ctypes.data for i in kernel.args)
+        function((ctypes.c_void_p * len(kernel.args))(*given))
+
+    return run
 
 
 def right(kernel: Kernel, folder: Path, **how: object) -> bool:
@@ -128,7 +141,7 @@ def right(kernel: Kernel, folder: Path, **how: object) -> bool:
         np.ascontiguousarray(next(given)) if b.role == "input" else np.full(b.shape, np.nan, "f4")
         for b in source.buffers
     ]
-    on_host(source, folder, arrays)
+    on_host(source, folder)(arrays)
     outputs = [a for a, b in zip(arrays, source.buffers, strict=True) if b.role == "output"]
     return all(np.array_equal(o, e) for o, e in zip(outputs, case.expected, strict=True))
 
@@ -146,6 +159,49 @@ def test_a_right_kernel_stays_right_and_a_missing_barrier_shows(tmp_path: Path, 
         wrong = MUTATIONS["missing barrier"](tiles(rng, "cuda"), rng)
     found = [not right(wrong, tmp_path, backwards=b, group=group) for b in (False, True)]
     assert any(found)
+
+
+def ring_is_right(fault: str, folder: Path) -> list[bool]:
+    """Forwards and backwards, with copies as early and as late as can be."""
+    ring = Ring(slots=3, tiles=6, fault=fault)
+    source = serial_threads.serialized(generate(rings.program(ring), CUDA))
+    assert isinstance(source, Source) and copies(source)
+    run, found = on_host(source, folder), []
+    for late in (False, True):
+        for backwards in (False, True):
+            turns = order(backwards=backwards, group=1, seconds=5.0, late=late)
+            given, result = rings.arrays(ring)
+            run([given, result, np.array(turns, np.int32)])
+            found.append(bool(np.array_equal(result, rings.expected(ring))))
+    return found
+
+
+SHOWN = [f for f in rings.FAULTS if f not in ("own slot refilled", "copies never waited for")]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+def test_a_ring_is_right_however_late_its_copies_come(tmp_path: Path) -> None:
+    assert all(ring_is_right("", tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(3)
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("fault", SHOWN)
+def test_copies_used_wrongly_show(tmp_path: Path, fault: str) -> None:
+    assert not all(ring_is_right(fault, tmp_path))
+
+
+def test_what_a_warp_does_together_takes_turns_by_warps() -> None:
+    source = serial_threads.serialized(generate(products.program(Product()), CUDA))
+    assert isinstance(source, Source) and not copies(source)
+    kernel = source.text[source.text.index("__global__") :]
+    assert "group = tw_order[1] < 32 ? 32 : tw_order[1]" in kernel
+    assert "switch" not in kernel and kernel.count("mm_body(") == 1
+    alone = serial_threads.serialized(generate(rings.program(Ring()), CUDA))
+    assert isinstance(alone, Source) and copies(alone)
+    assert alone.text.count("ring_body(") == 1 + 1 + 8  # itself, by groups, by threads
 
 
 def test_what_is_not_our_text_has_no_turns() -> None:
@@ -192,6 +248,20 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
     assert check(compile_source(plain, on.target), on, [case]).error is None
 
 
+@pytest.mark.parametrize(
+    "whole", [rings.program(Ring()), products.program(Product())], ids=["ring", "product"]
+)
+@pytest.mark.slow
+def test_nvrtc_accepts_turns_of_copies_and_of_warps(whole: Program) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    source = serial_threads.serialized(generate(whole, CUDA))
+    assert isinstance(source, Source)
+    log = nvrtc.build(source, CUDA).meta["log"]
+    warned = [line for line in log.splitlines() if "warning #" in line]
+    assert all("never referenced" in line for line in warned)
+
+
+@pytest.mark.slow
 def test_nvrtc_accepts() -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     source = serial_threads.serialized(generate(tiles(random.Random(0), "cuda").program, CUDA))

@@ -178,7 +178,7 @@ class Copy(Stmt):
 
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Parts(statements=("then",), expressions=("index", "value"), written="buffer")
+    parts = Parts(statements=("then",), expressions=("index", "value"), written=("buffer",))
     monkeypatch.setitem(STATEMENTS, Copy, parts)
 
 

@@ -12,10 +12,15 @@ import pytest
 
 from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
-from tilewright.base.artifact import Artifact
+from tests.ir import products, rings
+from tests.ir.products import Product
+from tests.ir.rings import Ring
+from tilewright.base.artifact import Artifact, Source
+from tilewright.base.case import Case
 from tilewright.base.errors import CompileError
 from tilewright.codegen import generate
 from tilewright.driver import compile_source
+from tilewright.ir.stmt import Program
 from tilewright.measure import calls, signatures, thread_order
 from tilewright.measure.jobs import Job, Proof, RunJob
 from tilewright.measure.record import TaskId
@@ -23,6 +28,7 @@ from tilewright.measure.reference import ReferenceStore
 from tilewright.runtime import device
 from tilewright.runtime.device import Device
 from tilewright.runtime.trial import TrialResult
+from tilewright.targets.target import Target
 from tilewright.te.cases import cases
 
 ON = device("opencl")
@@ -86,6 +92,28 @@ def test_a_kernel_that_shows_a_race_in_turns_is_wrong_and_not_signed(
     assert len(seen) == 1 and result.error == "wrong" and not result.costs and signed is None
     assert "with its threads one after the other, output" in result.message
     assert "a barrier is missing, or threads race" in result.message
+
+
+@pytest.mark.parametrize("whole", [rings.program(Ring()), products.program(Product())])
+def test_copies_are_tried_early_and_late_both_ways(
+    whole: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[int, int]] = []
+
+    def check(artifact: Artifact, on: Device, cases: list[Case]) -> TrialResult:
+        tried.extend((int(c.inputs[-1][0]), int(c.inputs[-1][4])) for c in cases)
+        return TrialResult(costs=(), error="wrong", message="all is wrong")
+
+    monkeypatch.setattr(thread_order, "check", check)
+    monkeypatch.setattr(Device, "limits", property(lambda _: {"warp_size": 32, "cores": 100}))
+    on, target = device("cuda"), Target("cuda -arch=sm_90")
+    source = thread_order.changed(Artifact(generate(whole, target), b"", {}), on)
+    assert isinstance(source, Source)
+    judged = thread_order.judged(Artifact(source, b"", {}), on, Case((), (), ()), 1e-4)
+    assert isinstance(judged, TrialResult)
+    copies = whole.name == "ring"
+    assert tried == [(b, late) for late in (0, 1)[: 1 + copies] for b in (0, 1)]
+    assert ("a barrier or a wait is missing" in judged.message) == copies
 
 
 @NO_DEVICE

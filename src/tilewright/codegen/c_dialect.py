@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -68,6 +68,9 @@ class Dialect:
     restrict, barrier, unroll, inline: words, statements and lines of that meaning
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines
     words:          what no identifier may be, besides the words of C, separated by spaces
+    instructions:   what statements call that C has no words for, name -> its text; without them
+                    there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
+                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name
     """
 
     language: str
@@ -92,6 +95,7 @@ class Dialect:
     inline: str
     preamble: Mapping[str, str]
     words: str
+    instructions: Mapping[str, str] = field(default_factory=dict)
 
     def type(self, dtype: DType) -> str:
         """Of a value."""
@@ -126,6 +130,16 @@ def held_as_bits(dtype: DType) -> bool:
 def conversion(source: str, to: str) -> str:
     """The function in `Dialect.conversions`; to "odd" is a float32 that is odd unless exact."""
     return f"tw_{source}_to_{to}"
+
+
+def async_copy(nbytes: int) -> str:
+    """The function (to, from, whether it is wanted) of `Dialect.instructions`."""
+    return f"tw_copy_{nbytes}"
+
+
+def multiply(atom: str) -> str:
+    """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
+    return f"tw_mma_{atom.replace('.', '_')}"
 
 
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import Dialect, Names
+from tilewright.codegen.c_dialect import Dialect, Names, async_copy, multiply
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
-from tilewright.codegen.c_value import SUM, ValuePrinter
+from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -26,15 +26,20 @@ from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
     Program,
+    Region,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     statements,
     written_buffers,
@@ -198,6 +203,33 @@ class _KernelPrinter(ValuePrinter):
 
     def _barrier(self, stmt: Barrier) -> None:
         self._line(self.dialect.barrier)
+
+    def _async_copy(self, stmt: AsyncCopy) -> None:
+        name = async_copy(stmt.to.count * stmt.to.buffer.dtype.bytes)
+        wanted = self._print(self._closed(stmt.condition))
+        self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}, {wanted}")
+
+    def _commit(self, stmt: Commit) -> None:
+        self._call_helper("tw_commit", "")
+
+    def _wait(self, stmt: Wait) -> None:
+        self._call_helper("tw_wait_copies", f"{stmt.pending}")
+
+    def _mma(self, stmt: Mma) -> None:
+        places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
+        self._call_helper(multiply(stmt.atom.name), ", ".join(places))
+
+    def _call_helper(self, name: str, arguments: str) -> None:
+        text = self.dialect.instructions.get(name)
+        if text is None:
+            raise self._broken(f"{self.dialect.language} has no instruction {name}")
+        self.helpers[name] = text
+        self._line(f"{name}({arguments});")
+
+    def _place(self, region: Region) -> str:
+        """The address where it begins."""
+        first = E.make("load", (self._closed(region.index),), region.buffer, region.buffer.dtype)
+        return f"&{self._print(first, ATOM)}"
 
     def _for(self, loop: For) -> None:
         if loop.kind not in ("serial", "unrolled"):
@@ -393,7 +425,7 @@ class _KernelPrinter(ValuePrinter):
 
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
-        Barrier: _barrier,
+        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -14,13 +14,17 @@ from tilewright.ir.barriers import starts_with_barrier
 from tilewright.ir.stmt import (
     SHARED_ALIGNMENT,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
+    Mma,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     statements,
 )
@@ -93,7 +97,7 @@ class _Planner:
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
-        elif not isinstance(stmt, Store):
+        elif not isinstance(stmt, (Store, AsyncCopy, Commit, Wait, Mma)):
             kind = type(stmt).__name__
             raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 

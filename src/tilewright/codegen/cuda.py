@@ -14,8 +14,9 @@ import math
 from tilewright.base.artifact import Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect
-from tilewright.ir.stmt import Program
+from tilewright.codegen.c_dialect import Dialect, async_copy, multiply
+from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
 
 _WORDS = """
@@ -59,6 +60,69 @@ _CONVERSIONS = {
 }
 
 
+# Before sm_80 the copy is made where it would begin.  What is not wanted is not read either.
+_COPY = """static __device__ __forceinline__ void {name}(void* to, const void* from, bool wanted) {{
+#if __CUDA_ARCH__ >= 800
+  asm volatile(
+      "{{ .reg .u64 place; .reg .u32 near;"
+      " cvta.to.shared.u64 place, %0; cvt.u32.u64 near, place;"
+      " cp.async.{cache}.shared.global [near], [%1], {bytes}, %2; }}"
+      :: "l"(to), "l"(from), "r"(wanted ? {bytes} : 0) : "memory");
+#else
+  for (int k = 0; k < {bytes} / 4; ++k) {{
+    ((unsigned int*)to)[k] = wanted ? ((const unsigned int*)from)[k] : 0u;
+  }}
+#endif
+}}
+"""
+_MMA = """static __device__ __forceinline__
+void {name}(float* d, const {kind}* a, const {kind}* b) {{
+  asm volatile("mma.sync.aligned.{shape}.row.col.f32.{code}.{code}.f32"
+      " {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : {words});
+}}
+"""
+_CODES = {"float16": "f16", "bfloat16": "bf16", "tf32": "tf32"}  # of operands, by an atom's name
+
+
+def _multiply(atom: Atom) -> str:
+    """Words of 32 bits, with two neighbouring elements in each where they are halves."""
+    shape, _, code = atom.name.partition(".")
+    words = [_word(name, k, atom.a.dtype) for name, n in (("a", 4), ("b", 2)) for k in range(n)]
+    return _MMA.format(
+        name=multiply(atom.name), kind=atom.a.dtype.spelling.cuda, shape=shape, code=_CODES[code],
+        words=", ".join(words),
+    )  # fmt: skip
+
+
+def _word(name: str, k: int, dtype: DType) -> str:
+    if dtype.bits == 32:
+        return f'"r"(__float_as_uint({name}[{k}]))'
+    return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
+
+
+_INSTRUCTIONS = {
+    **{multiply(atom.name): _multiply(atom) for atom in ATOMS.values()},
+    **{
+        async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
+        for n in ASYNC_BYTES
+    },
+    "tw_commit": """static __device__ __forceinline__ void tw_commit() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+""",
+    "tw_wait_copies": """#if __CUDA_ARCH__ >= 800
+#define tw_wait_copies(n) asm volatile("cp.async.wait_group %0;" :: "n"(n) : "memory")
+#else
+#define tw_wait_copies(n)
+#endif
+""",
+}
+
+
 def _special(value: float, dtype: DType) -> str:
     if dtype.bits == 32:
         return f"__int_as_float(0x{'7fc00000' if math.isnan(value) else '7f800000'})"
@@ -95,6 +159,7 @@ DIALECT = Dialect(
     inline="static __device__ __forceinline__",
     preamble={},
     words=_WORDS,
+    instructions=_INSTRUCTIONS,
 )  # fmt: skip
 
 

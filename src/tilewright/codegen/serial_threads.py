@@ -8,8 +8,10 @@ each for itself, as NVIDIA's do since sm_70.  Read next: `measure/thread_order.p
 Between two barriers a thread runs when those before it have arrived at the second, in an order and
 in groups that one more argument gives; blocks begin some time after each other, in that order, too.
 Threads of a warp run in step whatever they wait for, so where each takes its own turn, each calls
-the body from a place of its own.  Only time depends on all this: who has waited too long goes on,
-and nothing that is right becomes wrong.
+the body from a place of its own.  What a warp does together needs all its lanes: such kernels take
+turns by warps, and the order of lanes is not tried.  Asynchronous copies are made by the thread
+itself, as soon or as late as can be: where they begin, or where they are waited for.  Only time
+depends on all this: who has waited too long goes on, and nothing that is right becomes wrong.
 """
 
 from __future__ import annotations
@@ -24,9 +26,16 @@ from tilewright.codegen import cuda, opencl
 from tilewright.codegen.c_dialect import Dialect
 
 WARP = 32
-_ORDER = BufferSpec("tw_order", DType("int32"), (4,), "input")
+_ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
+_COPIES = "tw_begin("  # of a text with asynchronous copies
+_BEGUN = {  # what is called for asynchronous copies, and what instead
+    r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
+    r"\btw_commit\(\)": "++tw_copies.commits",
+    r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
+}
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.
 _COMMON = """
@@ -54,6 +63,35 @@ TW_INLINE tw_uint tw_meet(TW_TURN turn, tw_uint at, tw_uint threads, tw_ulong un
   return at + threads;
 }
 """
+# A copy that is the TW_HELD-th to wait is made before its wait: no more are held.
+_LATE = """#define TW_HELD 64
+struct tw_flight { void* to; const void* from; tw_uint bytes, group; bool wanted; };
+struct tw_flights { tw_flight held[TW_HELD]; tw_uint begin, end, commits, late; };
+static __device__ __noinline__ void tw_land(const tw_flight* f) {
+  for (tw_uint k = 0; k < f->bytes / 4; ++k) {
+    ((tw_uint*)f->to)[k] = f->wanted ? ((const tw_uint*)f->from)[k] : 0u;
+  }
+}
+static __device__ __noinline__
+void tw_begin(tw_flights* f, tw_uint bytes, void* to, const void* from, bool wanted) {
+  const tw_flight one = {to, from, bytes, f->commits, wanted};
+  if (!f->late) {
+    tw_land(&one);
+    return;
+  }
+  if (f->end - f->begin == TW_HELD) tw_land(&f->held[f->begin++ % TW_HELD]);
+  f->held[f->end++ % TW_HELD] = one;
+}
+static __device__ __noinline__ void tw_settle(tw_flights* f, tw_uint pending) {
+  while (f->begin != f->end && f->held[f->begin % TW_HELD].group + pending < f->commits) {
+    tw_land(&f->held[f->begin++ % TW_HELD]);
+  }
+}
+"""
+_FLIGHTS = """
+  tw_flights tw_copies;
+  tw_copies.begin = tw_copies.end = tw_copies.commits = 0;
+  tw_copies.late = tw_late;"""
 _CUDA = """typedef unsigned int tw_uint;
 typedef unsigned long long tw_ulong;
 #define TW_INLINE static __device__ __forceinline__
@@ -69,7 +107,7 @@ typedef ulong tw_ulong;
 #define TW_COUNT(turn) atomic_inc(turn)
 """
 _BODY = """{function} void {name}_body({takes}) {{
-  tw_wait(tw_turn, tw_at, tw_until);
+  tw_wait(tw_turn, tw_at, tw_until);{begin}
 {body}
   tw_pass(tw_turn);
 }}
@@ -79,20 +117,21 @@ _BODY = """{function} void {name}_body({takes}) {{
 {poison}
   if (me == 0) tw_turn = 0;
   {barrier}
-  const tw_uint group = tw_order[1], first = me / group * group;
+  const tw_uint group = {group}, first = me / group * group;
   const tw_uint end = first + group < {threads} ? first + group : {threads};
   const tw_uint at = tw_order[0] ? {threads} - end : first;
   tw_rest(tw_now() + (tw_ulong)tw_order[3] * (tw_order[0] ? {blocks} - 1 - ({block}) : {block}));
   const tw_ulong until = tw_now() + 1000 * (tw_ulong)tw_order[2];
-  if (group > 1) {{
-    {name}_body({given});
+{turns}
+}}
+"""
+_SINGLY = """  if (group > 1) {{
+    {call}
     return;
   }}
   switch (me % {warp}) {{
 {calls}
-  }}
-}}
-"""
+  }}"""
 # NaN in every type of floats and the largest int32, then large numbers, which a maximum shows.
 _POISON = """  for (tw_uint k = me; k < {nbytes}; k += {threads})
     (({space}unsigned char*){name})[k] = tw_order[0] || k % 4 == 3 ? 0x7f : 0xff;"""
@@ -127,14 +166,23 @@ _WORDS = {
 }  # fmt: skip
 
 
-def order(*, backwards: bool, group: int, seconds: float, apart: float = 0.0) -> tuple[int, ...]:
-    """The value of the last input, int32[4].
+def order(
+    *, backwards: bool, group: int, seconds: float, apart: float = 0.0, late: bool = False
+) -> tuple[int, ...]:
+    """The value of the last input, int32[5].
 
-    group:   so many neighbours have one turn: 1, or whole warps
+    group:   so many neighbours have one turn: 1, or whole warps; never less than a warp where one
+             does something together
     seconds: after which the threads of a block run as they like
     apart:   seconds from the begin of one block to that of the next, if all fit on the device
+    late:    whether asynchronous copies are made at their wait
     """
-    return int(backwards), group, max(1, int(seconds * 1e6)), int(apart * 1e9)
+    return int(backwards), group, max(1, int(seconds * 1e6)), int(apart * 1e9), int(late)
+
+
+def copies(source: Source) -> bool:
+    """Whether what `serialized` gave has asynchronous copies, to be tried early and late."""
+    return _COPIES in source.text
 
 
 def serialized(source: Source) -> Source | str | None:
@@ -152,8 +200,9 @@ def serialized(source: Source) -> Source | str | None:
             return changed.why
         text = changed
     last = len(source.buffers)
+    late = _LATE if _COPIES in text else ""
     return replace(
-        source, text=f"{words.prelude}{_COMMON}{text}", buffers=(*source.buffers, _ORDER),
+        source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
         kernels=tuple(replace(k, args=(*k.args, last)) for k in source.kernels),
     )  # fmt: skip
 
@@ -184,20 +233,31 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
             arrays.append((line, array, f"sizeof({array})"))
             handed.append((f"__local {kind}*", array))
         body = _LOCAL.sub("", f"{body}\n")
+    for pattern, instead in _BEGUN.items():
+        body = re.sub(pattern, instead, body)
+    copied, together = _COPIES in body, _TOGETHER in body
     own = [p.strip() for p in params.split(",") if p.strip()]
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
-    call = ", ".join([*given, "&tw_turn", "at", "until"])
+    begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
+    late = ["tw_order[4]"] if copied else []
+    call = f"{name}_body({', '.join([*given, '&tw_turn', 'at', 'until', *late])});"
+    calls = "\n".join(
+        f"    case {k}: tw_apart({k}); {call} tw_apart({k}); break;"
+        for k in range(min(WARP, threads))
+    )
+    met = f"tw_at = tw_meet(tw_turn, tw_at, {threads}, tw_until);"
     tx, ty, tz, bx, by, bz = (
         dialect.threads[f"{kind}Idx.{d}"] for kind in ("thread", "block") for d in "xyz"
     )
     gx, gy, _ = kernel.grid
     changed = _BODY.format(
-        function=words.function, name=name, given=call, threads=threads, warp=WARP,
-        takes=", ".join([*takes, "TW_TURN tw_turn", "tw_uint tw_at", "tw_ulong tw_until"]),
-        body=body.replace(
-            dialect.barrier, f"tw_at = tw_meet(tw_turn, tw_at, {threads}, tw_until);"
-        ),
+        function=words.function, name=name, threads=threads, begin=begin,
+        takes=", ".join([
+            *takes, "TW_TURN tw_turn", "tw_uint tw_at", "tw_ulong tw_until",
+            *(["tw_uint tw_late"] if copied else []),
+        ]),
+        body=body.replace(dialect.barrier, met + (" __syncwarp();" if together else "")),
         head=head.replace("\0", ", ".join([*own, words.order])),
         declared="\n".join(f"  {line}" for line in [*(d for d, *_ in arrays), words.turn]),
         linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
@@ -207,9 +267,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
             for _, n, size in arrays
         ),
         barrier=dialect.barrier,
-        calls="\n".join(
-            f"    case {k}: tw_apart({k}); {name}_body({call}); tw_apart({k}); break;"
-            for k in range(min(WARP, threads))
-        ),
+        group=f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]",
+        turns=f"  {call}" if together else _SINGLY.format(call=call, calls=calls, warp=WARP),
     )  # fmt: skip
     return f"{before}{changed}{after}"

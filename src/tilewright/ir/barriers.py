@@ -3,9 +3,9 @@
 In: a kernel.  Out: the same, with a barrier wherever what one thread has written may be read, or
 written again, by another.  Read next: `lowering/pipeline.py`.
 
-Copies that run beside the threads (asynchronous ones) would be waited for here: what they write
-counts as written at the wait, which stands where a barrier would.  Warps would need a second kind
-of barrier, for memory that only the lanes of one warp share.
+What asynchronous copies write counts as written where they begin, and again at each wait: a barrier
+before the wait does not show it to other threads.  Warps would need a
+second kind of barrier, for memory that only the lanes of one warp share.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     seq,
     statements,
@@ -43,7 +47,8 @@ def insert_barriers(kernel: Kernel) -> Kernel:
         isinstance(s, Allocate) and s.buffer.scope == "shared" for s in statements(kernel.body)
     ):
         return kernel
-    return replace(kernel, body=_Sync().run(kernel.body))
+    copied = {s.to.buffer for s in statements(kernel.body) if isinstance(s, AsyncCopy)}
+    return replace(kernel, body=_Sync(frozenset(copied)).run(kernel.body))
 
 
 Accesses = tuple[frozenset[Buffer], frozenset[Buffer]]  # written and read since the last barrier
@@ -51,7 +56,8 @@ _CLEAN: Accesses = (frozenset(), frozenset())
 
 
 class _Sync:
-    def __init__(self) -> None:
+    def __init__(self, copied: frozenset[Buffer]) -> None:
+        self._copied = copied  # into these copies are begun
         self._known: dict[int, tuple[Stmt, Accesses]] = {}  # by identity, the statement kept alive
 
     def run(self, body: Stmt) -> Stmt:
@@ -60,7 +66,7 @@ class _Sync:
     def _of(self, stmt: Stmt) -> Accesses:
         found = self._known.get(id(stmt))
         if found is None:
-            found = self._known[id(stmt)] = stmt, _accesses(stmt)
+            found = self._known[id(stmt)] = stmt, _accesses(stmt, self._copied)
         return found[1]
 
     def _visit(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
@@ -68,6 +74,9 @@ class _Sync:
 
     def _barrier(self, stmt: Barrier, state: Accesses) -> tuple[Stmt, Accesses]:
         return stmt, _CLEAN
+
+    def _wait(self, stmt: Wait, state: Accesses) -> tuple[Stmt, Accesses]:
+        return stmt, (state[0] | self._copied, state[1])
 
     def _seq(self, stmt: Seq, state: Accesses) -> tuple[Stmt, Accesses]:
         parts = []
@@ -110,7 +119,8 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        Store: _Sync._whole,
+        **dict.fromkeys((Store, AsyncCopy, Commit, Mma), _Sync._whole),
+        Wait: _Sync._wait,
     },
 )
 
@@ -127,12 +137,17 @@ def starts_with_barrier(stmt: Stmt) -> bool:
     return isinstance(stmt, Barrier)
 
 
-def _accesses(stmt: Stmt) -> Accesses:
-    """Shared buffers written and read anywhere under `stmt`, own accumulations aside."""
+def _accesses(stmt: Stmt, copied: frozenset[Buffer]) -> Accesses:
+    """Shared buffers written and read anywhere under `stmt`, own accumulations aside.
+
+    copied: what waits are for
+    """
     writes: set[Buffer] = set()
     reads: set[Buffer] = set()
     for s in statements(stmt):
         own, roots = _TOUCHES[type(s)](s)
+        if isinstance(s, Wait):
+            writes |= copied
         if own is not None and own.scope == "shared":
             writes.add(own)
         at = s.index if isinstance(s, Store) else None
@@ -147,6 +162,8 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
     {
         Store: lambda s: (s.buffer, (s.index, s.value)),
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
-        **dict.fromkeys((For, Seq, Allocate, Barrier), lambda s: (None, ())),
+        AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
+        Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
+        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
     },
 )

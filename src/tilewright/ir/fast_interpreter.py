@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
+from tilewright.ir.atoms import WARP
+from tilewright.ir.fast_kernel import PythonKernel
 from tilewright.ir.fast_scalars import Failure
-from tilewright.ir.fast_source import PythonKernel, python_kernel
+from tilewright.ir.fast_source import python_kernel
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,
@@ -25,6 +27,7 @@ from tilewright.ir.interpreter_memory import (
     write_back,
 )
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Kernel, Program
+from tilewright.ir.warps import run_warp
 
 
 def run_fast(program: Program, arrays: Sequence[Array], *, check: bool = True) -> None:
@@ -38,6 +41,9 @@ def run_fast(program: Program, arrays: Sequence[Array], *, check: bool = True) -
 
 def _scalars(flat: Array) -> list[Any]:
     return flat.tolist() if flat.dtype.kind in "biu" else list(flat)  # numpy scalars round
+
+
+Course = Generator[Any, Any, None]  # of a thread: see `interpreter.py`
 
 
 # -- one kernel ------------------------------------------------------------------------------------
@@ -93,14 +99,19 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> Non
         epoch += count + 1
 
 
-def _in_turn(
-    kernel: Kernel, threads: Sequence[Generator[int, int, None]], epoch: int, count: int
-) -> int:
+def _in_turn(kernel: Kernel, threads: Sequence[Course], epoch: int, count: int) -> int:
     """Run `threads` from barrier to barrier until all end; returns the last epoch."""
+
+    def go_on(k: int, told: Any) -> Any:
+        return _advance(threads[k], told)
+
     waiting: list[int | None] = []
     first = True
     while True:
-        waiting = [_advance(thread, None if first else epoch) for thread in threads]
+        waiting = []
+        for warp in range(0, len(threads), WARP):
+            lanes = min(WARP, len(threads) - warp)
+            waiting += run_warp(kernel, warp, lanes, go_on, None if first else epoch)
         first = False
         reached = set(waiting)
         if reached == {None}:
@@ -113,9 +124,9 @@ def _in_turn(
         epoch += count + 1
 
 
-def _advance(thread: Generator[int, int, None], epoch: int | None) -> int | None:
+def _advance(thread: Course, told: Any) -> Any:
     try:
-        return next(thread) if epoch is None else thread.send(epoch)
+        return thread.send(told)
     except StopIteration:
         return None
 

@@ -6,11 +6,14 @@ Python ints.  Out: the same, or the failure of a check.  Read next: `fast_source
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.base.dtype import TYPES, DType
 from tilewright.ir.interpreter_scalars import FUNCTIONS, evaluated
+
+FLIGHT = 1 << 62  # the stamp of an element that a copy will write: later than any other
+Groups = list[list[tuple[list[Any], list[int], Sequence[int], Sequence[Any]]]]  # oldest first
 
 
 class Failure(Exception):
@@ -30,9 +33,35 @@ def _function(name: str, dtype: DType) -> Callable[..., Any]:
     return lambda *args: kind(evaluated(name, *args))
 
 
+# -- asynchronous copies: see `fast_warps.py`
+
+
+def _depart(
+    groups: Groups, elements: list[Any], stamps: list[int], places: Sequence[int], values: Any
+) -> None:
+    for at in places:
+        stamps[at] = FLIGHT
+    groups[-1].append((elements, stamps, places, values))
+
+
+def _land(groups: Groups, kept: int, stamp: int) -> None:
+    while len(groups) - 1 > kept:
+        for elements, stamps, places, values in groups.pop(0):
+            for at, value in zip(places, values, strict=True):
+                elements[at], stamps[at] = value, stamp
+
+
+def _pending(groups: Groups, buffer: list[Any]) -> int:
+    into = (places[0] for g in groups for elements, _, places, _ in g if elements is buffer)
+    return next(into, -1)
+
+
 FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
 NAMESPACE: dict[str, Any] = {
     "fail": _fail,
+    "depart": _depart,
+    "land": _land,
+    "pending": _pending,
     **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
     **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
 }

@@ -21,71 +21,36 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
+from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
-from tilewright.ir.fast_scalars import NAMESPACE, wrapped
+from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
+from tilewright.ir.fast_warps import END, WARPS
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
     For,
     If,
     Kernel,
+    Mma,
     Rules,
     Seq,
     Stmt,
     Store,
     While,
-    expressions,
     lane,
+    read_buffers,
     statements,
     vector_loads,
     written_buffers,
 )
+from tilewright.ir.warps import Meeting
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
 STATE = ("fork", "block", "epoch", "cur", "many")
-
-
-@dataclass(frozen=True)
-class Site:
-    """What a check in the generated code was about."""
-
-    kind: str
-    buffer: Buffer
-    statement: Stmt
-    unit: int = 1  # what an aligned index is a multiple of
-
-
-@dataclass(frozen=True)
-class PythonKernel:
-    """`function(fork, block, epoch, tid, threads, *launch variables, *lists)`.
-
-    The lists are, per buffer of `parameters` and then of `shared`, the elements and its
-    `trackers[buffer]` stamp lists.
-    """
-
-    function: Callable[..., Any]
-    source: str
-    parameters: tuple[Buffer, ...]
-    shared: tuple[Buffer, ...]
-    trackers: dict[Buffer, int]
-    sites: tuple[Site, ...]
-    variables: dict[str, Expr]
-    lines: dict[int, Stmt]
-    has_barrier: bool
-    check: bool
-
-    def statement_at(self, error: BaseException) -> str | None:
-        """The statement whose generated code raised `error`, or None if it came from elsewhere."""
-        found = None
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == "<interpreter>":
-                found = first_line(self.lines[trace.tb_lineno])
-            trace = trace.tb_next
-        return found
 
 
 _CACHE: weakref.WeakKeyDictionary[Kernel, dict[bool, PythonKernel]] = weakref.WeakKeyDictionary()
@@ -136,8 +101,9 @@ class _Writer:
         self.memo_range: dict[Expr, Range | None] = {}
         everything = list(statements(kernel.body))
         self.stored = written_buffers(kernel.body)
-        self.loaded = {n.attr for n in walk(*expressions(kernel.body)) if n.op == "load"}
-        self.has_barrier = any(isinstance(s, Barrier) for s in everything)
+        self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
+        self.loaded = read_buffers(kernel.body) | self.copied
+        self.has_barrier = any(isinstance(s, (Barrier, Mma)) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -155,13 +121,13 @@ class _Writer:
             heads.append(self._bind(thread.var, thread.extent))
         for buffer in (*self.parameters, *self.shared):
             heads += self._declare(buffer)
-        self._line("cur = epoch + tid; many = epoch + threads")
+        self._line("cur = epoch + tid; many = epoch + threads; groups = [[]]")
         self._statement(self.kernel.body)
         lines = ["def kernel(" + ", ".join(heads) + "):"]
         origins: dict[int, Stmt] = {}
         self._flatten(top, 1, lines, origins)
         source = "\n".join(lines) + "\n"
-        namespace = {**NAMESPACE, **self.constants}
+        namespace = {**NAMESPACE, "Meeting": Meeting, **self.constants}
         exec(compile(source, "<interpreter>", "exec"), namespace)
         trackers = {b: self._trackers(b) for b in (*self.parameters, *self.shared)}
         return PythonKernel(
@@ -223,6 +189,10 @@ class _Writer:
             for stamp in stamps:
                 self._line(f"{stamp} = [0] * {stmt.buffer.size}")
         self._statement(stmt.body)
+        if self.check and stmt.buffer in self.copied:
+            self.current = stmt
+            self._line(END.format(buffer=self._name(stmt.buffer)))
+            self._guard("at >= 0", "given back", stmt.buffer, "at")
 
     def _barrier(self, stmt: Barrier) -> None:
         self._line(f"epoch = yield {self._number()}")
@@ -254,7 +224,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, Barrier) for s in statements(stmt))
+        waits = outline and any(isinstance(s, (Barrier, Mma)) for s in statements(stmt))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:
@@ -332,6 +302,8 @@ class _Writer:
             return
         stamp = f"{name}w"
         self._line(f"w = {stamp}[{at}]; x = {text}")
+        if buffer in self.copied:
+            self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
         self._guard(
             "w >= fork and w != cur and not block <= w < epoch"
             f" and {name}[{at}] != x and x == x", "store twice", buffer, at,
@@ -444,19 +416,25 @@ class _Writer:
         return name
 
     def _lazy(self, node: Expr) -> str:
-        condition = self._atom(node.args[0])
         name = f"x{self._number()}"
+        then, other = (lambda side=side: self._text(side) for side in node.args[1:])
+        self._choose(self._atom(node.args[0]), name, then, other)
+        self.known[-1][node] = name
+        return name
+
+    def _choose(
+        self, condition: str, name: str, then: Callable[[], str], other: Callable[[], str]
+    ) -> None:
+        """`name` has the text of one side, whose parts are evaluated only there."""
         outer = self.block
-        for header, side in ((f"if {condition}:", node.args[1]), ("else:", node.args[2])):
+        for header, side in ((f"if {condition}:", then), ("else:", other)):
             inner = _Block()
             self._add((header, inner))
             self.block = inner
             self.known.append({})
-            self._line(f"{name} = {self._text(side)}")
+            self._line(f"{name} = {side()}")
             self.known.pop()
             self.block = outer
-        self.known[-1][node] = name
-        return name
 
     def _load(self, node: Expr) -> str:
         buffer = node.attr
@@ -464,6 +442,8 @@ class _Writer:
         name, value = self._name(buffer), f"x{self._number()}"
         if self._tracked(buffer):
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
+            if buffer in self.copied:
+                self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
             after = "w >= fork and w != cur and not block <= w < epoch"
             self._guard(after, "load race", buffer, at)
             first = f"{name}r[{at}] = cur if r < epoch else many"
@@ -571,6 +551,8 @@ class _Writer:
 
     def _trackers(self, buffer: Buffer) -> int:
         """How many lists of stamps `buffer` has: writers, readers."""
+        if self.check and buffer in self.copied:
+            return 2
         private = buffer in self.allocated and buffer not in self.shared and not self.has_parallel
         if not self.check or private or buffer not in self.stored:
             return 0
@@ -582,7 +564,8 @@ class _Writer:
         """Does an access here race with accesses of other threads or iterations?"""
         if self._trackers(buffer) == 0:
             return False
-        return self.many_threads or (self.in_parallel and buffer in self.outer)
+        shares = self.many_threads or buffer in self.copied
+        return shares or (self.in_parallel and buffer in self.outer)
 
 
 _WRITES: Rules[Callable[..., None]] = Rules(
@@ -595,5 +578,6 @@ _WRITES: Rules[Callable[..., None]] = Rules(
         Store: _Writer._store,
         Allocate: _Writer._allocate,
         Barrier: _Writer._barrier,
+        **WARPS,
     },
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -32,20 +33,26 @@ from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     statements,
     vector_loads,
 )
+from tilewright.ir.warps import Meeting, run_warp
 
 __all__ = ["InterpreterError", "run"]
 
@@ -73,6 +80,11 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - a race: an element that one thread writes and another reads, or writes with another value,
       with no barrier between; blocks, and iterations of a parallel loop, have none at all
     - a barrier that not all threads of the block reach together
+    - an element touched, or its memory given back, between the begin of an asynchronous copy into
+      it and a wait of the same thread that covers it: until then the copy may write at any time.
+      It counts as a write by that thread where it begins, and again where it is waited for
+    - an Mma that not all lanes of a warp, which are 32 threads in order, reach together; it orders
+      no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -110,13 +122,19 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
 def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
+
+    def go_on(k: int, told: Any) -> Any:
+        try:
+            return courses[k].send(told)
+        except StopIteration:
+            return None
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise threads[k].error(f"{error}") from error
+
     while True:
-        waiting = []
-        for thread, course in zip(threads, courses, strict=True):
-            try:
-                waiting.append(next(course, None))
-            except (ZeroDivisionError, OverflowError, ValueError) as error:
-                raise thread.error(f"{error}") from error
+        waiting: list[Any] = []
+        for first in range(0, len(threads), WARP):
+            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
             barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
             told = (
@@ -134,7 +152,19 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
             thread.now = replace(thread.now, interval=thread.now.interval + 1)
 
 
-Course = Generator[Barrier, None, None]  # of a thread through a statement, stopping at barriers
+@dataclass
+class _Flight:
+    """A copy under way: of these values, to these places of `cells`, which are of the region's
+    buffer."""
+
+    region: Region
+    cells: Cells
+    places: list[int]
+    values: tuple[Any, ...]
+
+
+# of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
+Course = Generator[Barrier | Meeting, Any, None]
 
 
 @dataclass
@@ -150,6 +180,8 @@ class _Thread:
     forked: bool = False  # in a parallel loop
     mask: Sequence[bool] | None = None  # the lanes that run
     stmt: Stmt = field(default_factory=Barrier)  # under way
+    begun: list[_Flight] = field(default_factory=list)  # copies since the last commit
+    groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
 
     # -- statements
@@ -203,6 +235,10 @@ class _Thread:
             fresh = self.shared.setdefault(buffer, fresh)
         self.cells[buffer] = fresh
         yield from self.run(stmt.body)
+        self.stmt = stmt
+        for flight in (f for group in (*self.groups, self.begun) for f in group):
+            if flight.region.buffer is buffer:
+                self.refuse("given back", buffer, flight.places[0])
         del self.cells[buffer]
 
     def barrier(self, stmt: Barrier) -> Course:
@@ -223,7 +259,53 @@ class _Thread:
             self.write(buffer, at, value)
         yield from ()
 
+    def copy(self, stmt: AsyncCopy) -> Course:
+        wanted, zero = self.value(stmt.condition), rounded(stmt.to.buffer.dtype, 0)
+        count = stmt.to.count
+        values = self.fragment(stmt.source, count) if wanted else (zero,) * count
+        places = self.places(stmt.to, count)
+        for at, value in zip(places, values, strict=True):
+            self.write(stmt.to.buffer, at, value)
+        if self.check:
+            flight = _Flight(stmt.to, self.cells[stmt.to.buffer], places, values)
+            flight.cells.flying.update(places)
+            self.begun.append(flight)
+        yield from ()
+
+    def commit(self, stmt: Commit) -> Course:
+        self.groups.append(self.begun)
+        self.begun = []
+        yield from ()
+
+    def wait(self, stmt: Wait) -> Course:
+        while len(self.groups) > stmt.pending:
+            for flight in self.groups.pop(0):
+                flight.cells.flying.difference_update(flight.places)
+                for at, value in zip(flight.places, flight.values, strict=True):
+                    self.write(flight.region.buffer, at, value)
+        yield from ()
+
+    def multiply(self, stmt: Mma) -> Course:
+        a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
+        results = yield Meeting(stmt, a, b, sums)
+        for at, value in zip(self.places(stmt.sum), results, strict=True):
+            self.write(stmt.sum.buffer, at, np.float64(value))
+
     # -- memory
+    def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
+        """Its elements."""
+        return tuple(self.read(region.buffer, at) for at in self.places(region, unit))
+
+    def places(self, region: Region, unit: int = 1) -> list[int]:
+        """The elements of `region`, which begins at a multiple of `unit`."""
+        buffer, first = region.buffer, self.place(region.buffer, region.index, 0)
+        places = range(first, first + region.count)
+        if self.check:
+            self.refuse("aligned" if first % unit else "", buffer, first, unit)
+            for at in places:
+                self.refuse("" if at < buffer.size else "bounds", buffer, at)
+        return [*places]
+
     def place(self, buffer: Buffer, index: Expr, k: int) -> int:
         at: int = self.value(index, k)
         if buffer not in self.cells:
@@ -302,6 +384,10 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Allocate: _Thread.allocate,
         Barrier: _Thread.barrier,
         Store: _Thread.store,
+        AsyncCopy: _Thread.copy,
+        Commit: _Thread.commit,
+        Wait: _Thread.wait,
+        Mma: _Thread.multiply,
     },
 )
 

@@ -34,6 +34,8 @@ REASONS = {
     "load race": "another thread wrote this element and no barrier lies between",
     "store race": "another thread read this element and no barrier lies between",
     "store twice": "another thread wrote a different value and no barrier lies between",
+    "in flight": "a copy into this element is under way and has not been waited for",
+    "given back": "this memory is given back with a copy into it under way",
     "overflow": "the value stored does not fit {buffer.dtype}",
 }
 
@@ -125,14 +127,20 @@ class Moment:
 
 @dataclass
 class Cells:
-    """The elements of one buffer, and the accesses of each that later ones may race with."""
+    """The elements of one buffer, and the accesses of each that later ones may race with.
+
+    flying: elements that a copy, begun and not yet waited for, will write
+    """
 
     values: list[Any]
     writer: dict[int, Moment] = field(default_factory=dict)
     readers: dict[int, set[Moment]] = field(default_factory=dict)
+    flying: set[int] = field(default_factory=set)
 
     def fault_of_read(self, at: int, now: Moment) -> str:
         """What is wrong with reading an element now, in REASONS, or ""; notes the access."""
+        if at in self.flying:
+            return "in flight"
         if self.writer.get(at, now).unordered(now):
             return "load race"
         before = self.readers.get(at, ())
@@ -141,6 +149,8 @@ class Cells:
 
     def fault_of_write(self, at: int, value: Any, now: Moment) -> str:
         """As for reading.  Several may write one value; NaN counts as equal to any."""
+        if at in self.flying:
+            return "in flight"
         again = self.writer.get(at, now).unordered(now)
         if again and value == value and self.values[at] != value:
             return "store twice"

@@ -15,16 +15,21 @@ from tilewright.base.printed import text_of
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     load,
 )
@@ -154,6 +159,29 @@ def _barrier(stmt: Barrier, indent: int) -> str:
     return f"{_pad(indent)}barrier"
 
 
+def _async_copy(stmt: AsyncCopy, indent: int) -> str:
+    test = stmt.condition
+    guard = "" if test.op == "const" and test.attr else f" if {_text(test)}"
+    return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
+
+
+def _commit(stmt: Commit, indent: int) -> str:
+    return f"{_pad(indent)}commit"
+
+
+def _wait(stmt: Wait, indent: int) -> str:
+    return f"{_pad(indent)}wait {stmt.pending}"
+
+
+def _mma(stmt: Mma, indent: int) -> str:
+    a, b = _region(stmt.a), _region(stmt.b)
+    return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
+
+
+def _region(region: Region) -> str:
+    return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
+
+
 _TEXTS: Rules[Callable[..., str]] = Rules(
     "printer",
     {
@@ -164,6 +192,10 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Seq: _seq,
         Allocate: _allocate,
         Barrier: _barrier,
+        AsyncCopy: _async_copy,
+        Commit: _commit,
+        Wait: _wait,
+        Mma: _mma,
     },
 )
 

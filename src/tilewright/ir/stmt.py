@@ -21,13 +21,15 @@ from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
 from tilewright.base.printed import Printed
-from tilewright.ir.expr import Expr, binary, convert, make, rebuild
+from tilewright.ir.atoms import Atom, Fragment
+from tilewright.ir.expr import Expr, binary, convert, make, rebuild, walk
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
+ASYNC_BYTES = (4, 8, 16)  # what one asynchronous copy may move
 SHARED_ALIGNMENT = 16  # bytes: shared buffers begin at places that the widest access may have
 
 
@@ -54,6 +56,15 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{self.size}] {self.scope}"
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """`count` neighbouring elements of `buffer`, from the flat `index`, a scalar, on."""
+
+    buffer: Buffer
+    index: Expr
+    count: int
 
 
 def load(buffer: Buffer, index: Expr) -> Expr:
@@ -121,6 +132,54 @@ class Allocate(Stmt):
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Barrier(Stmt):
     """All threads of the block wait; shared memory written before is visible after."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class AsyncCopy(Stmt):
+    """`to[...] = source[...]`, some time before a `Wait` of this thread that covers it.
+
+    to:        in shared memory; 4, 8 or 16 bytes that begin at a multiple of as many.  Until the
+               wait nobody may touch them; after it this thread may, and others behind a barrier
+    source:    in global memory that the kernel does not store to, aligned alike
+    condition: where it does not hold, zeros are written and `source`, which may then lie anywhere,
+               is not read
+    """
+
+    to: Region
+    source: Region
+    condition: Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Commit(Stmt):
+    """The copies that this thread has begun since its last commit are one group, maybe empty."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Wait(Stmt):
+    """This thread goes on when all but the last `pending` of its groups of copies are there."""
+
+    pending: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Mma(Stmt):
+    """`sum += a * b`: a product of small matrices, by the 32 lanes of a warp together.
+
+    Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
+    are those of threadIdx.x, whose extent is a multiple of 32, and all of them come here.
+    """
+
+    atom: Atom
+    sum: Region
+    a: Region
+    b: Region
+
+    @property
+    def operands(self) -> tuple[tuple[Region, Fragment], ...]:
+        """a, b and the sum."""
+        atom = self.atom
+        return (self.a, atom.a), (self.b, atom.b), (self.sum, atom.sum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,12 +282,14 @@ class Parts:
 
     statements:  each holds a statement, None, or a tuple of statements
     expressions: each holds an expression, or a number that is none
-    written:     holds the buffer that it stores to
+    written:     each holds a buffer, or a region of one, that it stores to
+    read:        each holds a region that it reads, besides what its expressions load
     """
 
     statements: tuple[str, ...] = ()
     expressions: tuple[str, ...] = ()
-    written: str = ""
+    written: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
 
 
 Rule = TypeVar("Rule")
@@ -260,12 +321,16 @@ STATEMENTS: Rules[Parts] = Rules(
     "traversal",
     {
         For: Parts(statements=("body",), expressions=("extent",)),
-        Store: Parts(expressions=("index", "value"), written="buffer"),
+        Store: Parts(expressions=("index", "value"), written=("buffer",)),
         If: Parts(statements=("then", "orelse"), expressions=("condition",)),
         While: Parts(statements=("body",), expressions=("condition",)),
         Seq: Parts(statements=("body",)),
         Allocate: Parts(statements=("body",)),
         Barrier: Parts(),
+        AsyncCopy: Parts(expressions=("condition",), written=("to",), read=("source",)),
+        Commit: Parts(),
+        Wait: Parts(),
+        Mma: Parts(written=("sum",), read=("a", "b", "sum")),
     },
 )
 
@@ -283,6 +348,10 @@ def map_children(
         new_node = on_expr(node)  # type: ignore[misc]
         if new_node is not node:
             changed[name] = new_node
+    for name, region in _regions(stmt) if on_expr is not None else ():
+        index = on_expr(region.index)  # type: ignore[misc]
+        if index is not region.index:
+            changed[name] = replace(region, index=index)
     for name in parts.statements:
         part = getattr(stmt, name)
         if part is None:
@@ -298,6 +367,19 @@ def map_children(
     if not changed:
         return stmt
     return seq(*changed["body"]) if isinstance(stmt, Seq) else replace(stmt, **changed)  # type: ignore[type-var]
+
+
+def map_regions(stmt: Stmt, on_region: Callable[[Region], Region]) -> Stmt:
+    """`stmt` with the regions that it writes and reads itself replaced."""
+    changed: dict[str, Any] = {name: on_region(region) for name, region in _regions(stmt)}
+    return replace(stmt, **changed) if changed else stmt  # type: ignore[type-var]
+
+
+def _regions(stmt: Stmt) -> list[tuple[str, Region]]:
+    """The regions of `stmt` itself, each once, with the names of their fields."""
+    parts = STATEMENTS[type(stmt)]
+    fields = ((n, getattr(stmt, n)) for n in dict.fromkeys((*parts.written, *parts.read)))
+    return [(name, part) for name, part in fields if isinstance(part, Region)]
 
 
 def children(stmt: Stmt) -> list[Stmt]:
@@ -322,17 +404,35 @@ def statements(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
-    """The root expressions of every statement under `stmt`."""
+    """The root expressions of every statement under `stmt`, indices of regions among them."""
     for s in statements(stmt):
         for name in STATEMENTS[type(s)].expressions:
             if isinstance(part := getattr(s, name), Expr):
                 yield part
+        yield from (region.index for _, region in _regions(s))
+
+
+def written_regions(stmt: Stmt) -> list[Region]:
+    """What `stmt` itself writes as a whole; a `Store` writes elements of its buffer."""
+    parts = (getattr(stmt, name) for name in STATEMENTS[type(stmt)].written)
+    return [p for p in parts if isinstance(p, Region)]
+
+
+def read_regions(stmt: Stmt) -> list[Region]:
+    """What `stmt` itself reads, besides what its expressions load."""
+    return [getattr(stmt, name) for name in STATEMENTS[type(stmt)].read]
 
 
 def written_buffers(stmt: Stmt) -> set[Buffer]:
     """What the statements under `stmt` store to."""
-    fields = ((s, STATEMENTS[type(s)].written) for s in statements(stmt))
-    return {getattr(s, name) for s, name in fields if name}
+    parts = (getattr(s, n) for s in statements(stmt) for n in STATEMENTS[type(s)].written)
+    return {p.buffer if isinstance(p, Region) else p for p in parts}
+
+
+def read_buffers(stmt: Stmt) -> set[Buffer]:
+    """What the statements under `stmt` load or read."""
+    loads = {n.attr for n in walk(*expressions(stmt)) if n.op == "load"}
+    return loads.union(r.buffer for s in statements(stmt) for r in read_regions(s))
 
 
 # -- lanes of vectors ------------------------------------------------------------------------------

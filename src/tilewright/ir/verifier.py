@@ -10,25 +10,35 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.base.errors import InternalError
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
+    ASYNC_BYTES,
     BLOCK_TAGS,
     LOOP_KINDS,
     SCOPES,
     THREAD_TAGS,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
     Program,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
+    read_regions,
     statements,
+    written_buffers,
+    written_regions,
 )
 
 
@@ -39,7 +49,9 @@ def verify(program: Program) -> None:
     Kernel: launch tags known and used once; every variable bound once, and only where no enclosing
     binding has it; buffers used inside their scope; all global buffers it touches among `params`.
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
-    no barrier under a condition on thread indices or in a parallel loop.
+    no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
+    moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
+    no Mma under a condition on threadIdx.x, whose extent is a multiple of its lanes.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -77,6 +89,9 @@ class _Checker:
         self.allocated: set[Buffer] = set()
         self.current: Stmt = kernel.body
         self.divergent = ""  # why threads may not all be here
+        self.split = ""  # why the lanes of a warp may not all be here
+        self.lanes = {t.var for t in kernel.threads if t.tag == "threadIdx.x"}
+        self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
 
     def run(self) -> None:
         tags = [t.tag for t in self.kernel.threads]
@@ -92,6 +107,9 @@ class _Checker:
             if thread.tag in THREAD_TAGS:
                 self.threaded.add(thread.var)
         self._statement(self.kernel.body)
+        for source in written_buffers(self.kernel.body).intersection(self.sources):
+            self.current = self.sources[source]
+            raise self._fail(f"the kernel stores to {source!r}, too, while the copy is under way")
 
     def _fail(self, reason: str) -> InternalError:
         place = str(self.current).splitlines()[0].strip()
@@ -132,23 +150,26 @@ class _Checker:
             raise self._fail(f"a condition must be a bool, not {stmt.condition.dtype}")
         if stmt.condition.lanes != 1:
             self._mask(stmt)
-        before = self.divergent
+        before = self.divergent, self.split
         if any(n in self.threaded for n in walk(stmt.condition)):
             reason = f"under the condition {stmt.condition}, which differs between threads"
             self.divergent = self.divergent or reason
+        if any(n in self.lanes for n in walk(stmt.condition)):
+            reason = f"under the condition {stmt.condition}, which differs between lanes"
+            self.split = self.split or reason
         self._statement(stmt.then)
         if stmt.orelse is not None:
             self._statement(stmt.orelse)
-        self.divergent = before
+        self.divergent, self.split = before
 
     def _while(self, stmt: While) -> None:
         self._expression(stmt.condition)
         if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
             raise self._fail("a loop goes on by a bool")
-        before = self.divergent
-        self.divergent = self.divergent or "in a loop that data end"
+        before, reason = (self.divergent, self.split), "in a loop that data end"
+        self.divergent, self.split = self.divergent or reason, self.split or reason
         self._statement(stmt.body)
-        self.divergent = before
+        self.divergent, self.split = before
 
     def _mask(self, stmt: If) -> None:
         """A condition of several lanes: every store under it has as many."""
@@ -168,6 +189,51 @@ class _Checker:
             raise self._fail(f"a {stmt.value.dtype} is stored to {stmt.buffer!r}")
         if stmt.value.lanes != stmt.index.lanes:
             raise self._fail(f"{stmt.value.lanes} lanes are stored to {stmt.index.lanes} places")
+
+    def _async_copy(self, stmt: AsyncCopy) -> None:
+        self._regions(stmt)
+        self._expression(stmt.condition)
+        to, source = stmt.to.buffer, stmt.source.buffer
+        if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
+            raise self._fail("a copy depends on a bool")
+        if to.scope != "shared" or source.scope != "global" or not self.kernel.threads:
+            raise self._fail(f"a copy from {source!r} to {to!r} cannot be asynchronous")
+        self.sources.setdefault(source, stmt)
+        if to.dtype != source.dtype or stmt.to.count != stmt.source.count:
+            raise self._fail(f"{source!r} is copied to {to!r} in {stmt.source.count} elements")
+        if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES:
+            raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
+
+    def _wait(self, stmt: Wait) -> None:
+        if stmt.pending < 0:
+            raise self._fail(f"{stmt.pending} groups are left pending")
+
+    def _mma(self, stmt: Mma) -> None:
+        self._regions(stmt)
+        width = self.kernel.block[0]
+        if isinstance(width, Expr) or width % WARP:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if self.split:
+            raise self._fail(f"what all lanes of a warp do, {self.split}")
+        for region, fragment in stmt.operands:
+            buffer = region.buffer
+            fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
+            if not fits or buffer.scope != "local":
+                raise self._fail(
+                    f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
+                    f" each lane holds {fragment.elements} of {fragment.dtype}"
+                )
+
+    def _regions(self, stmt: Stmt) -> None:
+        for region in (*written_regions(stmt), *read_regions(stmt)):
+            self._region(region)
+
+    def _region(self, region: Region) -> None:
+        self._use(region.buffer)
+        self._expression(region.index)
+        self._check_index(region.index)
+        if region.index.lanes != 1 or region.count < 1:
+            raise self._fail(f"{region.count} elements from {region.index} on are no region")
 
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
@@ -229,6 +295,10 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Store: _Checker._store,
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
+        AsyncCopy: _Checker._async_copy,
+        Commit: lambda checker, stmt: None,
+        Wait: _Checker._wait,
+        Mma: _Checker._mma,
     },
 )
 

@@ -28,9 +28,11 @@ from tilewright.ir.stmt import (
     While,
     load,
     map_children,
+    read_regions,
     seq,
     statements,
     written_buffers,
+    written_regions,
 )
 
 
@@ -227,6 +229,8 @@ def _indexes_registers(body: Stmt, var: Expr, register_bytes: int) -> bool:
         return small and var in E.free_variables(index)
 
     for s in statements(body):
+        if any(indexed(r.buffer, r.index) for r in (*written_regions(s), *read_regions(s))):
+            return True
         if not isinstance(s, Store):
             continue
         if indexed(s.buffer, s.index):

@@ -13,22 +13,31 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
+    Mma,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     children,
     expressions,
     load,
     map_children,
+    map_regions,
+    read_buffers,
+    read_regions,
     statements,
     written_buffers,
+    written_regions,
 )
 
 
@@ -69,10 +78,18 @@ class _VirtualThread:
         return self._spread_parts(stmt, inside or self._depends(stmt.condition))
 
     def _spread_store(self, stmt: Store, inside: bool) -> bool:
-        b, extent = stmt.buffer, self.loop.extent
+        differs = inside or self._depends(stmt.index) or self._depends(stmt.value)
+        return differs and self._replicate(stmt.buffer)
+
+    def _spread_regions(self, stmt: AsyncCopy | Mma, inside: bool) -> bool:
+        differs = inside or any(self._depends(e) for e in expressions(stmt))
+        differs = differs or any(r.buffer in self.replicated for r in read_regions(stmt))
+        return differs and any([self._replicate(r.buffer) for r in written_regions(stmt)])
+
+    def _replicate(self, b: Buffer) -> bool:
+        """Whether that was news."""
+        extent = self.loop.extent
         if b not in self.allocated or b.scope != "local" or b in self.replicated:
-            return False
-        if not (inside or self._depends(stmt.index) or self._depends(stmt.value)):
             return False
         shape = (extent, *b.shape)
         self.replicated[b] = Buffer(b.name, b.dtype, b.size * extent, b.scope, shape)
@@ -108,7 +125,7 @@ class _VirtualThread:
     def _touches(self, stmt: Stmt) -> bool:
         if any(self._depends(e) for e in expressions(stmt)):
             return True
-        return any(b in self.replicated for b in written_buffers(stmt))
+        return any(b in self.replicated for b in written_buffers(stmt) | read_buffers(stmt))
 
     def _copy(self, stmt: Stmt, v: Expr) -> Stmt:
         """`stmt` for virtual thread v, on v's copies of replicated buffers."""
@@ -127,7 +144,13 @@ class _VirtualThread:
                 return Store(self.replicated[s.buffer], index, on_expr(s.value))
             if isinstance(s, Allocate) and s.buffer in self.replicated:
                 return Allocate(self.replicated[s.buffer], on_stmt(s.body))
-            return map_children(s, on_stmt, on_expr)
+            return map_regions(map_children(s, on_stmt, on_expr), on_region)
+
+        def on_region(region: Region) -> Region:
+            buffer = region.buffer
+            if buffer not in self.replicated:
+                return region
+            return Region(self.replicated[buffer], region.index + v * buffer.size, region.count)
 
         return on_stmt(stmt)
 
@@ -136,16 +159,17 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
     "virtual threads",
     {
         Store: _VirtualThread._spread_store,
+        **dict.fromkeys((AsyncCopy, Mma), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
-        **dict.fromkeys((For, Seq, Allocate, Barrier), _VirtualThread._spread_parts),
+        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), _VirtualThread._spread_parts),
     },
 )
 _VISIT: Rules[Callable[..., Stmt]] = Rules(
     "virtual threads",
     {
-        Store: _VirtualThread._visit_leaf,
+        **dict.fromkeys((Store, AsyncCopy, Mma), _VirtualThread._visit_leaf),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
-        **dict.fromkeys((For, Seq, Barrier), _VirtualThread._visit_parts),
+        **dict.fromkeys((For, Seq, Barrier, Commit, Wait), _VirtualThread._visit_parts),
     },
 )

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.case import Case
 from tilewright.base.errors import CompileError
-from tilewright.codegen.serial_threads import WARP, order, serialized
+from tilewright.codegen.serial_threads import WARP, copies, order, serialized
 from tilewright.driver.compilers import compile_source
 from tilewright.runtime.device import Device
 from tilewright.runtime.trial import TrialResult, check
@@ -60,7 +60,8 @@ def changed(artifact: Artifact, device: Device) -> Source | str | None:
 
 
 def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> TrialResult | str:
-    """What two runs with turns, forwards and backwards, give; why they cannot be made.
+    """What two runs with turns, forwards and backwards, give, four where there are asynchronous
+    copies; why they cannot be made.
 
     artifact: of `changed`; seconds: of one run of the kernels without turns
     """
@@ -73,12 +74,17 @@ def judged(artifact: Artifact, device: Device, case: Case, seconds: float) -> Tr
     each = max(_LEAST, _SECONDS * min(1.0, cores / blocks))
     few = blocks <= _BLOCKS * cores  # the device may run them all at once
     apart = min(max(_APART, seconds), _STAGGER / blocks) if few else 0.0
-    turns = [order(backwards=b, group=group, seconds=each, apart=apart) for b in (False, True)]
+    turns = [
+        order(backwards=b, group=group, seconds=each, apart=apart, late=late)
+        for late in ((False, True) if copies(source) else (False,))
+        for b in (False, True)
+    ]
     cases = [replace(case, inputs=(*case.inputs, np.array(t, np.int32))) for t in turns]
     result = check(artifact, device, cases)
     if result.error == "run" and not result.fatal:  # too much shared memory by one word, say
         return REFUSED
     if result.error == "wrong":
-        message = f"with its threads one after the other, {result.message}"
-        return replace(result, message=f"{message}; a barrier is missing, or threads race")
+        missing = "a barrier or a wait" if copies(source) else "a barrier"
+        message = f"with its threads one after the other, {result.message}; {missing} is missing"
+        return replace(result, message=f"{message}, or threads race")
     return result

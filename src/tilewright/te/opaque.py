@@ -28,13 +28,17 @@ from tilewright.ir.stmt import (
     Kernel,
     PackedCall,
     Program,
+    Region,
     Stmt,
     Store,
     Thread,
     expressions,
     load,
     map_children,
+    map_regions,
+    read_regions,
     statements,
+    written_regions,
 )
 from tilewright.ir.symbols import one_of
 from tilewright.ir.tuples import together
@@ -250,8 +254,11 @@ def rewritten(
             value(e), lambda n: load(buffer(n.attr), n.args[0]) if n.op == "load" else None
         )
 
+    def on_region(region: Region) -> Region:
+        return replace(region, buffer=buffer(region.buffer))
+
     def on_stmt(s: Stmt) -> Stmt:
-        new = map_children(s, on_stmt, on_expr)
+        new = map_regions(map_children(s, on_stmt, on_expr), on_region)
         if isinstance(new, (Store, Allocate)):
             return replace(new, buffer=buffer(new.buffer))
         if isinstance(new, For) and isinstance(new.extent, Expr) and new.extent.op == "const":
@@ -266,6 +273,7 @@ def touched(stmt: Stmt) -> tuple[Buffer, ...]:
     found: dict[Buffer, None] = {}
     for s in statements(stmt):
         found |= {n.attr: None for n in walk(*own_expressions(s)) if n.op == "load"}
+        found |= dict.fromkeys(r.buffer for r in (*read_regions(s), *written_regions(s)))
         if isinstance(s, Store):
             found[s.buffer] = None
     return tuple(b for b in found if b.scope == "global")
@@ -274,4 +282,5 @@ def touched(stmt: Stmt) -> tuple[Buffer, ...]:
 def own_expressions(s: Stmt) -> Iterator[Expr]:
     """Give the root expressions of a statement itself, not of those under it."""
     fields = (getattr(s, name) for name in STATEMENTS[type(s)].expressions)
-    return (part for part in fields if isinstance(part, Expr))
+    yield from (part for part in fields if isinstance(part, Expr))
+    yield from (region.index for region in (*read_regions(s), *written_regions(s)))

@@ -1,0 +1,66 @@
+"""The lanes of a warp as interpreters run them: one after the other, together at each `Mma`.
+
+In: 32 courses, generators that stop at barriers and meetings.  Out: where each stops at last.
+Read next: `interpreter.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.atoms import WARP, multiplied
+from tilewright.ir.interpreter_memory import InterpreterError, first_line
+from tilewright.ir.stmt import Barrier, Kernel, Mma, statements
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What one lane brings to `stmt`: its elements of a, of b and of the sum."""
+
+    stmt: Mma
+    a: tuple[Any, ...]
+    b: tuple[Any, ...]
+    sums: tuple[Any, ...]
+
+
+def run_warp(
+    kernel: Kernel, first: int, lanes: int, go_on: Callable[[int, Any], Any], told: Any
+) -> list[Any]:
+    """Run a warp until each lane stands at a barrier or has ended: what stops each, or None.
+
+    first: the number of its first thread; lanes: how many there are, less than WARP in the last
+    warp of a block; go_on: (thread, what it is told) -> its next stop; told: to each at the begin
+    """
+    stops = [go_on(first + k, told) for k in range(lanes)]
+    while meetings := [stop for stop in stops if isinstance(stop, Meeting)]:
+        stmt = meetings[0].stmt
+        if lanes < WARP or len(meetings) < lanes or any(m.stmt is not stmt for m in meetings):
+            raise _divergence(kernel, first, stops)
+        sums = multiplied(
+            stmt.atom, *([getattr(m, part) for m in meetings] for part in ("a", "b", "sums"))
+        )
+        stops = [go_on(first + k, sums[k]) for k in range(lanes)]
+    return stops
+
+
+def _divergence(kernel: Kernel, first: int, stops: list[Any]) -> InterpreterError:
+    known = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Mma))]
+    if len(stops) < WARP:
+        reason = f"a warp of {len(stops)} lanes, of which all {WARP} are needed"
+    else:
+        texts = [_where(stop, known) for stop in stops]
+        places = {text: first + texts.index(text) for text in texts}
+        reason = ", ".join(f"thread {thread} {text}" for text, thread in places.items())
+    stmt = next(stop.stmt for stop in stops if isinstance(stop, Meeting))
+    return InterpreterError(
+        f"{kernel.name}: {first_line(stmt)}", f"warp divergence: {reason}",
+        "All lanes of a warp come to it together, as often as each other.",
+    )  # fmt: skip
+
+
+def _where(stop: Any, known: list[Any]) -> str:
+    if isinstance(stop, Meeting):
+        return f"is at {first_line(stop.stmt)!r} ({known.index(stop.stmt) + 1})"
+    return "has ended" if stop is None else "waits at a barrier"
