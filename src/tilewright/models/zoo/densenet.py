@@ -10,15 +10,15 @@ In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: 
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo.layers import (
     batch_norm,
     conv2d,
-    create_workload,
     dense,
     image,
     network,
+    workload_of,
 )
 
 # depth -> channels of the stem, channels that a layer adds, layers of each block
@@ -57,7 +57,12 @@ def get_net(
     dtype: str = "float32",
     chained: bool = True,
 ) -> Function:
-    """The function data -> logits."""
+    """The function data -> logits.
+
+    densenet_size: 121, 161, 169 or 201; image_shape: (3, H, W), at least 224 high and wide
+    chained: a layer reads the layer before it only, as in TVM's network of this name; False: all
+        layers before it, as published
+    """
     place = "relay.testing.densenet"
     if densenet_size not in SIZES:
         raise ModelError(
@@ -80,20 +85,4 @@ def get_net(
     return network(data, dense(nn.batch_flatten(x), "dense", classes))
 
 
-def get_workload(
-    densenet_size: int = 121,
-    classes: int = 1000,
-    batch_size: int = 4,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    chained: bool = True,
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """DenseNet and its weights.
-
-    densenet_size: 121, 161, 169 or 201; image_shape: (3, H, W), at least 224 high and wide
-    chained: a layer reads the layer before it only, as in TVM's network of this name; False: all
-        layers before it, as published
-    """
-    net = get_net(densenet_size, classes, batch_size, image_shape, dtype, chained)
-    return create_workload(net, seed)
+get_workload = workload_of(get_net)
