@@ -30,6 +30,7 @@ from tilewright.graph.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.graph.op.reduction import reduced_axes
 from tilewright.graph.op.window import IMAGE, RANKS, channels_first, image_rank, moves, out_layout
 from tilewright.graph.traversal import op_name
+from tilewright.topi.elementwise import limits
 
 Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor
 
@@ -174,7 +175,7 @@ def _rules() -> dict[str, Rule]:
         ),
         **dict.fromkeys(("copy", "nn.dropout", "annotation.checkpoint"), lambda t, a, r: t[0]),
         "cast": lambda t, a, r: t[0].to(getattr(torch, str(a.dtype))),
-        "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
+        "clip": lambda t, a, r: torch.clamp(t[0], *limits(r.dtype, a.a_min, a.a_max)),
         "transpose": lambda t, a, r: t[0].permute(*a.axes),
         "concatenate": lambda t, a, r: torch.cat(t[0], a.axis),
         "strided_slice": _slice,

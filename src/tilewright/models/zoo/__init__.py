@@ -68,12 +68,17 @@ def get_network(name: str, **options: Any) -> Workload:
     return made
 
 
+def network_names() -> tuple[str, ...]:
+    """Of all networks, those of packages above among them."""
+    return (*NETWORKS, *plugins.names("networks"))
+
+
 def is_network(name: str) -> bool:
-    return name in NETWORKS or name in plugins.names("networks")
+    return name in NETWORKS or name in network_names()
 
 
 def unknown_network(name: str) -> ModelError:
-    known = (*NETWORKS, *plugins.names("networks"))
+    known = network_names()
     near = difflib.get_close_matches(name, known, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return ModelError(

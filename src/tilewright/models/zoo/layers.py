@@ -108,6 +108,11 @@ def batch_norm(
     return normal[0]
 
 
+def active(data: Expr, name: str, layout: str = "NCHW", epsilon: float = 1e-5) -> Expr:
+    """`data` normalised, and of that the positive part."""
+    return nn.relu(batch_norm(data, name, layout, epsilon))
+
+
 def dense(data: Expr, name: str, units: int, names: tuple[str, str] = ("_weight", "_bias")) -> Expr:
     """A dense layer with bias."""
     weight, bias = (var(name + suffix, dtype=data.dtype) for suffix in names)

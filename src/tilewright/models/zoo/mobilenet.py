@@ -5,10 +5,10 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `squeez
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Expr, Function
+from tilewright.graph.expr import Function
 from tilewright.graph.functions import nn
 from tilewright.models.zoo.layers import (
-    batch_norm,
+    active,
     conv2d,
     dense,
     image,
@@ -21,10 +21,6 @@ BLOCKS = (
     (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2),
     (512, 1), (512, 1), (512, 1), (512, 1), (512, 1), (1024, 2), (1024, 1),
 )  # fmt: skip
-
-
-def _active(data: Expr, name: str, layout: str) -> Expr:
-    return nn.relu(batch_norm(data, name, layout))
 
 
 def get_net(
@@ -40,13 +36,13 @@ def get_net(
     """
     data = image(batch_size, image_shape, layout, dtype, "relay.testing.mobilenet")
     x = conv2d(data, "conv_block_1_conv", 32, 3, 2, 1, layout=layout)
-    x = _active(x, "conv_block_1_bn", layout)
+    x = active(x, "conv_block_1_bn", layout)
     for k, (channels, strides) in enumerate(BLOCKS, 1):
         name, width = f"separable_conv_block_{k}", x.shape[layout.index("C")]
         x = conv2d(x, f"{name}_depthwise_conv1", width, 3, strides, 1, width, layout)
-        x = _active(x, f"{name}_bn1", layout)
+        x = active(x, f"{name}_bn1", layout)
         x = conv2d(x, f"{name}_conv2", channels, 1, layout=layout)
-        x = _active(x, f"{name}_bn2", layout)
+        x = active(x, f"{name}_bn2", layout)
     x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
     x = nn.softmax(dense(x, "fc", num_classes))
     return network(data, x)
