@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
-from tilewright.models.zoo import NETWORKS, get_network
+from tilewright.models.zoo import get_network, network_names
 from tilewright.network.extract import prepare
 from tilewright.network.memory import lifetimes, plan_memory
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 def main() -> None:
     print(f"{'network':<16} {'values':>6} {'planned':>9} {'alive':>9} {'ratio':>6} {'ms':>7}")
-    for name in sys.argv[1:] or NETWORKS:
+    for name in sys.argv[1:] or network_names():
         mod, params = get_network(name)
         values = list(lifetimes(prepare(mod, params)["main"]).values())
         began = time.process_time()

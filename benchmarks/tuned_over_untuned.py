@@ -28,7 +28,7 @@ import torch_networks
 from tilewright.graph.samples import sample_inputs
 from tilewright.models.networks import load as load_model
 from tilewright.models.peers.engines import onnxruntime_benchmark
-from tilewright.models.zoo import NETWORKS
+from tilewright.models.zoo import is_network
 from tilewright.network.build import build
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def row_of(name: str, options: argparse.Namespace, logs: Path) -> dict[str, Any]:
-    model = name if name in NETWORKS else str(exported(name, logs))
+    model = name if is_network(name) else str(exported(name, logs))
     log = logs / f"{name.replace('/', '-')}.{options.target}.jsonl"
     began = time.perf_counter()
     said = subprocess.run(

@@ -1,5 +1,5 @@
-"""What TVM's home adds to the compiler: readers of TVM's logs, AutoTVM's tuners by name, names that
-arguments had.
+"""What TVM's home adds to the compiler: readers of TVM's logs, AutoTVM's tuners by name, networks
+of `relay.testing`, names that arguments had.
 
 In: nothing.  Out: entries of `base/plugins.py`.  Nothing is imported for them before it is used.
 """
@@ -21,6 +21,11 @@ NAMED_KINDS = (
     "rocm", "sdaccel", "stackvm", "vulkan", "webgpu",
 )  # fmt: skip
 
+# Networks that only `relay.testing` has: `relay/testing/networks.py` makes them.
+NETWORKS = (
+    *(f"resnet3d-{n}" for n in (18, 34, 50, 101, 152, 200, 269)), "dcgan", "lstm",
+)  # fmt: skip
+
 
 def register() -> None:
     """Tell where everything is; again changes nothing."""
@@ -33,6 +38,9 @@ def register() -> None:
     plugins.register("other names", {"Device": "tilewright_tvm.absent_names:DEVICE_NOW"})
     plugins.register("argument names", {"TVM 0.6": "tilewright_tvm.old_names:modern"})
     plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
+    plugins.register(
+        "networks", dict.fromkeys(NETWORKS, "tilewright_tvm.relay.testing.networks:get_network")
+    )
     kinds = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}
     plugins.register("device kinds", kinds)
     plugins.register("target options", {"TVM": "tilewright_tvm.target_options:OPTIONS"})

@@ -12,11 +12,13 @@ from tilewright.base.errors import ModelError
 from tilewright.driver.build import generate_source
 from tilewright.graph.expr import post_order
 from tilewright.graph.traversal import is_call, op_name
+from tilewright.models import networks
+from tilewright.models.zoo import network_names
 from tilewright.network.extract import fused_groups, fused_tasks, prepare
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
-from tilewright_tvm import relay
+from tilewright_tvm import plugin, relay
 
 
 def convolutions(body) -> list[tuple]:
@@ -194,6 +196,29 @@ def test_unknown_networks_and_options_are_refused(make, words):
     with pytest.raises(ModelError) as e:
         make()
     assert all(w in str(e.value) for w in words)
+
+
+def test_networks_of_packages_above_have_names_too():
+    assert set(plugin.NETWORKS) == set(relay.testing.networks.NETWORKS)
+    assert set(plugin.NETWORKS) <= set(network_names()) == set(relay.testing.NETWORKS)
+    mod, params = networks.load("lstm")
+    assert len(mod["main"].params) == 8 + len(params)
+    with pytest.raises(ModelError, match=r"Did you mean dcgan\?"):
+        networks.load("dcgam")
+
+
+def test_a_workload_takes_what_its_network_takes_and_a_seed():
+    small = (1, 7, (1, 4, 4))
+    (mod, first), (_, same), (_, other) = (
+        relay.testing.mlp.get_workload(*small, **seed) for seed in ({}, {"seed": 0}, {"seed": 1})
+    )
+    assert mod["main"].body.checked_type.shape == (1, 7)
+    assert all((first[name] == same[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+    mod, _ = relay.testing.vgg.get_workload(1, 5, (3, 32, 32))  # as TVM's: classes come second
+    assert mod["main"].ret_type == relay.TensorType((1, 5))
+    with pytest.raises(TypeError, match="depth"):
+        relay.testing.mlp.get_workload(depth=3)
 
 
 def test_workload_of_a_network_of_ones_own():

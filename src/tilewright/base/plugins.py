@@ -31,8 +31,8 @@ def register(kind: str, places: Mapping[str, str]) -> None:
     """Tell where things are.
 
     kind: "absent names", "argument names", "devices", "device kinds", "logs", "names of te",
-          "offered templates", "other names", "target options", "templates" or "tuners": who asks
-          for them says what each is
+          "networks", "offered templates", "other names", "target options", "templates" or "tuners":
+          who asks for them says what each is
     places: name -> "module:attribute", or "module" for what importing it registers
     """
     _PLACES.setdefault(kind, {}).update(places)

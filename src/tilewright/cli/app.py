@@ -26,16 +26,12 @@ from tilewright.cli.knowledge import publish_logs, use_knowledge
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
-    batch_option,
     check_log,
     default_log,
     devices_of,
-    dtype_option,
     farm_options,
-    layout_option,
     log_option,
-    shape_option,
-    target_option,
+    network_options,
 )
 from tilewright.cli.tune import tune
 from tilewright.targets.target import Target
@@ -89,12 +85,7 @@ for _command in (tune, compile_command, run, farm):
 
 
 @cli.command(epilog=MODEL_HELP, short_help="Time MODEL untuned, tuned, and in other engines.")
-@click.argument("model")
-@target_option
-@dtype_option
-@batch_option
-@shape_option
-@layout_option
+@network_options
 @log_option
 @farm_options
 def bench(

@@ -16,14 +16,10 @@ from tilewright.base.terminal import say
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
-    batch_option,
     check_positive,
     default_log,
-    dtype_option,
-    layout_option,
     log_option,
-    shape_option,
-    target_option,
+    network_options,
 )
 from tilewright.targets.target import Target
 
@@ -44,12 +40,7 @@ def check_output(file: Path) -> None:
 @click.command(
     "compile", epilog=MODEL_HELP, short_help="Write MODEL as one file, which needs no compiler."
 )
-@click.argument("model")
-@target_option
-@dtype_option
-@batch_option
-@shape_option
-@layout_option
+@network_options
 @log_option
 @click.option(
     "-o", "--output", type=File(),

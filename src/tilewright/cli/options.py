@@ -189,6 +189,13 @@ layout_option = click.option(
 )  # fmt: skip
 
 
+def network_options(command: Any) -> Any:
+    """MODEL, and what it is built for: --target, --dtype, --batch, --shape, --desired-layout."""
+    for option in (layout_option, shape_option, batch_option, dtype_option, target_option):
+        command = option(command)
+    return click.argument("model")(command)
+
+
 log_option = click.option(
     "--log", type=File(), callback=check_log,
     help="Log of `tune`.  [default: MODEL.TARGET.jsonl where it exists]",

@@ -22,16 +22,12 @@ from tilewright.base.terminal import say
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
-    batch_option,
     check_log,
     check_positive,
     default_log,
     devices_of,
-    dtype_option,
     farm_options,
-    layout_option,
-    shape_option,
-    target_option,
+    network_options,
     typed_path,
     typed_shapes,
     typed_target,
@@ -81,12 +77,7 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(epilog=MODEL_HELP, short_help="Search for fast kernels for MODEL.")
-@click.argument("model")
-@target_option
-@dtype_option
-@batch_option
-@shape_option
-@layout_option
+@network_options
 @click.option("--trials", type=int, callback=check_positive, help="Candidates to measure, in all.")
 @click.option(
     "--minutes", type=float, callback=check_positive,

@@ -24,7 +24,7 @@ from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
 from tilewright.models.onnx.load import load as load_proto
 from tilewright.models.torch.export import from_examples, from_exported_program, torch_module
-from tilewright.models.zoo import NETWORKS, get_network, unknown_network
+from tilewright.models.zoo import get_network, is_network, unknown_network
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,7 +43,7 @@ def check(name_or_path: str, *also: str) -> None:
 
     also: kinds of files that are taken, too; see `base.model_files`
     """
-    if name_or_path in NETWORKS:
+    if is_network(name_or_path):
         return
     if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
         raise unknown_network(name_or_path)
@@ -63,7 +63,7 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
     """
     what = _known(model)
     of_torch = (model_files.EXPORTED, model_files.SCRIPTED)
-    if isinstance(what, str) and what not in NETWORKS and _kind(what) in of_torch:
+    if isinstance(what, str) and not is_network(what) and _kind(what) in of_torch:
         what = read_torch(what, what)
     module = _is_module(what)
     if module and inputs is None:
@@ -78,7 +78,7 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
     if module:
         _refuse_shapes(model, shapes, "inputs= says them")
         return from_examples(what, inputs)
-    if isinstance(what, str) and what in NETWORKS:
+    if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
         return get_network(what)
     if isinstance(what, IRModule | Function):
@@ -182,7 +182,7 @@ def load_batches(
     network is made again for them.  Raises ModelError as `load` does, and where that cannot be.
     """
     what = _known(model)
-    if isinstance(what, str) and what in NETWORKS:
+    if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
         return _sharing([get_network(what, batch_size=size) for size in sizes])
     if _is_onnx(what):

@@ -69,7 +69,7 @@ from tilewright.models.onnx.postponed import Postponing
 from tilewright.models.onnx.schema import Schema
 from tilewright.models.onnx.scope import Scope
 from tilewright.models.onnx.structure import Plan, plan, without
-from tilewright.models.onnx.values import WIDER, Narrow, Unknown, Value, items, waits
+from tilewright.models.onnx.values import WIDER, Narrow, Unknown, Value, items, kind_of, waits
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -78,10 +78,9 @@ if TYPE_CHECKING:
 def from_onnx(
     model: ModelProto | bytes | str | os.PathLike[str],
     shape: Mapping[str, Any] | None = None,
-    dtype: str | Mapping[str, str] = "float32",
+    dtype: Mapping[str, str] | None = None,
     opset: int | None = None,
     freeze_params: bool = False,
-    convert_config: Mapping[str, bool] | None = None,
     *,
     params: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
@@ -91,42 +90,26 @@ def from_onnx(
     shape:  input shapes by name, for inputs whose extents the model leaves open (or to change
             them); an extent that the model gives a name may be given by that: {"batch": 8}.
             `relay.Any()` in a shape or for a name leaves it open: relay.build is told its sizes
-    dtype:  element types of inputs by name, where they shall not be the model's; one name for all
-            is accepted, as TVM does, and has no effect
+    dtype:  element types of inputs by name, where they shall not be the model's
     opset:  of ONNX's operators, instead of what the model says
     freeze_params: weights become constants of the graph, and the second result is empty
-    convert_config: TVM's; "use_nt_batch_matmul" says how it writes products down, which here is
-            decided when the network is built
     params: values of inputs by name: they are weights then, or constants where an operator needs
             one, such as a shape
     limits: what the model may cost; default: `Limits()`
     Raises ModelError for a missing or damaged file, an open extent, a model beyond the limits, and
     once for all nodes that cannot be imported.  A result that is a sequence counts as its tensors.
     """
-    if not isinstance(dtype, (str, Mapping)):
-        raise ModelError(
-            f"from_onnx(dtype={dtype!r})", "it is neither one name nor names by input",
-            'Leave it out, or give {"input": "float32"}.',
-        )  # fmt: skip
-    for key, value in dict(convert_config or {}).items():
-        if key != "use_nt_batch_matmul" or not isinstance(value, bool):
-            raise ModelError(
-                f"from_onnx(convert_config={{{key!r}: {value!r}}})", "there is no such choice",
-                'Leave it out, or give {"use_nt_batch_matmul": True}.',
-            )  # fmt: skip
     limits = limits or Limits()
     proto = load(model, limits)
     if names := open_names(shape or {}):
         return opened(
             names,
             lambda sizes: from_onnx(
-                proto, closed(shape, sizes.__getitem__), dtype, opset, freeze_params, None,
+                proto, closed(shape, sizes.__getitem__), dtype, opset, freeze_params,
                 params=params, limits=limits,
             ),
         )  # fmt: skip
-    given = Given(
-        dict(shape or {}), {} if isinstance(dtype, str) else dict(dtype), dict(params or {})
-    )
+    given = Given(dict(shape or {}), dict(dtype or {}), dict(params or {}))
     versions = opsets(proto.opset_import, opset)
     return _Importer(proto, versions, given, limits, freeze_params).run()
 
@@ -424,7 +407,7 @@ class _Importer(Postponing):
         """By the function in ONNX's schema; None where there is none that can be imported."""
         if official is None:
             return None
-        types = [self._type_proto(values[i]) if i else self._type_proto(None) for i in node.input]
+        types = [_type_proto(values[i] if i else None) for i in node.input]
         function = definition(official, node, version, types)
         if function is None:
             return None
@@ -442,31 +425,13 @@ class _Importer(Postponing):
         self.blockers.back_to(before)
         return None
 
-    def _type_proto(self, value: Value | None) -> Any:
-        from onnx import TypeProto, helper
-
-        if isinstance(value, np.ndarray):
-            return helper.make_tensor_type_proto(
-                helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-            )
-        if isinstance(value, Narrow):
-            number = helper.np_dtype_to_tensor_dtype(np.dtype(value.kind))
-            return helper.make_tensor_type_proto(number, value.value.shape)
-        if (
-            isinstance(value, Expr)
-            and not value.waits
-            and isinstance(value.checked_type, TensorType)
-        ):
-            number = helper.np_dtype_to_tensor_dtype(value.dtype.storage)
-            return helper.make_tensor_type_proto(number, value.shape)
-        return TypeProto()
-
     def _apply(
         self, scope: Scope, converter: Any, node: NodeProto, schema: Schema,
         values: Mapping[str, Value], place: str, resume: Value | None,
     ) -> list[Value]:  # fmt: skip
         with _damaged():
-            check_types(schema, [_dtype(values.get(i)) for i in node.input], place)
+            kinds = [kind_of(values.get(i)) for i in node.input]
+            check_types(schema, [None if k is None else k[0] for k in kinds], place)
             attrs = attributes_of(node, schema, place)
         view = Node(
             node.op_type, place, scope.versions.get("", 1), attrs, [i or None for i in node.input],
@@ -549,12 +514,13 @@ def _damaged() -> Iterator[None]:
         raise _Damaged(error.place, error.reason, error.way_out) from None
 
 
-def _dtype(value: Value | None) -> str | None:
-    if isinstance(value, Narrow):
-        return value.kind
-    if isinstance(value, Expr) and value.waits:
-        return None
-    return str(value.dtype) if isinstance(value, (np.ndarray, Expr)) else None
+def _type_proto(value: Value | None) -> Any:
+    from onnx import TypeProto, helper
+
+    if (kind := kind_of(value)) is None:
+        return TypeProto()
+    dtype, shape = kind
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
 
 
 def _until_read(outputs: Sequence[str], read: frozenset[str]) -> list[str]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.concurrency import in_forked_child, once
 from tilewright.base.dtype import TYPES, DType
-from tilewright.graph.expr import Array, Expr, TensorType, oversize
+from tilewright.graph.expr import Array, TensorType, oversize
 from tilewright.measure.pool import Options, WorkerFailure, WorkerMissing, WorkerPool
 from tilewright.models.onnx.checks import element_type, onnx_schema
-from tilewright.models.onnx.values import Value
+from tilewright.models.onnx.values import Narrow, Value, kind_of
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TypeProto
@@ -54,16 +54,10 @@ def _inferred(
     data: dict[str, Array] = {}
     for name, value in inputs.items():
         array = known(value)
-        if array is not None:
-            kinds[name] = str(array.dtype), array.shape
-        elif (
-            isinstance(value, Expr)
-            and not value.waits
-            and isinstance(value.checked_type, TensorType)
-        ):
-            kinds[name] = str(value.dtype.storage), value.shape
-        else:
+        kind = kind_of(value)
+        if kind is None or isinstance(value, Narrow):
             return {}
+        kinds[name] = kind
         if array is not None and array.size <= MOST_DATA:
             data[name] = array
     asked = _pool().submit(infer, node.SerializeToString(), opset, kinds, data, timeout=SECONDS)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.graph.expr import Array, Expr, Tuple
+import numpy as np
+
+from tilewright.graph.expr import Array, Expr, TensorType, Tuple
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Narrow:
 
 
 Value = Expr | Array | Narrow | Items | Absent | Unknown
+
+
+def kind_of(value: Value | None) -> tuple[str, tuple[int, ...]] | None:
+    """(element type in numpy's words, shape) of a tensor; None where that is not known."""
+    if isinstance(value, Narrow):
+        return value.kind, value.value.shape
+    if isinstance(value, np.ndarray):
+        return str(value.dtype), value.shape
+    if not isinstance(value, Expr) or value.waits or not isinstance(value.checked_type, TensorType):
+        return None
+    return str(value.dtype.storage), value.shape
 
 
 def items(value: Value) -> list[Value]:

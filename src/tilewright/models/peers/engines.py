@@ -73,23 +73,19 @@ def onnxruntime_benchmark(
 
     Arrays stay on the device.  OpenCL devices are no concern of onnxruntime: it uses the CPU.
     """
-    engine, chosen = "onnxruntime", Target(target).native()
+    chosen = Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     on_cuda = chosen.kind == "cuda"
     provider = "CUDAExecutionProvider" if on_cuda else "CPUExecutionProvider"
     threads = cpu_threads(chosen)
-    try:
+
+    def measured() -> PeerTime:
         session = _session(module, params, provider, threads)
         run = _bound_run(session, sample_inputs(module, params), "cuda" if on_cuda else "cpu")
-        result = timed(run, number, repeat)
-    except _Missing as missing:
-        return PeerTime(engine, None, str(missing))
-    except TilewrightError as error:  # the graph has no ONNX form
-        return PeerTime(engine, None, str(error))
-    except Exception as error:  # whatever a foreign engine fails with must not end the bench
-        return PeerTime(engine, None, f"it failed: {type(error).__name__}: {error}")
-    how = "CUDA provider" if on_cuda else f"{threads} threads"
-    return PeerTime(f"{engine} {_version()}", result, how)
+        how = "CUDA provider" if on_cuda else f"{threads} threads"
+        return PeerTime(f"onnxruntime {_version()}", timed(run, number, repeat), how)
+
+    return _tried("onnxruntime", measured)
 
 
 def torch_benchmark(
@@ -100,25 +96,34 @@ def torch_benchmark(
     repeat: int = 5,
 ) -> PeerTime:
     """PyTorch's latency: traced and frozen; fp32 without TF32, and in a CUDA graph on CUDA."""
-    try:
-        import torch
-    except ImportError:
-        return PeerTime("PyTorch", None, f"not installed: {install('torch')}")
     chosen = Target(target).native()
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-    if chosen.kind == "cuda" and not torch.cuda.is_available():
-        return PeerTime("PyTorch", None, "this PyTorch has no CUDA")
-    threads = cpu_threads(chosen)
-    try:
+    on_cuda, threads = chosen.kind == "cuda", cpu_threads(chosen)
+
+    def measured() -> PeerTime:
+        try:
+            import torch
+        except ImportError:
+            raise _Missing(f"not installed: {install('torch')}") from None
+        if on_cuda and not torch.cuda.is_available():
+            raise _Missing("this PyTorch has no CUDA")
         inputs = sample_inputs(module, params)
-        with pytorch.runner(module, params, inputs, chosen.kind == "cuda", threads) as run:
+        with pytorch.runner(module, params, inputs, on_cuda, threads) as run:
             result = timed(run, number, repeat)
-    except TilewrightError as error:
-        return PeerTime("PyTorch", None, str(error))
+        how = "CUDA graph" if on_cuda else f"{threads} threads"
+        return PeerTime(f"PyTorch {torch.__version__}", result, f"traced, frozen, {how}")
+
+    return _tried("PyTorch", measured)
+
+
+def _tried(engine: str, measured: Callable[[], PeerTime]) -> PeerTime:
+    """What is measured, or why it cannot be."""
+    try:
+        return measured()
+    except (_Missing, TilewrightError) as error:  # the graph has no form there
+        return PeerTime(engine, None, str(error))
     except Exception as error:  # whatever a foreign engine fails with must not end the bench
-        return PeerTime("PyTorch", None, f"it failed: {type(error).__name__}: {error}")
-    how = "CUDA graph" if chosen.kind == "cuda" else f"{threads} threads"
-    return PeerTime(f"PyTorch {torch.__version__}", result, f"traced, frozen, {how}")
+        return PeerTime(engine, None, f"it failed: {type(error).__name__}: {error}")
 
 
 def cpu_threads(target: Target) -> int:

@@ -28,8 +28,9 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.op.conv import CONVOLUTIONS, TRANSPOSED
 from tilewright.graph.op.reduction import reduced_axes
-from tilewright.graph.op.window import IMAGE, RANKS, channels_first, moves, out_layout
+from tilewright.graph.op.window import IMAGE, RANKS, channels_first, image_rank, moves, out_layout
 from tilewright.graph.traversal import op_name
+from tilewright.topi.elementwise import limits
 
 Rule = Callable[[Sequence[Any], Any, Any], Any]  # tensors, attributes, result type -> tensor
 
@@ -174,7 +175,7 @@ def _rules() -> dict[str, Rule]:
         ),
         **dict.fromkeys(("copy", "nn.dropout", "annotation.checkpoint"), lambda t, a, r: t[0]),
         "cast": lambda t, a, r: t[0].to(getattr(torch, str(a.dtype))),
-        "clip": lambda t, a, r: torch.clamp(t[0], a.a_min, a.a_max),
+        "clip": lambda t, a, r: torch.clamp(t[0], *limits(r.dtype, a.a_min, a.a_max)),
         "transpose": lambda t, a, r: t[0].permute(*a.axes),
         "concatenate": lambda t, a, r: torch.cat(t[0], a.axis),
         "strided_slice": _slice,
@@ -200,8 +201,8 @@ def _rules() -> dict[str, Rule]:
     }
     for rank in RANKS:
         rules |= {
-            f"nn.max_pool{rank}d": _max_pool,
-            f"nn.avg_pool{rank}d": _avg_pool,
+            f"nn.max_pool{rank}d": _pool(_max_pool),
+            f"nn.avg_pool{rank}d": _pool(_avg_pool),
             f"nn.adaptive_avg_pool{rank}d": _adaptive("avg"),
             f"nn.adaptive_max_pool{rank}d": _adaptive("max"),
             f"nn.global_avg_pool{rank}d": lambda t, a, r: t[0].mean(_image(a.layout), keepdim=True),
@@ -256,23 +257,25 @@ def _ordered(tensor: Any, source: str, wanted: str) -> Any:
 
 def _sides(tensor: Any, padding: Sequence[int], value: float) -> tuple[Any, tuple[int, ...]]:
     """The padding that operators take, and the tensor with the rest of it."""
-    from torch.nn import functional as F
-
     rank = len(padding) // 2
     before, after = tuple(padding[:rank]), tuple(padding[rank:])
     if before == after:
         return tensor, before
     sides = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
-    return F.pad(tensor, sides, value=value), (0,) * rank
+    return _functional("pad")(tensor, sides, value=value), (0,) * rank
+
+
+def _functional(name: str) -> Any:
+    from torch.nn import functional
+
+    return getattr(functional, name)
 
 
 def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
-
     data, gamma, beta, mean, variance = t
     if a.axis % data.dim() != 1:
         data = data.movedim(a.axis, 1)
-    made = F.batch_norm(
+    made = _functional("batch_norm")(
         data, mean, variance, gamma if a.scale else None, beta if a.center else None,
         eps=a.epsilon,
     )  # fmt: skip
@@ -280,58 +283,55 @@ def _batch_norm(t: Sequence[Any], a: Any, result: Any) -> Any:
 
 
 def _standardize(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
-
     x, rank = t[0], t[0].dim()
     axes = sorted(k % rank for k in a.axis)
     if axes == list(range(axes[0], rank)):
-        norm = F.layer_norm if a.center else F.rms_norm
+        norm = _functional("layer_norm" if a.center else "rms_norm")
         return norm(x, x.shape[axes[0] :], eps=a.epsilon)
     x = x - x.mean(axes, keepdim=True) if a.center else x
     return x / ((x * x).mean(axes, keepdim=True) + a.epsilon).sqrt()
 
 
 def _conv(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
-
     rank = len(a.strides)
     order = channels_first(rank)
     data, around = _sides(_ordered(t[0], a.data_layout, order), a.padding, 0.0)
     weight = _ordered(t[1], a.kernel_layout, f"OI{IMAGE[rank]}")
-    function = getattr(F, f"conv{rank}d")
-    made = function(data, weight, None, a.strides, around, a.dilation, a.groups)
+    made = _functional(f"conv{rank}d")(data, weight, None, a.strides, around, a.dilation, a.groups)
     return _ordered(made, order, out_layout(a))
 
 
 def _conv_transpose(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
-
     rank = len(a.strides)
     order, before, after = channels_first(rank), a.padding[:rank], a.padding[rank:]
     data = _ordered(t[0], a.data_layout, order)
     weight = _ordered(t[1], a.kernel_layout, f"IO{IMAGE[rank]}")
-    function = getattr(F, f"conv_transpose{rank}d")
-    made = function(data, weight, None, a.strides, 0, a.output_padding, a.groups, a.dilation)
+    made = _functional(f"conv_transpose{rank}d")(
+        data, weight, None, a.strides, 0, a.output_padding, a.groups, a.dilation
+    )
     for axis, (front, behind) in enumerate(zip(before, after, strict=True), 2):
         made = made.narrow(axis, front, made.shape[axis] - front - behind)
     return _ordered(made, order, a.data_layout)
 
 
-def _max_pool(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
+def _pool(pool: Callable[[Any, Any], Any]) -> Rule:
+    """`pool`, a function of images and attributes, of images of any layout."""
 
-    order = channels_first(len(a.strides))
-    data, around = _sides(_ordered(t[0], a.layout, order), a.padding, float("-inf"))
-    function = getattr(F, f"max_pool{len(a.strides)}d")
-    made = function(data, a.pool_size, a.strides, around, a.dilation, a.ceil_mode)
-    return _ordered(made, order, a.layout)
+    def rule(t: Sequence[Any], a: Any, result: Any) -> Any:
+        order = channels_first(image_rank(a.layout))
+        return _ordered(pool(_ordered(t[0], a.layout, order), a), order, a.layout)
+
+    return rule
 
 
-def _avg_pool(t: Sequence[Any], a: Any, result: Any) -> Any:
-    from torch.nn import functional as F
+def _max_pool(data: Any, a: Any) -> Any:
+    data, around = _sides(data, a.padding, float("-inf"))
+    function = _functional(f"max_pool{len(a.strides)}d")
+    return function(data, a.pool_size, a.strides, around, a.dilation, a.ceil_mode)
 
-    order = channels_first(len(a.strides))
-    data, around = _sides(_ordered(t[0], a.layout, order), a.padding, 0.0)
+
+def _avg_pool(data: Any, a: Any) -> Any:
+    data, around = _sides(data, a.padding, 0.0)
     whole = a.count_include_pad or not any(a.padding)
     if set(a.dilation) != {1} or (not whole and not any(around)):
         raise ModelError(
@@ -339,18 +339,13 @@ def _avg_pool(t: Sequence[Any], a: Any, result: Any) -> Any:
             "there is no rule for this average pooling",
             "Compare with onnxruntime instead.",
         )
-    function = getattr(F, f"avg_pool{len(a.strides)}d")
-    made = function(data, a.pool_size, a.strides, around, a.ceil_mode, count_include_pad=whole)
-    return _ordered(made, order, a.layout)
+    function = _functional(f"avg_pool{len(a.strides)}d")
+    return function(data, a.pool_size, a.strides, around, a.ceil_mode, count_include_pad=whole)
 
 
 def _adaptive(kind: str) -> Rule:
-    def rule(t: Sequence[Any], a: Any, result: Any) -> Any:
-        from torch.nn import functional as F
-
-        order = channels_first(len(a.output_size))
-        function = getattr(F, f"adaptive_{kind}_pool{len(a.output_size)}d")
-        made = function(_ordered(t[0], a.layout, order), tuple(a.output_size))
-        return _ordered(made, order, a.layout)
-
-    return rule
+    return _pool(
+        lambda data, a: _functional(f"adaptive_{kind}_pool{len(a.output_size)}d")(
+            data, tuple(a.output_size)
+        )
+    )

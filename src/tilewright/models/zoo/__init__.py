@@ -1,6 +1,7 @@
 """The zoo: networks to try things on, by name.
 
-In: a name and options.  Out: `(mod, params)`, random but repeatable weights.  Read next:
+In: a name and options.  Out: `(mod, params)`, random but repeatable weights.  Packages above may
+have more of them (`base/plugins.py`, kind "networks"): functions of a name and options.  Read next:
 `resnet.py`.
 """
 
@@ -11,34 +12,29 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, IRModule
 from tilewright.models.zoo import (
-    dcgan,
     densenet,
     dqn,
     inception_v3,
-    lstm,
     mlp,
     mobilenet,
     mobilenet_v2,
     resnet,
-    resnet_3d,
     resnet_v1,
-    resnext,
     squeezenet,
     transformers,
     unet,
     vgg,
 )
-
-Workload = tuple[IRModule, dict[str, Array]]
+from tilewright.models.zoo.layers import Workload
 
 NETWORKS: dict[str, Callable[..., Workload]] = {
     **{f"resnet-{n}": partial(resnet.get_workload, num_layers=n) for n in resnet.UNITS},
     **{f"resnet-{n}-v1": partial(resnet_v1.get_workload, num_layers=n) for n in resnet.UNITS},
-    "resnext-50": resnext.get_workload,
-    "resnext-101": partial(resnext.get_workload, num_layers=101, width_per_group=8),
+    "resnext-50": partial(resnet_v1.get_workload, num_layers=50, groups=32, width_per_group=4),
+    "resnext-101": partial(resnet_v1.get_workload, num_layers=101, groups=32, width_per_group=8),
     "mobilenet": mobilenet.get_workload,
     "mobilenet_v2": mobilenet_v2.get_workload,
     **{f"squeezenet-{v}": partial(squeezenet.get_workload, version=v) for v in squeezenet.VERSIONS},
@@ -50,12 +46,9 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
         )
         for n in densenet.SIZES
     },
-    **{f"resnet3d-{n}": partial(resnet_3d.get_workload, num_layers=n) for n in resnet_3d.UNITS},
-    "dcgan": dcgan.get_workload,
     "mlp": mlp.get_workload,
     "dqn": dqn.get_workload,
     "unet": unet.get_workload,
-    "lstm": lstm.get_workload,
     "vit-tiny": transformers.vit,
     "bert-tiny": transformers.bert,
     "gpt2-tiny": transformers.gpt2,
@@ -67,15 +60,28 @@ def get_network(name: str, **options: Any) -> Workload:
 
     Raises ModelError naming the known networks.
     """
-    if name not in NETWORKS:
+    if name in NETWORKS:
+        return NETWORKS[name](**options)
+    if not is_network(name):
         raise unknown_network(name)
-    return NETWORKS[name](**options)
+    made: Workload = plugins.find("networks", name)(name, **options)
+    return made
+
+
+def network_names() -> tuple[str, ...]:
+    """Of all networks, those of packages above among them."""
+    return (*NETWORKS, *plugins.names("networks"))
+
+
+def is_network(name: str) -> bool:
+    return name in NETWORKS or name in network_names()
 
 
 def unknown_network(name: str) -> ModelError:
-    near = difflib.get_close_matches(name, NETWORKS, 1)
+    known = network_names()
+    near = difflib.get_close_matches(name, known, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return ModelError(
         f"network {name!r}", "there is no such network",
-        f"{hint}Use one of {', '.join(NETWORKS)}, or the path of an .onnx file.",
+        f"{hint}Use one of {', '.join(known)}, or the path of an .onnx file.",
     )  # fmt: skip

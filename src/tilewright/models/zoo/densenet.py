@@ -10,15 +10,15 @@ In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: 
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo.layers import (
-    batch_norm,
+    active,
     conv2d,
-    create_workload,
     dense,
     image,
     network,
+    workload_of,
 )
 
 # depth -> channels of the stem, channels that a layer adds, layers of each block
@@ -29,14 +29,10 @@ SIZES: dict[int, tuple[int, int, tuple[int, ...]]] = {
 BOTTLENECK = 4  # channels of a layer's 1x1, in units of what it adds
 
 
-def _active(data: Expr, name: str) -> Expr:
-    return nn.relu(batch_norm(data, name))
-
-
 def layer(data: Expr, index: str, growth: int) -> Expr:
     """The channels that one layer adds."""
-    x = conv2d(_active(data, f"batch_1_{index}"), f"conv2d_1_{index}", BOTTLENECK * growth, 1)
-    return conv2d(_active(x, f"batch_2_{index}"), f"conv2d_2_{index}", growth, 3, padding=1)
+    x = conv2d(active(data, f"batch_1_{index}"), f"conv2d_1_{index}", BOTTLENECK * growth, 1)
+    return conv2d(active(x, f"batch_2_{index}"), f"conv2d_2_{index}", growth, 3, padding=1)
 
 
 def block(data: Expr, index: int, count: int, growth: int, chained: bool) -> Expr:
@@ -57,7 +53,12 @@ def get_net(
     dtype: str = "float32",
     chained: bool = True,
 ) -> Function:
-    """The function data -> logits."""
+    """The function data -> logits.
+
+    densenet_size: 121, 161, 169 or 201; image_shape: (3, H, W), at least 224 high and wide
+    chained: a layer reads the layer before it only, as in TVM's network of this name; False: all
+        layers before it, as published
+    """
     place = "relay.testing.densenet"
     if densenet_size not in SIZES:
         raise ModelError(
@@ -66,7 +67,7 @@ def get_net(
         )  # fmt: skip
     stem, growth, counts = SIZES[densenet_size]
     data = image(batch_size, image_shape, "NCHW", dtype, place)
-    x = _active(conv2d(data, "conv1", stem, 7, 2, 3), "batch1")
+    x = active(conv2d(data, "conv1", stem, 7, 2, 3), "batch1")
     x = nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1))
     features = stem
     for k, count in enumerate(counts):
@@ -74,26 +75,10 @@ def get_net(
         features += count * growth
         if k < len(counts) - 1:
             features //= 2
-            x = conv2d(_active(x, f"batch_t_{k}"), f"conv_t_{k}", features, 1)
+            x = conv2d(active(x, f"batch_t_{k}"), f"conv_t_{k}", features, 1)
             x = nn.avg_pool2d(x, (2, 2), (2, 2))
-    x = nn.avg_pool2d(_active(x, "batch2"), (7, 7), (1, 1))
+    x = nn.avg_pool2d(active(x, "batch2"), (7, 7), (1, 1))
     return network(data, dense(nn.batch_flatten(x), "dense", classes))
 
 
-def get_workload(
-    densenet_size: int = 121,
-    classes: int = 1000,
-    batch_size: int = 4,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    chained: bool = True,
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """DenseNet and its weights.
-
-    densenet_size: 121, 161, 169 or 201; image_shape: (3, H, W), at least 224 high and wide
-    chained: a layer reads the layer before it only, as in TVM's network of this name; False: all
-        layers before it, as published
-    """
-    net = get_net(densenet_size, classes, batch_size, image_shape, dtype, chained)
-    return create_workload(net, seed)
+get_workload = workload_of(get_net)

@@ -1,13 +1,13 @@
 """The deep Q network of Atari games (Mnih et al., Nature 518, 2015).
 
-In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `lstm.py`.
+In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `unet.py`.
 """
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn
-from tilewright.models.zoo.layers import biased_conv2d, create_workload, dense, image, network
+from tilewright.models.zoo.layers import biased_conv2d, dense, image, network, workload_of
 
 # of each convolution: channels, kernel size, stride
 CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
@@ -20,7 +20,10 @@ def get_net(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> Function:
-    """The function data -> value of each action."""
+    """The function data -> value of each action.
+
+    image_shape: (C, H, W), or (H, W, C) for layout NHWC
+    """
     data = image(batch_size, image_shape, layout, dtype, "relay.testing.dqn")
     x: Expr = data
     for k, (channels, size, strides) in enumerate(CONVOLUTIONS, 1):
@@ -29,14 +32,4 @@ def get_net(
     return network(data, dense(x, "dense2", num_actions))
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_actions: int = 18,
-    image_shape: tuple[int, ...] = (4, 84, 84),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """The network and its weights; image_shape: (C, H, W), or (H, W, C) for layout NHWC."""
-    net = get_net(batch_size, num_actions, image_shape, dtype, layout)
-    return create_workload(net, seed)
+get_workload = workload_of(get_net)

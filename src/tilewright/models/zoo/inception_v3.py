@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo.layers import (
     batch_norm,
     conv2d,
-    create_workload,
     dense,
     image,
     network,
+    workload_of,
 )
 
 EPSILON = 2e-5
@@ -115,7 +115,10 @@ def get_net(
     image_shape: tuple[int, ...] = (3, 299, 299),
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> class probabilities."""
+    """The function data -> class probabilities.
+
+    image_shape: (3, H, W); its last pooling is of 8x8, which an image of 299x299 leaves
+    """
     data = image(batch_size, image_shape, "NCHW", dtype, "relay.testing.inception_v3")
     x = _active(data, "conv", Conv(32, (3, 3), 2))
     x = _active(x, "conv_1", Conv(32, (3, 3)), padding=(0, 0))
@@ -131,15 +134,4 @@ def get_net(
     return network(data, x)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 299, 299),
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """Inception v3 and its weights.
-
-    image_shape: (3, H, W); its last pooling is of 8x8, which an image of 299x299 leaves.
-    """
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype), seed)
+get_workload = workload_of(get_net)

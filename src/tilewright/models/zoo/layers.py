@@ -6,8 +6,10 @@ In: graph values and names.  Out: calls over new variables; `(mod, params)`.  Re
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from tilewright.graph.functions import nn
 from tilewright.graph.leaves import var
 from tilewright.graph.traversal import each_function, is_call
 
+Workload = tuple[IRModule, dict[str, Array]]
 KERNEL_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DEPTHWISE_LAYOUT = {"NCHW": "OIHW", "NHWC": "HWOI"}
 
@@ -105,6 +108,11 @@ def batch_norm(
     return normal[0]
 
 
+def active(data: Expr, name: str, layout: str = "NCHW", epsilon: float = 1e-5) -> Expr:
+    """`data` normalised, and of that the positive part."""
+    return nn.relu(batch_norm(data, name, layout, epsilon))
+
+
 def dense(data: Expr, name: str, units: int, names: tuple[str, str] = ("_weight", "_bias")) -> Expr:
     """A dense layer with bias."""
     weight, bias = (var(name + suffix, dtype=data.dtype) for suffix in names)
@@ -121,7 +129,7 @@ def create_workload(
     initializer: int | Callable[[str, Array], None] | None = None,
     seed: int = 0,
     gains: Mapping[str, float] | None = None,
-) -> tuple[IRModule, dict[str, Array]]:
+) -> Workload:
     """A module with `net` as main, and random values for all its parameters but the first.
 
     net: a function, or an expression over variables, of which those without a type get theirs
@@ -149,6 +157,34 @@ def create_workload(
         value = value * (gains or {}).get(p.name_hint, 1.0)
         params[p.name_hint] = np.ascontiguousarray(value, p.dtype)
     return mod, params
+
+
+def workload_of(
+    get_net: Callable[..., Function],
+    *first: str,
+    weights: Callable[[Function, int], Workload] = create_workload,
+) -> Callable[..., Workload]:
+    """A function of the arguments of `get_net` and a `seed`, which gives the network with weights.
+
+    first: the arguments that come before the others, where the order is another one
+    weights: what draws them, of the network and the seed
+    """
+    own = inspect.signature(get_net).parameters
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    seed = inspect.Parameter("seed", kind, default=0, annotation="int")
+    takes = {**own, "seed": seed}
+    order = [takes[name] for name in dict.fromkeys((*first, *takes))]
+    signature = inspect.Signature(order, return_annotation=Workload)
+
+    @wraps(get_net)
+    def get_workload(*args: Any, **kwargs: Any) -> Workload:
+        given = signature.bind(*args, **kwargs).arguments
+        chosen = given.pop("seed", 0)
+        return weights(get_net(**given), chosen)
+
+    get_workload.__name__ = get_workload.__qualname__ = "get_workload"
+    get_workload.__signature__ = signature  # type: ignore[attr-defined]
+    return get_workload
 
 
 _WITH_WEIGHTS = (

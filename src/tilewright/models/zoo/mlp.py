@@ -5,9 +5,9 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `dqn.py
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn
-from tilewright.models.zoo.layers import create_workload, dense, image, network
+from tilewright.models.zoo.layers import dense, image, network, workload_of
 
 HIDDEN = (128, 64)
 
@@ -18,7 +18,7 @@ def get_net(
     image_shape: tuple[int, ...] = (1, 28, 28),
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> class probabilities."""
+    """The function data -> class probabilities; image_shape: (C, H, W)."""
     data = image(batch_size, image_shape, "NCHW", dtype, "relay.testing.mlp")
     x: Expr = nn.batch_flatten(data)
     for k, units in enumerate(HIDDEN, 1):
@@ -26,12 +26,4 @@ def get_net(
     return network(data, nn.softmax(dense(x, f"fc{len(HIDDEN) + 1}", num_classes)))
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 10,
-    image_shape: tuple[int, ...] = (1, 28, 28),
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """The perceptron and its weights; image_shape: (C, H, W)."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype), seed)
+get_workload = workload_of(get_net)

@@ -5,15 +5,15 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `squeez
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Function
 from tilewright.graph.functions import nn
 from tilewright.models.zoo.layers import (
-    batch_norm,
+    active,
     conv2d,
-    create_workload,
     dense,
     image,
     network,
+    workload_of,
 )
 
 # of each separable block: channels of its result, stride of its depthwise convolution
@@ -23,10 +23,6 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def _active(data: Expr, name: str, layout: str) -> Expr:
-    return nn.relu(batch_norm(data, name, layout))
-
-
 def get_net(
     batch_size: int = 1,
     num_classes: int = 1000,
@@ -34,28 +30,22 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> class probabilities."""
+    """The function data -> class probabilities.
+
+    image_shape: (C, H, W), or (H, W, C) for layout NHWC
+    """
     data = image(batch_size, image_shape, layout, dtype, "relay.testing.mobilenet")
     x = conv2d(data, "conv_block_1_conv", 32, 3, 2, 1, layout=layout)
-    x = _active(x, "conv_block_1_bn", layout)
+    x = active(x, "conv_block_1_bn", layout)
     for k, (channels, strides) in enumerate(BLOCKS, 1):
         name, width = f"separable_conv_block_{k}", x.shape[layout.index("C")]
         x = conv2d(x, f"{name}_depthwise_conv1", width, 3, strides, 1, width, layout)
-        x = _active(x, f"{name}_bn1", layout)
+        x = active(x, f"{name}_bn1", layout)
         x = conv2d(x, f"{name}_conv2", channels, 1, layout=layout)
-        x = _active(x, f"{name}_bn2", layout)
+        x = active(x, f"{name}_bn2", layout)
     x = nn.batch_flatten(nn.global_avg_pool2d(x, layout=layout))
     x = nn.softmax(dense(x, "fc", num_classes))
     return network(data, x)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """MobileNet v1 and its weights; image_shape: (C, H, W), or (H, W, C) for layout NHWC."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, layout, dtype), seed)
+get_workload = workload_of(get_net, "batch_size", "num_classes", "image_shape", "dtype")

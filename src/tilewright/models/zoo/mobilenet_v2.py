@@ -1,12 +1,12 @@
 """MobileNet v2 (Sandler et al., 2018): blocks that widen, filter each channel, and narrow again.
 
 In: batch, image.  Out: `(mod, params)`; parameters have torchvision's names, so a state dict fits.
-Read next: `resnext.py`.
+Read next: `mobilenet.py`.
 """
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo import layers
 from tilewright.models.zoo.resnet_v1 import NORM_NAMES
@@ -56,7 +56,7 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> logits."""
+    """The function data -> logits of torchvision's network; image_shape: as for `mobilenet`."""
     data = layers.image(batch_size, image_shape, layout, dtype, "relay.testing.mobilenet_v2")
     x, k = _active(data, "features.0", STEM, 3, 2, 1, layout), 1
     for widen, channels, count, first in STAGES:
@@ -69,14 +69,4 @@ def get_net(
     return layers.network(data, layers.dense(x, "classifier.1", num_classes, (".weight", ".bias")))
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW",
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """torchvision's MobileNet v2 and random weights; image_shape: as for `mobilenet`."""
-    net = get_net(batch_size, num_classes, image_shape, layout, dtype)
-    return layers.create_workload(net, seed)
+get_workload = layers.workload_of(get_net)

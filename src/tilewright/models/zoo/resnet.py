@@ -9,17 +9,20 @@ In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo.layers import (
+    Workload,
     batch_norm,
     conv2d,
     create_workload,
     dense,
     image,
     network,
+    workload_of,
 )
 
 # depth -> (units per stage, whether a unit is a bottleneck of 1x1, 3x3, 1x1)
@@ -43,17 +46,15 @@ def units_of(num_layers: int, place: str) -> tuple[tuple[int, ...], bool]:
     )
 
 
-def workload(
-    net: Function, num_layers: int, weight: str, seed: int
-) -> tuple[IRModule, dict[str, Array]]:
+def with_small_ends(net: Function, seed: int, weight: str) -> Workload:
     """`net` and weights; those that end a branch are small, so that sums of many stay near 1.
 
-    weight: how the name of a unit's k-th weight ends, with {} for k
+    weight: how the name of a unit's k-th weight ends, with {} for k; a unit has two or three
     """
-    units, bottleneck = UNITS[num_layers]
-    last = weight.format(3 if bottleneck else 2)
-    gain = 1 / math.sqrt(sum(units))
-    gains = {p.name_hint: gain for p in net.params if p.name_hint.endswith(last)}
+    names = [p.name_hint for p in net.params]
+    second, third = ([n for n in names if n.endswith(weight.format(k))] for k in (2, 3))
+    ends = third or second  # one of each unit
+    gains = dict.fromkeys(ends, 1 / math.sqrt(len(ends)))
     return create_workload(net, seed, gains=gains)
 
 
@@ -87,7 +88,10 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> class probabilities; images up to 32 high get a 3x3 stem."""
+    """The function data -> class probabilities; images up to 32 high get a 3x3 stem.
+
+    num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC
+    """
     place = "relay.testing.resnet"
     units, bottleneck = units_of(num_layers, place)
     data = image(batch_size, image_shape, layout, dtype, place)
@@ -110,18 +114,4 @@ def get_net(
     return network(data, x)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    num_layers: int = 18,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW",
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """ResNet-`num_layers` v2 and its weights.
-
-    num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
-    """
-    net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
-    return workload(net, num_layers, "conv{}_weight", seed)
+get_workload = workload_of(get_net, weights=partial(with_small_ends, weight="conv{}_weight"))

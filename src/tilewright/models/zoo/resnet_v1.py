@@ -1,16 +1,18 @@
 """ResNet "v1" as torchvision builds it: activation after each sum, stride in the 3x3, logits out.
 
 In: depth, batch, image.  Out: `(mod, params)`; parameters have torchvision's names, so a state dict
-fits.  Read next: `resnext.py`.
+fits.  Read next: `mobilenet_v2.py`.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.models.zoo import layers
-from tilewright.models.zoo.resnet import units_of, workload
+from tilewright.models.zoo.resnet import units_of, with_small_ends
 
 NORM_NAMES = (".weight", ".bias", ".running_mean", ".running_var")
 
@@ -59,8 +61,12 @@ def get_net(
     groups: int = 1,
     width_per_group: int = 64,
 ) -> Function:
-    """The function data -> logits; groups, width_per_group: of the 3x3 convolutions of the first
-    stage, for networks of bottlenecks."""
+    """The function data -> logits.
+
+    num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC
+    groups, width_per_group: of the 3x3 convolutions of the first stage, for networks of
+        bottlenecks: 32 of 4 for ResNeXt-50, 32 of 8 for ResNeXt-101 (Xie et al., 2016)
+    """
     place = "relay.testing.resnet_v1"
     units, bottleneck = units_of(num_layers, place)
     if groups != 1 and not bottleneck:
@@ -85,18 +91,4 @@ def get_net(
     return layers.network(data, x)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    num_layers: int = 18,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW",
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """torchvision's ResNet-`num_layers` and random weights.
-
-    num_layers: 18, 34, 50, 101 or 152; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
-    """
-    net = get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
-    return workload(net, num_layers, ".bn{}.weight", seed)
+get_workload = layers.workload_of(get_net, weights=partial(with_small_ends, weight=".bn{}.weight"))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
-from tilewright.models.zoo.layers import biased_conv2d, create_workload, image, network
+from tilewright.models.zoo.layers import biased_conv2d, image, network, workload_of
 
 # channels of each fire module: squeezed, and of each of the two convolutions that expand them
 FIRES = (
@@ -47,7 +47,10 @@ def get_net(
     dtype: str = "float32",
     layout: str = "NCHW",
 ) -> Function:
-    """The function data -> class probabilities."""
+    """The function data -> class probabilities.
+
+    version: "1.0" or "1.1"; image_shape: (C, H, W), or (H, W, C) for layout NHWC
+    """
     place = "relay.testing.squeezenet"
     if version not in VERSIONS:
         raise ModelError(
@@ -67,18 +70,4 @@ def get_net(
     return network(data, nn.softmax(x))
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    version: str = "1.0",
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    layout: str = "NCHW",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """SqueezeNet and its weights.
-
-    version: "1.0" or "1.1"; image_shape: (C, H, W), or (H, W, C) for layout NHWC.
-    """
-    net = get_net(batch_size, image_shape, num_classes, version, dtype, layout)
-    return create_workload(net, seed)
+get_workload = workload_of(get_net, "batch_size", "num_classes", "version")

@@ -8,12 +8,11 @@ In: batch, sizes.  Out: `(mod, params)` with seeded weights.  Read next: `unet.p
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule, Var
+from tilewright.graph.expr import Expr, Function, Var
 from tilewright.graph.functions import indexing, nn, tensor
 from tilewright.graph.leaves import const, var
-from tilewright.models.zoo.layers import conv2d, create_workload, image, network
+from tilewright.models.zoo.layers import conv2d, image, network, workload_of
 
 
 def _linear(data: Expr, name: str, units: int) -> Expr:
@@ -85,7 +84,7 @@ def get_vit(
     heads: int = 3,
     dtype: str = "float32",
 ) -> Function:
-    """A vision transformer that averages its patches: data -> logits."""
+    """A vision transformer that averages its patches, of patch x patch: data -> logits."""
     data = image(batch_size, image_shape, "NCHW", dtype, "relay.testing.transformers")
     x = conv2d(data, "patches", width, patch, patch)
     x = tensor.reshape(x, (batch_size, width, x.shape[2] * x.shape[3]))
@@ -97,17 +96,7 @@ def get_vit(
     return network(data, nn.bias_add(x, var("head_bias", dtype=dtype), axis=-1))
 
 
-def vit(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    depth: int = 12,
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """A vision transformer of 192 channels, 3 heads, patches of 16x16, and its weights."""
-    net = get_vit(batch_size, num_classes, image_shape, depth=depth, dtype=dtype)
-    return create_workload(net, seed)
+vit = workload_of(get_vit, "batch_size", "num_classes", "image_shape", "dtype", "depth")
 
 
 def _tokens(batch_size: int, length: int, vocabulary: int, width: int, dtype: str) -> tuple[
@@ -153,11 +142,5 @@ def get_gpt2(
     return network(data, tensor.reshape(nn.dense(x, table), (batch_size, length, vocabulary)))
 
 
-def bert(seed: int = 0, **options: Any) -> tuple[IRModule, dict[str, Array]]:
-    """`get_bert` and its weights; options: its arguments."""
-    return create_workload(get_bert(**options), seed)
-
-
-def gpt2(seed: int = 0, **options: Any) -> tuple[IRModule, dict[str, Array]]:
-    """`get_gpt2` and its weights; options: its arguments."""
-    return create_workload(get_gpt2(**options), seed)
+bert = workload_of(get_bert, "seed")
+gpt2 = workload_of(get_gpt2, "seed")

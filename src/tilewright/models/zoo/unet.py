@@ -5,16 +5,16 @@ In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `transf
 
 from __future__ import annotations
 
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.graph.leaves import var
 from tilewright.models.zoo.layers import (
     batch_norm,
     biased_conv2d,
     conv2d,
-    create_workload,
     image,
     network,
+    workload_of,
 )
 
 
@@ -41,7 +41,11 @@ def get_net(
     depth: int = 4,
     dtype: str = "float32",
 ) -> Function:
-    """The function data -> logits of each pixel."""
+    """The function data -> logits of each pixel.
+
+    image_shape: (C, H, W), both a multiple of 2^depth; channels: of the largest image; depth: how
+    often the image is halved
+    """
     data = image(batch_size, image_shape, "NCHW", dtype, "relay.testing.unet")
     shortcuts: list[Expr] = []
     x: Expr = data
@@ -56,19 +60,4 @@ def get_net(
     return network(data, biased_conv2d(x, "head", num_classes, 1))
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 2,
-    image_shape: tuple[int, ...] = (3, 128, 128),
-    channels: int = 32,
-    depth: int = 4,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """U-Net and its weights.
-
-    image_shape: (C, H, W), both a multiple of 2^depth; channels: of the largest image; depth: how
-    often the image is halved
-    """
-    net = get_net(batch_size, num_classes, image_shape, channels, depth, dtype)
-    return create_workload(net, seed)
+get_workload = workload_of(get_net)

@@ -1,13 +1,12 @@
 """VGG (Simonyan and Zisserman, 2014): stacks of 3x3 convolutions between poolings.
 
-In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next:
-`tilewright_tvm/relay/testing/__init__.py`.
+In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `densenet.py`.
 """
 
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn
 from tilewright.models.zoo import layers
 
@@ -28,7 +27,11 @@ def get_net(
     batch_norm: bool = False,
     layout: str = "NCHW",
 ) -> Function:
-    """The function data -> class probabilities; batch_norm: one behind each convolution."""
+    """The function data -> class probabilities.
+
+    num_layers: 11, 13, 16 or 19; batch_norm: one behind each convolution; image_shape: (C, H, W),
+    or (H, W, C) for layout NHWC, at least 32 high and wide
+    """
     place = "relay.testing.vgg"
     if num_layers not in STACKS:
         raise ModelError(
@@ -52,20 +55,4 @@ def _convolution(data: Expr, number: str, channels: int, normalised: bool, layou
     return nn.relu(layers.batch_norm(x, f"bn{number}", layout) if normalised else x)
 
 
-def get_workload(
-    batch_size: int = 1,
-    num_classes: int = 1000,
-    image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32",
-    num_layers: int = 11,
-    batch_norm: bool = False,
-    layout: str = "NCHW",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """VGG-`num_layers` and its weights.
-
-    num_layers: 11, 13, 16 or 19; image_shape: (C, H, W), or (H, W, C) for layout NHWC, at least 32
-    high and wide.
-    """
-    net = get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm, layout)
-    return layers.create_workload(net, seed)
+get_workload = layers.workload_of(get_net, "batch_size", "num_classes")

@@ -4,9 +4,12 @@ In: model files, modules of PyTorch.  Out: `(mod, params)`.
 Read next: `models/onnx/importer.py`, `models/torch/export.py`.
 """
 
+from __future__ import annotations
+
 import functools
-from collections.abc import Callable
-from typing import Any
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
@@ -17,6 +20,9 @@ from tilewright.models.torch import export
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.frontend import modules
 from tilewright_tvm.relay.functional.definitions import IRModule
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 Imported = tuple[nodes.IRModule, dict[str, Any]]
 
@@ -34,7 +40,39 @@ def _for_tvm(load: Callable[..., Any]) -> Callable[..., Imported]:
     return loaded
 
 
-from_onnx = _for_tvm(importer.from_onnx)
+def from_onnx(
+    model: ModelProto | bytes | str | os.PathLike[str],
+    shape: Mapping[str, Any] | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = False,
+    convert_config: Mapping[str, bool] | None = None,
+    *,
+    params: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> Imported:
+    """The network in `model` and its weights, as `tilewright.models.onnx.importer.from_onnx`.
+
+    dtype: element types of inputs by name; one name for all is accepted and has no effect
+    convert_config: "use_nt_batch_matmul" says how TVM writes products down, which here is decided
+            when the network is built
+    """
+    if not isinstance(dtype, (str, Mapping)):
+        raise ModelError(
+            f"from_onnx(dtype={dtype!r})", "it is neither one name nor names by input",
+            'Leave it out, or give {"input": "float32"}.',
+        )  # fmt: skip
+    for key, value in dict(convert_config or {}).items():
+        if key != "use_nt_batch_matmul" or not isinstance(value, bool):
+            raise ModelError(
+                f"from_onnx(convert_config={{{key!r}: {value!r}}})", "there is no such choice",
+                'Leave it out, or give {"use_nt_batch_matmul": True}.',
+            )  # fmt: skip
+    by_name = None if isinstance(dtype, str) else dtype
+    load = _for_tvm(importer.from_onnx)
+    return load(model, shape, by_name, opset, freeze_params, params=params, limits=limits)
+
+
 from_pytorch = _for_tvm(modules.from_pytorch)
 from_exported_program = _for_tvm(export.from_exported_program)
 

@@ -10,22 +10,18 @@ from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
+from tilewright.models import zoo
 from tilewright.models.zoo import (
-    NETWORKS,
-    dcgan,
     densenet,
     dqn,
     get_network,
     inception_v3,
     layers,
-    lstm,
     mlp,
     mobilenet,
     mobilenet_v2,
     resnet,
-    resnet_3d,
     resnet_v1,
-    resnext,
     squeezenet,
     transformers,
     unet,
@@ -34,7 +30,18 @@ from tilewright.models.zoo import (
 )
 from tilewright.models.zoo.layers import create_workload
 from tilewright_tvm.elsewhere import find
-from tilewright_tvm.relay.testing import init, nat, synthetic, temp_op_attr, yolo_detection
+from tilewright_tvm.relay.testing import (
+    dcgan,
+    init,
+    lstm,
+    nat,
+    networks,
+    resnet_3d,
+    resnext,
+    synthetic,
+    temp_op_attr,
+    yolo_detection,
+)
 from tilewright_tvm.relay.testing.checks import (
     count_ops,
     ctx_list,
@@ -54,6 +61,7 @@ __all__ = [
     "resnet_3d", "resnet_v1", "resnext", "run_infer_type", "run_opt_pass", "squeezenet",
     "synthetic", "temp_op_attr", "transformers", "unet", "unknown_network", "vgg", "yolo_detection",
 ]  # fmt: skip
+NETWORKS = {**zoo.NETWORKS, **networks.NETWORKS}
 _CHECKS = (
     "check_grad", "count", "count_ops", "make_nat_expr", "make_nat_value", "rand",
     "run_infer_type", "run_opt_pass",

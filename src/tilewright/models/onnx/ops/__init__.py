@@ -28,23 +28,12 @@ from tilewright.models.onnx.ops import (
     window,
 )
 
+_FAMILIES = (
+    attention, constant, elementwise, features, indexing, linear, movement, normalize, recurrent,
+    quantize, refused, reduction, resize, sampling, signal, window,
+)  # fmt: skip
 _ALL: dict[str, Converter] = {
-    **attention.CONVERTERS,
-    **constant.CONVERTERS,
-    **elementwise.CONVERTERS,
-    **features.CONVERTERS,
-    **indexing.CONVERTERS,
-    **linear.CONVERTERS,
-    **movement.CONVERTERS,
-    **normalize.CONVERTERS,
-    **recurrent.CONVERTERS,
-    **quantize.CONVERTERS,
-    **refused.CONVERTERS,
-    **reduction.CONVERTERS,
-    **resize.CONVERTERS,
-    **sampling.CONVERTERS,
-    **signal.CONVERTERS,
-    **window.CONVERTERS,
+    op: converter for family in _FAMILIES for op, converter in family.CONVERTERS.items()
 }
 
 CONVERTERS = {op: moving(made) if op in MOVES else made for op, made in _ALL.items()}

@@ -116,10 +116,6 @@ def _mask(n: Node, queries: int, keys: int, past: int) -> Mask:
     return masked(n[3] if n.has(3) else None, allowed, keys, certain)
 
 
-def _rotary(n: Node) -> Expr:
-    return rotated(n, n[1], n[2], n[3] if n.has(3) else None)
-
-
 def rotated(n: Node, cosines: Expr, sines: Expr, positions: Expr | None) -> Expr:
     """Pairs of elements of input 0 are turned by an angle that grows with the position.
 
@@ -235,7 +231,7 @@ def _swiglu(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     "Attention": _attention,
     "LinearAttention": _linear_attention,
-    "RotaryEmbedding": _rotary,
+    "RotaryEmbedding": lambda n: rotated(n, n[1], n[2], n[3] if n.has(3) else None),
     "SwiGLU": _swiglu,
 }
 PREVIEW: dict[str, Converter] = {"FlexAttention": _flex_attention}

@@ -147,10 +147,6 @@ def _cumsum(name: str) -> Converter:
     return convert
 
 
-def _reverse_sequence(n: Node) -> Expr:
-    return indexing.reverse_sequence(n[0], n[1], n.attr("time_axis", 0), n.attr("batch_axis", 1))
-
-
 def _compress(n: Node) -> Expr:
     condition, data = n[1], n[0]
     axis = n.attr("axis")
@@ -217,7 +213,9 @@ CONVERTERS: dict[str, Converter] = {
     "NonMaxSuppression": _non_max_suppression,
     "NonZero": _non_zero,
     "OneHot": _one_hot,
-    "ReverseSequence": _reverse_sequence,
+    "ReverseSequence": lambda n: indexing.reverse_sequence(
+        n[0], n[1], n.attr("time_axis", 0), n.attr("batch_axis", 1)
+    ),
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,

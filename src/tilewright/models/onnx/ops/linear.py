@@ -32,13 +32,9 @@ def _scaled(n: Node, value: Expr, factor: float) -> Expr:
     return value * (factor if value.tensor_type.dtype.is_float else int(factor))
 
 
-def _matmul(n: Node) -> Expr:
-    return tensor.cast(product(n[0], n[1]), n[0].dtype)
-
-
 CONVERTERS: dict[str, Converter] = {
     "Det": lambda n: determinant(n[0]),
     "Einsum": lambda n: einsum(n.all(), n.attr("equation", "")),
     "Gemm": gemm,
-    "MatMul": _matmul,
+    "MatMul": lambda n: tensor.cast(product(n[0], n[1]), n[0].dtype),
 }

@@ -20,7 +20,7 @@ from tilewright.models.onnx.ops.linear import gemm
 from tilewright.models.onnx.ops.movement import CONVERTERS as MOVEMENT
 from tilewright.models.onnx.ops.normalize import layer_norm, rms_norm
 from tilewright.models.onnx.ops.sampling import grid_sample
-from tilewright.models.onnx.ops.window import convolution
+from tilewright.models.onnx.ops.window import biased, convolution
 
 # by the names of ONNX: a function of the data and of numbers that belong to it
 _ACTIVATIONS: dict[str, tuple[Callable[..., Expr], tuple[float, ...]]] = {
@@ -43,8 +43,7 @@ def _activated(n: Node, data: Expr, given: Sequence[float]) -> Expr:
 
 
 def _fused_conv(n: Node) -> Expr:
-    made = convolution(n, n[0], n[1])
-    made = nn.bias_add(made, n[2]) if n.has(2) else made
+    made = biased(n, convolution(n, n[0], n[1]))
     made = tensor.add(made, n[3]) if n.has(3) else made
     return _activated(n, made, n.attr("activation_params") or ())
 

@@ -129,10 +129,6 @@ def _block(n: Node) -> int:
     return int(size)
 
 
-def _trilu(n: Node) -> Expr:
-    return indexing.trilu(n[0], int(number(n, "k", 1, 0)), n.flag("upper", True))
-
-
 def _center_crop_pad(n: Node) -> Expr:
     data, rank = n[0], len(n[0].shape)
     wanted, listed = shape_input(n, 1), n.ints("axes")
@@ -147,10 +143,6 @@ def _center_crop_pad(n: Node) -> Expr:
         else:
             around[axis] = (missing // 2, missing - missing // 2)
     return nn.pad(indexing.slice_of(data, kept), around)
-
-
-def _squeeze(n: Node) -> Expr:
-    return tensor.squeeze(n[0], n.ints("axes", 1))
 
 
 def _unsqueeze(n: Node) -> Expr:
@@ -181,9 +173,9 @@ CONVERTERS: dict[str, Converter] = {
     "Slice": _slice,
     "SpaceToDepth": lambda n: nn.space_to_depth(n[0], _block(n), mode=n.attr("mode", "DCR")),
     "Split": _split,
-    "Squeeze": _squeeze,
+    "Squeeze": lambda n: tensor.squeeze(n[0], n.ints("axes", 1)),
     "Tile": _tile,
     "Transpose": lambda n: tensor.transpose(n[0], n.attr("perm")),
-    "Trilu": _trilu,
+    "Trilu": lambda n: indexing.trilu(n[0], int(number(n, "k", 1, 0)), n.flag("upper", True)),
     "Unsqueeze": _unsqueeze,
 }

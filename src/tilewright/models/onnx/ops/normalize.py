@@ -108,8 +108,8 @@ def _inverse(apart: Expr, axes: tuple[int, ...], epsilon: float) -> Expr:
     return tensor.rsqrt(tensor.add(variance, epsilon))
 
 
-def _rms_norm(n: Node) -> Expr:
-    return rms_norm(n, n[0], n[1], n.attr("epsilon", 1e-5))[0]
+def _rms_norm(n: Node) -> Sequence[Expr]:
+    return rms_norm(n, n[0], n[1], n.attr("epsilon", 1e-5))
 
 
 def rms_norm(n: Node, data: Expr, scale: Expr, epsilon: float) -> Sequence[Expr]:
@@ -164,10 +164,6 @@ def softmax_of(n: Node, data: Expr, function: Callable[..., Expr], opset: int) -
     return tensor.as_shape(function(rows, -1), data.shape)
 
 
-def _nll(n: Node) -> Expr:
-    return _loss(n, n[0])
-
-
 def _cross_entropy(n: Node) -> Sequence[Expr]:
     probabilities = nn.log_softmax(n[0], axis=1)
     return [_loss(n, probabilities), probabilities]
@@ -189,9 +185,9 @@ CONVERTERS: dict[str, Converter] = {
     "LogSoftmax": _softmax(nn.log_softmax),
     "LpNormalization": _lp_norm,
     "MeanVarianceNormalization": _mean_variance,
-    "NegativeLogLikelihoodLoss": _nll,
-    "RMSNormalization": _rms_norm,
-    "SimplifiedLayerNormalization": lambda n: rms_norm(n, n[0], n[1], n.attr("epsilon", 1e-5)),
+    "NegativeLogLikelihoodLoss": lambda n: _loss(n, n[0]),
+    "RMSNormalization": lambda n: _rms_norm(n)[0],
+    "SimplifiedLayerNormalization": _rms_norm,
     "Softmax": _softmax(nn.softmax),
     "SoftmaxCrossEntropyLoss": _cross_entropy,
 }

@@ -8,6 +8,7 @@ from tilewright.graph.expr import Expr
 from tilewright.graph.functions import image, nn, vision
 from tilewright.graph.functions.tensor import cast, concatenate, expand_dims, transpose
 from tilewright.models.onnx.node import Converter, Node, shape_input
+from tilewright.models.onnx.ops.window import biased, weight_window
 
 METHODS = {"linear": "bilinear", "cubic": "bicubic"}  # since opset 20
 MODES = {"avg": "avg", "max": "max_weighted"}
@@ -87,16 +88,12 @@ def _deform_conv(n: Node) -> Expr:
         len(data.shape) == 4, f"its data has shape {data.shape}",
         "Images of two axes are supported: [N, C, H, W].",
     )  # fmt: skip
-    kernel = n.ints("kernel_shape") or list(weight.shape[2:])
-    n.require(
-        tuple(kernel) == weight.shape[2:],
-        f"kernel_shape {kernel} is not that of the weight, {weight.shape[2:]}", "Leave it out.",
-    )  # fmt: skip
+    weight_window(n, weight)
     made = nn.deformable_conv2d(
         data, n[2], weight, n.ints("strides") or 1, n.ints("pads") or 0, n.ints("dilations") or 1,
         int(n.attr("offset_group", 1)), int(n.attr("group", 1)), mask=n[4] if n.has(4) else None,
     )  # fmt: skip
-    return nn.bias_add(made, n[3]) if n.has(3) else made
+    return biased(n, made, 3)
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,8 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
     return (large, small) if auto == "SAME_LOWER" else (small, large)
 
 
-def _weight_window(n: Node, weight: Expr) -> list[int]:
+def weight_window(n: Node, weight: Expr) -> list[int]:
+    """Extents of the window, which are the weight's."""
     kernel = n.ints("kernel_shape") or list(weight.shape[2:])
     n.require(
         tuple(kernel) == weight.shape[2:],
@@ -77,20 +78,20 @@ def _weight_window(n: Node, weight: Expr) -> list[int]:
 
 def convolution(n: Node, data: Expr, weight: Expr) -> Expr:
     """`data` with `weight` as the node's attributes say, without a bias."""
-    kernel = _weight_window(n, weight)
+    kernel = weight_window(n, weight)
     function = getattr(nn, f"conv{_rank(n, kernel, data)}d")
     made: Expr = function(data, weight, groups=n.attr("group", 1), **window_of(n, kernel, data))
     return made
 
 
-def _conv(n: Node) -> Expr:
-    made = convolution(n, n[0], n[1])
-    return nn.bias_add(made, n[2]) if n.has(2) else made
+def biased(n: Node, made: Expr, index: int = 2) -> Expr:
+    """`made` with the bias that is input `index`, if it is there."""
+    return nn.bias_add(made, n[index]) if n.has(index) else made
 
 
 def _conv_transpose(n: Node) -> Expr:
     data, weight = n[0], n[1]
-    kernel = _weight_window(n, weight)
+    kernel = weight_window(n, weight)
     rank = _rank(n, kernel, data)
     auto, wanted = _auto(n), n.ints("output_shape")
     n.attrs["auto_pad"] = "NOTSET"  # its padding is of the result, and computed here
@@ -117,20 +118,16 @@ def _conv_transpose(n: Node) -> Expr:
     made: Expr = function(
         data, weight, groups=n.attr("group", 1), output_padding=tuple(extra), **window
     )
-    return nn.bias_add(made, n[2]) if n.has(2) else made
+    return biased(n, made)
 
 
 def _max_pool(n: Node) -> Expr | list[Expr]:
-    kernel, ceil = n.ints("kernel_shape") or [], n.flag("ceil_mode")
-    order, window = n.flag("storage_order"), window_of(n, kernel, n[0])
-    function = getattr(nn, f"max_pool{len(kernel)}d")
-    values: Expr = function(n[0], tuple(kernel), ceil_mode=ceil, **window)
+    kernel, window = _pool(n)
+    order = n.flag("storage_order")
+    values: Expr = getattr(nn, f"max_pool{len(kernel)}d")(n[0], kernel, **window)
     if len(n.outputs) == 1:
         return values
-    where = nn.max_pool_indices(
-        n[0], tuple(kernel), ceil_mode=ceil, storage_order=int(order), **window
-    )
-    return [values, where]
+    return [values, nn.max_pool_indices(n[0], kernel, storage_order=int(order), **window)]
 
 
 def channels_last_pool(n: Node, data: Expr, kind: str, **options: bool) -> Expr:
@@ -146,9 +143,10 @@ def channels_last_pool(n: Node, data: Expr, kind: str, **options: bool) -> Expr:
 
 def _average_pool(n: Node) -> Expr:
     kernel, window = _pool(n)
-    function = getattr(nn, f"avg_pool{len(kernel)}d")
     include = n.flag("count_include_pad")
-    made: Expr = function(n[0], kernel, count_include_pad=include, **window)
+    made: Expr = getattr(nn, f"avg_pool{len(kernel)}d")(
+        n[0], kernel, count_include_pad=include, **window
+    )
     return made
 
 
@@ -166,28 +164,23 @@ def _layout(data: Expr) -> str:
     return "NC" + "DHW"[-(len(data.shape) - 2) :]
 
 
-def _global(kind: str) -> Callable[[Node], Expr]:
+def _global(kind: str) -> Converter:
+    """Of the whole image: what has no pool of its rank, as an image of one axis."""
+
     def convert(n: Node) -> Expr:
-        data = n[0]
-        n.require(
-            len(data.shape) >= 3, f"its data has shape {data.shape}", "[N, C, ...] is needed."
-        )
-        if len(data.shape) - 2 in RANKS:
-            made: Expr = getattr(nn, f"global_{kind}_pool{len(data.shape) - 2}d")(data)
+        data, rank = n[0], len(n[0].shape) - 2
+        n.require(rank >= 1, f"its data has shape {data.shape}", "[N, C, ...] is needed.")
+        if kind != "lp" and rank in RANKS:
+            made: Expr = getattr(nn, f"global_{kind}_pool{rank}d")(data)
             return made
         flat = as_shape(data, (*data.shape[:2], math.prod(data.shape[2:])))
-        pooled = getattr(nn, f"global_{kind}_pool1d")(flat)
-        return as_shape(pooled, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
+        if kind == "lp":
+            pooled = nn.lp_pool(flat, flat.shape[2], p=n.attr("p", 2), layout="NCW")
+        else:
+            pooled = getattr(nn, f"global_{kind}_pool1d")(flat)
+        return as_shape(pooled, (*data.shape[:2], *[1] * rank))
 
     return convert
-
-
-def _global_lp(n: Node) -> Expr:
-    data = n[0]
-    n.require(len(data.shape) >= 3, f"its data has shape {data.shape}", "[N, C, ...] is needed.")
-    flat = as_shape(data, (*data.shape[:2], math.prod(data.shape[2:])))
-    made = nn.lp_pool(flat, flat.shape[2], p=n.attr("p", 2), layout="NCW")
-    return as_shape(made, (*data.shape[:2], *[1] * (len(data.shape) - 2)))
 
 
 def _lrn(n: Node) -> Expr:
@@ -281,10 +274,10 @@ def _max_unpool(n: Node) -> Expr:
 CONVERTERS: dict[str, Converter] = {
     "AveragePool": _average_pool,
     "Col2Im": _col2im,
-    "Conv": _conv,
+    "Conv": lambda n: biased(n, convolution(n, n[0], n[1])),
     "ConvTranspose": _conv_transpose,
     "GlobalAveragePool": _global("avg"),
-    "GlobalLpPool": _global_lp,
+    "GlobalLpPool": _global("lp"),
     "GlobalMaxPool": _global("max"),
     "LRN": _lrn,
     "LpPool": _lp_pool,

@@ -12,10 +12,11 @@ import numpy as np
 from tilewright.graph.expr import Array, Expr, TupleGetItem
 from tilewright.graph.functions import tensor
 from tilewright.graph.functions.boxes import selected_boxes
+from tilewright.graph.functions.indexing import take
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import unpacked
 from tilewright.models.torch.node import Converter, Node, as_type
-from tilewright.models.torch.ops.indexing import places, take
+from tilewright.models.torch.ops.indexing import places
 from tilewright.models.torch.ops.movement import reshaped
 
 

@@ -14,6 +14,8 @@ from tilewright.graph.functions.activations import sloped
 from tilewright.graph.leaves import const
 from tilewright.models.torch.node import Converter, Node, as_type, common_type, number
 
+_PAIR = ("self", "other")
+
 
 def operand(n: Node, name: str, dtype: str) -> Expr:
     """Argument `name` as a tensor of `dtype`; a number is rounded to it."""
@@ -44,12 +46,17 @@ def _whole(rounded: Callable[[Expr], Expr]) -> Converter:
 
 def _binary(joined: Callable[[Any, Any], Expr]) -> Converter:
     """Of two operands in the element type of the result."""
-    return lambda n: joined(*_operands(n, ("self", "other"), n.dtype))
+    return lambda n: joined(*_operands(n, _PAIR, n.dtype))
 
 
-def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
+def _by_bool(of_bools: Callable[[Any, Any], Expr], plain: Callable[[Any, Any], Expr]) -> Converter:
+    """`_binary`, where bools have an operator of their own."""
+    return lambda n: (of_bools if n.dtype == "bool" else plain)(*_operands(n, _PAIR, n.dtype))
+
+
+def _sum(joined: Callable[[Any, Any], Expr], names: tuple[str, ...] = _PAIR) -> Converter:
     def convert(n: Node) -> Expr:
-        left, right = _operands(n, ("self", "other"), n.dtype)
+        left, right = _operands(n, names, n.dtype)
         if n.dtype == "bool":
             counts = n.get("alpha", 1)
             right = right if counts else tensor.logical_and(right, number(False, "bool"))
@@ -59,24 +66,14 @@ def _sum(joined: Callable[[Any, Any], Expr]) -> Converter:
     return convert
 
 
-def _reversed_difference(n: Node) -> Expr:
-    left, right = _operands(n, ("other", "self"), n.dtype)
-    return tensor.subtract(left, scaled(right, n.get("alpha", 1)))
-
-
-def _product(n: Node) -> Expr:
-    left, right = _operands(n, ("self", "other"), n.dtype)
-    return (tensor.logical_and if n.dtype == "bool" else tensor.multiply)(left, right)
-
-
 def _quotient(n: Node) -> Expr:
     mode = n.get("rounding_mode")
     if mode is None:
-        return tensor.divide(*_operands(n, ("self", "other"), n.dtype))
+        return tensor.divide(*_operands(n, _PAIR, n.dtype))
     if mode == "floor":
         return _floor_quotient(n)
     wide = DType(n.dtype).compute if DType(n.dtype).is_float else n.dtype
-    left, right = _operands(n, ("self", "other"), wide)
+    left, right = _operands(n, _PAIR, wide)
     if DType(n.dtype).is_float:  # rounded to the type before it is cut
         return tensor.trunc(as_type(tensor.divide(left, right), n.dtype))
     rest = tensor.mod(left, right)  # as C's: what is left of the sign of the dividend
@@ -86,17 +83,15 @@ def _quotient(n: Node) -> Expr:
 def _floor_quotient(n: Node) -> Expr:
     """Of halves in float32, with all digits of a number: a quotient near a whole one needs them."""
     wide = DType(n.dtype).compute if DType(n.dtype).is_float else n.dtype
-    return as_type(tensor.floor_divide(*_operands(n, ("self", "other"), wide)), n.dtype)
+    return as_type(tensor.floor_divide(*_operands(n, _PAIR, wide)), n.dtype)
 
 
 def _compared(joined: Callable[[Any, Any], Expr]) -> Converter:
     """In the common element type of both operands; the result is bool."""
 
     def convert(n: Node) -> Expr:
-        given = [n.args["self"], n.args["other"]]
-        kind = common_type(given)
-        left, right = _operands(n, ("self", "other"), kind)
-        return joined(left, right)
+        kind = common_type([n.args[name] for name in _PAIR])
+        return joined(*_operands(n, _PAIR, kind))
 
     return convert
 
@@ -106,21 +101,12 @@ def truth(value: Expr) -> Expr:
     return value if value.dtype == "bool" else tensor.cast(value, "bool")
 
 
-def _logical(name: str) -> Converter:
-    return lambda n: getattr(tensor, name)(truth(n["self"]), truth(n["other"]))
-
-
-def _bitwise(name: str) -> Converter:
-    def convert(n: Node) -> Expr:
-        kind = "logical" if n.dtype == "bool" else "bitwise"
-        joined: Callable[[Any, Any], Expr] = getattr(tensor, f"{kind}_{name}")
-        return joined(*_operands(n, ("self", "other"), n.dtype))
-
-    return convert
+def _logical(joined: Callable[[Any, Any], Expr]) -> Converter:
+    return lambda n: joined(truth(n["self"]), truth(n["other"]))
 
 
 def _where(n: Node) -> Expr:
-    return tensor.where(truth(n["condition"]), *_operands(n, ("self", "other"), n.dtype))
+    return tensor.where(truth(n["condition"]), *_operands(n, _PAIR, n.dtype))
 
 
 def _masked_fill(n: Node) -> Expr:
@@ -158,24 +144,15 @@ def _limits(n: Node) -> Expr:
     )
 
 
-def _hardtanh(n: Node) -> Expr:
-    return tensor.clip(n["self"], float(n.get("min_val", -1)), float(n.get("max_val", 1)))
-
-
-def _gelu(n: Node) -> Expr:
-    return nn.gelu(n["self"], n.get("approximate", "none"))
-
-
 def _elu(n: Node) -> Expr:
     """scale * (x where positive, else alpha * (exp(input_scale * x) - 1))."""
     x, kind = n["self"], n.dtype
     alpha, scale, inner = (float(n.get(k, 1)) for k in ("alpha", "scale", "input_scale"))
     low = tensor.minimum(x, number(0, kind))  # the exponential of the rest is not needed
     bent = _expm1(scaled(low, inner))
-    made = tensor.where(
+    return tensor.where(
         tensor.greater(x, number(0, kind)), scaled(x, scale), scaled(bent, alpha * scale)
     )
-    return made
 
 
 def _softplus(n: Node) -> Expr:
@@ -193,10 +170,6 @@ def _prelu(n: Node) -> Expr:
     if slope.tensor_type.size > 1 and len(slope.shape) == 1:
         slope = tensor.as_shape(slope, (-1, *(1,) * (len(x.shape) - 2)))
     return sloped(x, slope)
-
-
-def _to_copy(n: Node) -> Expr:
-    return as_type(n["self"], n.dtype)
 
 
 def _expm1(x: Expr) -> Expr:
@@ -222,18 +195,6 @@ def _log1p(x: Expr) -> Expr:
 
 def reciprocal(x: Expr) -> Expr:
     return tensor.divide(number(1, str(x.dtype)), x)
-
-
-def _remainder(n: Node) -> Expr:
-    """With the sign of the divisor, as Python's %."""
-    left, right = _operands(n, ("self", "other"), n.dtype)
-    return tensor.floor_mod(left, right)
-
-
-def _fmod(n: Node) -> Expr:
-    """With the sign of the dividend, as C's."""
-    left, right = _operands(n, ("self", "other"), n.dtype)
-    return tensor.mod(left, right)
 
 
 def _lerp(n: Node) -> Expr:
@@ -266,10 +227,6 @@ def _bitwise_not(n: Node) -> Expr:
     return _not(n) if n.dtype == "bool" else tensor.bitwise_not(n["self"])
 
 
-def _leaky(n: Node) -> Expr:
-    return nn.leaky_relu(n["self"], float(n.get("negative_slope", 0.01)))
-
-
 def _threshold(n: Node) -> Expr:
     limit = number(n.args["threshold"], n.dtype)
     return tensor.where(
@@ -287,8 +244,7 @@ def is_negative(x: Expr) -> Expr:
     return tensor.logical_or(below, behind)
 
 
-def _copysign(n: Node) -> Expr:
-    size, sign = _operands(n, ("self", "other"), n.dtype)
+def _copysign(size: Expr, sign: Expr) -> Expr:
     size = tensor.abs(size)
     return tensor.where(is_negative(sign), tensor.negative(size), size)
 
@@ -302,17 +258,16 @@ def _greater_and_ratio(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     return most, tensor.where(both, one, ratio)
 
 
-def _hypot(n: Node) -> Expr:
-    most, ratio = _greater_and_ratio(*map(tensor.abs, _operands(n, ("self", "other"), n.dtype)))
-    square = tensor.add(tensor.multiply(ratio, ratio), number(1, n.dtype))
+def _hypot(a: Expr, b: Expr) -> Expr:
+    most, ratio = _greater_and_ratio(tensor.abs(a), tensor.abs(b))
+    square = tensor.add(tensor.multiply(ratio, ratio), number(1, str(a.dtype)))
     return tensor.multiply(most, tensor.sqrt(square))
 
 
-def _atan2(n: Node) -> Expr:
-    y, x = _operands(n, ("self", "other"), n.dtype)
+def _atan2(y: Expr, x: Expr) -> Expr:
     high, wide = tensor.abs(y), tensor.abs(x)
     angle = tensor.atan(_greater_and_ratio(high, wide)[1])
-    quarter, half = number(math.pi / 2, n.dtype), number(math.pi, n.dtype)
+    quarter, half = (number(angle, str(x.dtype)) for angle in (math.pi / 2, math.pi))
     angle = tensor.where(tensor.greater(high, wide), tensor.subtract(quarter, angle), angle)
     angle = tensor.where(is_negative(x), tensor.subtract(half, angle), angle)
     return tensor.where(is_negative(y), tensor.negative(angle), angle)
@@ -327,19 +282,17 @@ def _angle(n: Node) -> Expr:
 def _but_nan(joined: Callable[[Any, Any], Expr]) -> Converter:
     """The operand that is a number where the other one is none."""
 
-    def convert(n: Node) -> Expr:
-        a, b = _operands(n, ("self", "other"), n.dtype)
+    def number_of(a: Expr, b: Expr) -> Expr:
         made = joined(a, b)
         if not a.dtype.is_float:
             return made
         return tensor.where(tensor.isnan(a), b, tensor.where(tensor.isnan(b), a, made))
 
-    return convert
+    return _binary(number_of)
 
 
-def _ldexp(n: Node) -> Expr:
-    value, exponent = _operands(n, ("self", "other"), n.dtype)
-    return tensor.multiply(value, tensor.power(number(2, n.dtype), exponent))
+def _exp2(x: Expr) -> Expr:
+    return tensor.power(number(2, str(x.dtype)), x)
 
 
 def _rounded(n: Node) -> Expr:
@@ -370,14 +323,12 @@ def _variants(name: str, kinds: str, converter: Converter) -> dict[str, Converte
     return {f"{name}.{kind}": converter for kind in kinds.split()}
 
 
-_SAME: Converter = lambda n: n["self"]  # noqa: E731
 _BOTH = "Tensor Scalar"
 
 CONVERTERS: dict[str, Converter] = {
     **{f"{k}.default": unary(getattr(tensor, k))
-       for k in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs")},
-    **{f"{k}.default": unary(getattr(tensor, k))
-       for k in ("tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+       for k in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs",
+                 "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh",
                  "log2", "log10")},
     "sign.default": _sign,
     "neg.default": unary(tensor.negative),
@@ -391,50 +342,50 @@ CONVERTERS: dict[str, Converter] = {
     "relu6.default": unary(lambda x: tensor.clip(x, 0.0, 6.0)),
     "floor.default": _whole(tensor.floor),
     "ceil.default": _whole(tensor.ceil),
-    "round.default": _whole(lambda x: tensor.round(x)),
-    "trunc.default": _whole(lambda x: tensor.trunc(x)),
+    "round.default": _whole(tensor.round),
+    "trunc.default": _whole(tensor.trunc),
     "isnan.default": lambda n: tensor.isnan(n["self"]),
     "isinf.default": lambda n: tensor.isinf(n["self"]),
     "isfinite.default": lambda n: tensor.isfinite(n["self"]),
     **_variants("add", _BOTH, _sum(tensor.add)),
     **_variants("sub", _BOTH, _sum(tensor.subtract)),
-    **_variants("rsub", _BOTH, _reversed_difference),
-    **_variants("mul", _BOTH, _product),
+    **_variants("rsub", _BOTH, _sum(tensor.subtract, _PAIR[::-1])),
+    **_variants("mul", _BOTH, _by_bool(tensor.logical_and, tensor.multiply)),
     **_variants("div", _BOTH + " Tensor_mode Scalar_mode", _quotient),
-    **_variants("fmod", _BOTH, _fmod),
-    **_variants("remainder", _BOTH, _remainder),
+    **_variants("fmod", _BOTH, _binary(tensor.mod)),  # with the sign of the dividend, as C's
+    **_variants("remainder", _BOTH, _binary(tensor.floor_mod)),  # of the divisor, as Python's
     "floor_divide.default": _floor_quotient,
     "maximum.default": _binary(tensor.maximum),
     "minimum.default": _binary(tensor.minimum),
     **_variants("pow", "Tensor_Tensor Tensor_Scalar Scalar", _power),
     **_variants("eq", _BOTH, _compared(tensor.equal)),
-    **_variants("ne", _BOTH, _compared(lambda a, b: tensor.not_equal(a, b))),
+    **_variants("ne", _BOTH, _compared(tensor.not_equal)),
     **_variants("lt", _BOTH, _compared(tensor.less)),
     **_variants("gt", _BOTH, _compared(tensor.greater)),
-    **_variants("le", _BOTH, _compared(lambda a, b: tensor.less_equal(a, b))),
-    **_variants("ge", _BOTH, _compared(lambda a, b: tensor.greater_equal(a, b))),
-    "logical_and.default": _logical("logical_and"),
-    "logical_or.default": _logical("logical_or"),
-    "logical_xor.default": _logical("logical_xor"),
+    **_variants("le", _BOTH, _compared(tensor.less_equal)),
+    **_variants("ge", _BOTH, _compared(tensor.greater_equal)),
+    "logical_and.default": _logical(tensor.logical_and),
+    "logical_or.default": _logical(tensor.logical_or),
+    "logical_xor.default": _logical(tensor.logical_xor),
     "logical_not.default": _not,
     "bitwise_not.default": _bitwise_not,
-    **_variants("bitwise_and", _BOTH, _bitwise("and")),
-    **_variants("bitwise_or", _BOTH, _bitwise("or")),
-    **_variants("bitwise_xor", _BOTH, _bitwise("xor")),
+    **_variants("bitwise_and", _BOTH, _by_bool(tensor.logical_and, tensor.bitwise_and)),
+    **_variants("bitwise_or", _BOTH, _by_bool(tensor.logical_or, tensor.bitwise_or)),
+    **_variants("bitwise_xor", _BOTH, _by_bool(tensor.logical_xor, tensor.bitwise_xor)),
     **_variants("__lshift__", _BOTH, _binary(tensor.left_shift)),
     **_variants("__rshift__", _BOTH, _binary(tensor.right_shift)),
     **_variants("bitwise_left_shift", "Tensor Tensor_Scalar", _binary(tensor.left_shift)),
     **_variants("bitwise_right_shift", "Tensor Tensor_Scalar", _binary(tensor.right_shift)),
     **_variants("where", "self ScalarOther ScalarSelf Scalar", _where),
     **_variants("masked_fill", _BOTH, _masked_fill),
-    "clamp.default": _limits,
-    "clamp.Tensor": _limits,
-    "clamp_min.default": _limits,
-    "clamp_max.default": _limits,
-    "hardtanh.default": _hardtanh,
-    "leaky_relu.default": _leaky,
+    **dict.fromkeys(("clamp.default", "clamp.Tensor", "clamp_min.default", "clamp_max.default"),
+                    _limits),
+    "hardtanh.default": lambda n: tensor.clip(
+        n["self"], float(n.get("min_val", -1)), float(n.get("max_val", 1))
+    ),
+    "leaky_relu.default": lambda n: nn.leaky_relu(n["self"], float(n.get("negative_slope", 0.01))),
     "threshold.default": _threshold,
-    "gelu.default": _gelu,
+    "gelu.default": lambda n: nn.gelu(n["self"], n.get("approximate", "none")),
     "elu.default": _elu,
     "softplus.default": _softplus,
     "prelu.default": _prelu,
@@ -444,18 +395,18 @@ CONVERTERS: dict[str, Converter] = {
     "lerp.Tensor": _lerp,
     "addcmul.default": _fused(tensor.multiply),
     "addcdiv.default": _fused(tensor.divide),
-    "exp2.default": unary(lambda x: tensor.power(number(2, str(x.dtype)), x)),
+    "exp2.default": unary(_exp2),
     "signbit.default": lambda n: is_negative(n["self"]),
-    **_variants("copysign", _BOTH, _copysign),
-    "hypot.default": _hypot,
-    "atan2.default": _atan2,
+    **_variants("copysign", _BOTH, _binary(_copysign)),
+    "hypot.default": _binary(_hypot),
+    "atan2.default": _binary(_atan2),
     "angle.default": _angle,
     "fmax.default": _but_nan(tensor.maximum),
     "fmin.default": _but_nan(tensor.minimum),
-    "ldexp.Tensor": _ldexp,
+    "ldexp.Tensor": _binary(lambda value, power: tensor.multiply(value, _exp2(power))),
     "round.decimals": _rounded,
     "rrelu_with_noise_functional.default": _rrelu,
-    "_to_copy.default": _to_copy,
+    "_to_copy.default": unary(lambda x: x),
     **dict.fromkeys(
         ("clone.default", "alias.default", "detach.default", "dropout.default",
          "lift_fresh_copy.default", "contiguous.default", "alias_copy.default",

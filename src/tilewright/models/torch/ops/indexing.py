@@ -12,6 +12,7 @@ from tilewright.base.dtype import DType
 from tilewright.graph.expr import Array, Constant, Expr, TupleGetItem
 from tilewright.graph.functions import indexing as relay_indexing
 from tilewright.graph.functions import tensor
+from tilewright.graph.functions.indexing import take
 from tilewright.graph.functions.selection import searchsorted
 from tilewright.graph.leaves import const
 from tilewright.graph.traversal import unpacked
@@ -28,16 +29,6 @@ def from_front(n: Node, index: Expr, extent: int) -> Expr:
     kind = str(index.dtype)
     behind = tensor.add(index, number(extent, kind))
     return tensor.where(tensor.less(index, number(0, kind)), behind, index)
-
-
-def take(data: Expr, index: Expr, axis: int) -> Expr:
-    """Slices of `axis` at the positions in `index`, which may have any shape."""
-    found: Expr = relay_indexing.take(data, index, axis)
-    return found
-
-
-def _embedding(n: Node) -> Expr:
-    return take(n["weight"], n["indices"], 0)
 
 
 def _windows(n: Node, extent: int) -> Array:
@@ -350,18 +341,17 @@ def _masked_put(n: Node, mask: Expr, axis: int) -> Expr:
     return tensor.where(wide, values, data)
 
 
-def _topk(n: Node) -> list[Expr]:
-    data, ascending = with_axis(n["self"]), not n.get("largest", True)
-    axis = n.axis("dim", len(data.shape), -1)
-    found = relay_indexing.first_in_order(data, n.integer("k"), axis, ascending, "int64")
-    return [reshaped(v, n.shape) for v in found]
+def _in_order(ascending: Callable[[Node], bool]) -> Converter:
+    """The first k along an axis, or all of it, and where they are."""
 
+    def convert(n: Node) -> list[Expr]:
+        data = with_axis(n["self"])
+        axis = n.axis("dim", len(data.shape), -1)
+        count = n.integer("k", data.shape[axis])
+        found = relay_indexing.first_in_order(data, count, axis, ascending(n), "int64")
+        return [reshaped(v, n.shape) for v in found]
 
-def _sort(n: Node) -> list[Expr]:
-    data, ascending = with_axis(n["self"]), not n.get("descending", False)
-    axis = n.axis("dim", len(data.shape), -1)
-    found = relay_indexing.first_in_order(data, data.shape[axis], axis, ascending, "int64")
-    return [reshaped(v, n.shape) for v in found]
+    return convert
 
 
 def _scanned(made: Callable[[Expr, int], Expr]) -> Converter:
@@ -373,7 +363,7 @@ def _scanned(made: Callable[[Expr, int], Expr]) -> Converter:
 
 
 CONVERTERS: dict[str, Converter] = {
-    "embedding.default": _embedding,
+    "embedding.default": lambda n: take(n["weight"], n["indices"], 0),
     "index_select.default": _index_select,
     **dict.fromkeys(("unfold.default", "unfold_copy.default"), _unfold),
     "unfold_backward.default": _overlapped,
@@ -386,9 +376,9 @@ CONVERTERS: dict[str, Converter] = {
     "scatter_add.default": _scatter("add"),
     "index_put.default": _index_put,
     "_unsafe_index_put.default": _index_put,
-    "topk.default": _topk,
-    "sort.default": _sort,
-    "sort.stable": _sort,
+    "topk.default": _in_order(lambda n: not n.get("largest", True)),
+    **dict.fromkeys(("sort.default", "sort.stable"),
+                    _in_order(lambda n: not n.get("descending", False))),
     "cumsum.default": _scanned(relay_indexing.cumsum),
     "cumprod.default": _scanned(relay_indexing.cumprod),
     "scatter.reduce": _scatter("update"),

@@ -8,11 +8,11 @@ import numpy as np
 
 from tilewright.graph.expr import Expr
 from tilewright.graph.functions import nn, tensor
+from tilewright.graph.functions.indexing import take
 from tilewright.graph.functions.linear import einsum, product
 from tilewright.graph.leaves import const
 from tilewright.models.torch.node import Converter, Node
 from tilewright.models.torch.ops.elementwise import scaled
-from tilewright.models.torch.ops.indexing import take
 from tilewright.models.torch.ops.movement import reshaped
 from tilewright.models.torch.ops.reduction import vector_norm
 
@@ -55,22 +55,6 @@ def _bmm(n: Node) -> Expr:
 
 def _baddbmm(n: Node) -> Expr:
     return _plus(n, scaled(batched(n["batch1"], n["batch2"]), n.get("alpha", 1)))
-
-
-def _matmul(n: Node) -> Expr:
-    return product(n["self"], n["other"])
-
-
-def _mv(n: Node) -> Expr:
-    return product(n["self"], n["vec"])
-
-
-def _dot(n: Node) -> Expr:
-    return product(n["self"], n["tensor"])
-
-
-def _einsum(n: Node) -> Expr:
-    return einsum(n.args["tensors"], n.args["equation"])
 
 
 def _addmv(n: Node) -> Expr:
@@ -120,10 +104,10 @@ CONVERTERS: dict[str, Converter] = {
     "linear.default": _linear,
     "bmm.default": _bmm,
     "baddbmm.default": _baddbmm,
-    "matmul.default": _matmul,
-    "mv.default": _mv,
-    "dot.default": _dot,
-    "einsum.default": _einsum,
+    "matmul.default": lambda n: product(n["self"], n["other"]),
+    "mv.default": lambda n: product(n["self"], n["vec"]),
+    "dot.default": lambda n: product(n["self"], n["tensor"]),
+    "einsum.default": lambda n: einsum(n.args["tensors"], n.args["equation"]),
     "addmv.default": _addmv,
     "addbmm.default": _addbmm,
     "_trilinear.default": _trilinear,

@@ -35,10 +35,6 @@ def with_axis(data: Expr) -> Expr:
     return data if data.shape else tensor.as_shape(data, (1,))
 
 
-def _permute(n: Node) -> Expr:
-    return tensor.transpose(n["self"], n.ints("dims"))
-
-
 def swapped(data: Expr, a: int, b: int) -> Expr:
     """`data` with two of its axes exchanged."""
     order = list(range(len(data.shape)))
@@ -159,12 +155,15 @@ def _unsqueeze(n: Node) -> Expr:
     return reshaped(n["self"], n.shape)
 
 
+def _sides(data: Expr, pairs: tuple[int, ...]) -> list[tuple[int, int]]:
+    """What is added in front of each axis and behind it; `pairs` begin with the last axis."""
+    given = list(zip(pairs[::2], pairs[1::2], strict=True))
+    return [(0, 0)] * (len(data.shape) - len(given)) + given[::-1]
+
+
 def _pad_constant(n: Node) -> Expr:
     data = n["self"]
-    rank, pairs = len(data.shape), list(n.ints("pad"))
-    width = [(0, 0)] * rank
-    for k in range(len(pairs) // 2):
-        width[rank - 1 - k] = (pairs[2 * k], pairs[2 * k + 1])
+    width = _sides(data, n.ints("pad"))
     for axis, (before, after) in enumerate(width):  # a negative count takes away
         extent = data.shape[axis]
         data = part(data, axis, max(-before, 0), extent - max(-after, 0))
@@ -175,14 +174,7 @@ def _pad_constant(n: Node) -> Expr:
 
 
 def _pad_like(mode: str) -> Converter:
-    def convert(n: Node) -> Expr:
-        data, pairs = n["self"], list(n.ints("padding"))
-        width = [(0, 0)] * len(data.shape)
-        for k in range(len(pairs) // 2):
-            width[len(width) - 1 - k] = (pairs[2 * k], pairs[2 * k + 1])
-        return nn.pad(data, width, 0.0, mode)
-
-    return convert
+    return lambda n: nn.pad(n["self"], _sides(n["self"], n.ints("padding")), 0.0, mode)
 
 
 def _repeat(n: Node) -> Expr:
@@ -281,33 +273,37 @@ def _channel_shuffle(n: Node) -> Expr:
     return reshaped(swapped(split, 1, 2), n.shape)
 
 
-def _diagonal(n: Node) -> Expr:
-    """Elements (k, k + offset) of each matrix, which become the last axis."""
-    data = n["self"]
-    rank = len(data.shape)
+def _matrices(n: Node) -> tuple[Expr, list[int]]:
+    """`self` with the axes of its matrices last, and the order of axes that makes it."""
+    rank = len(n["self"].shape)
     rows, columns = (n.integer(k, d) % rank for k, d in (("dim1", 0), ("dim2", 1)))
-    rest = [k for k in range(rank) if k not in (rows, columns)]
-    lead, (high, wide) = [data.shape[k] for k in rest], (data.shape[rows], data.shape[columns])
-    flat = reshaped(tensor.transpose(data, [*rest, rows, columns]), (*lead, high * wide))
-    offset = n.integer("offset", 0)
+    order = [*(k for k in range(rank) if k not in (rows, columns)), rows, columns]
+    return tensor.transpose(n["self"], order), order
+
+
+def _places_of_diagonal(n: Node, wide: int, count: int) -> range:
+    """Where elements (k, k + offset) of a matrix are, row by row."""
+    offset, step = n.integer("offset", 0), wide + 1
     first = max(-offset, 0) * wide + max(offset, 0)
-    return part(flat, len(lead), first, first + n.shape[-1] * (wide + 1), wide + 1)
+    return range(first, first + count * step, step)
+
+
+def _diagonal(n: Node) -> Expr:
+    """A diagonal of each matrix, which becomes the last axis."""
+    *lead, high, wide = (matrices := _matrices(n)[0]).shape
+    places = _places_of_diagonal(n, wide, n.shape[-1])
+    flat = reshaped(matrices, (*lead, high * wide))
+    return part(flat, len(lead), places.start, places.stop, places.step)
 
 
 def _diagonal_scatter(n: Node) -> Expr:
     """`self` with `src` as a diagonal of each matrix."""
-    data, source = n["self"], as_type(n["src"], n.dtype)
-    rank = len(data.shape)
-    rows, columns = (n.integer(k, d) % rank for k, d in (("dim1", 0), ("dim2", 1)))
-    order = [k for k in range(rank) if k not in (rows, columns)] + [rows, columns]
-    matrices = tensor.transpose(data, order)
+    source, (matrices, order) = as_type(n["src"], n.dtype), _matrices(n)
     *lead, high, wide = matrices.shape
-    offset, count = n.integer("offset", 0), source.shape[-1]
-    first, step = max(-offset, 0) * wide + max(offset, 0), wide + 1
-    places = range(first, first + count * step, step)
+    places = _places_of_diagonal(n, wide, source.shape[-1])
     flat = reshaped(matrices, (*lead, high * wide))
     made = reshaped(_with(flat, source, len(lead), places), matrices.shape)
-    return tensor.transpose(made, [order.index(k) for k in range(rank)])
+    return tensor.transpose(made, [order.index(k) for k in range(len(order))])
 
 
 def _triangle(upper: bool) -> Converter:
@@ -337,7 +333,7 @@ CONVERTERS: dict[str, Converter] = {
     "view.dtype": _reshape,
     "flatten.using_ints": _reshape,
     "unflatten.int": _reshape,
-    **_twins("permute", _permute),
+    **_twins("permute", lambda n: tensor.transpose(n["self"], n.ints("dims"))),
     **_twins("t", lambda n: tensor.transpose(n["self"])),
     "transpose.int": _transpose,
     "transpose_copy.int": _transpose,

@@ -76,24 +76,19 @@ def affine(
     return made
 
 
-def _layer_norm(n: Node) -> Expr:
-    data, shape = n["input"], n.ints("normalized_shape")
-    axes = tuple(range(len(data.shape) - len(shape), len(data.shape)))
-    return affine(
-        standardize(data, axes, float(n.get("eps", 1e-5))),
-        n.optional("weight"),
-        n.optional("bias"),
-        shape,
-    )
+def _of_last_axes(center: bool, epsilon: float) -> Converter:
+    """Those of `normalized_shape` standardised; epsilon: where none is given."""
+
+    def convert(n: Node) -> Expr:
+        data, shape = n["input"], n.ints("normalized_shape")
+        axes = tuple(range(len(data.shape) - len(shape), len(data.shape)))
+        made = standardize(data, axes, float(n.get("eps", epsilon)), center=center)
+        return affine(made, n.optional("weight"), n.optional("bias"), shape)
+
+    return convert
 
 
-def _rms_norm(n: Node) -> Expr:
-    data, shape = n["input"], n.ints("normalized_shape")
-    axes = tuple(range(len(data.shape) - len(shape), len(data.shape)))
-    eps = float(n.get("eps", np.finfo(np.float32).eps))
-    return affine(
-        standardize(data, axes, eps, center=False), n.optional("weight"), n.optional("bias"), shape
-    )
+_layer_norm = _of_last_axes(center=True, epsilon=1e-5)
 
 
 def _grouped(groups: Callable[[Node], int]) -> Converter:
@@ -115,12 +110,10 @@ def _channels(n: Node) -> int:
     return n["input"].shape[1]
 
 
-def _softmax(n: Node) -> Expr:
-    return reshaped(nn.softmax(with_axis(as_type(n["self"], n.dtype)), axis=n.axis()), n.shape)
-
-
-def _log_softmax(n: Node) -> Expr:
-    return reshaped(nn.log_softmax(with_axis(as_type(n["self"], n.dtype)), axis=n.axis()), n.shape)
+def _softmax(function: Callable[..., Expr]) -> Converter:
+    return lambda n: reshaped(
+        function(with_axis(as_type(n["self"], n.dtype)), axis=n.axis()), n.shape
+    )
 
 
 CONVERTERS: dict[str, Converter] = {
@@ -131,10 +124,11 @@ CONVERTERS: dict[str, Converter] = {
     "batch_norm.default": _batch_norm,
     "native_layer_norm.default": first_of_several(_layer_norm),
     "layer_norm.default": _layer_norm,
-    "rms_norm.default": _rms_norm,
+    "rms_norm.default": _of_last_axes(center=False, epsilon=float(np.finfo(np.float32).eps)),
     "native_group_norm.default": first_of_several(_grouped(lambda n: n.integer("group"))),
     "group_norm.default": _grouped(lambda n: n.integer("num_groups")),
     "instance_norm.default": _grouped(_channels),
-    **dict.fromkeys(("_softmax.default", "softmax.int", "_safe_softmax.default"), _softmax),
-    **dict.fromkeys(("_log_softmax.default", "log_softmax.int"), _log_softmax),
+    **dict.fromkeys(("_softmax.default", "softmax.int", "_safe_softmax.default"),
+                    _softmax(nn.softmax)),
+    **dict.fromkeys(("_log_softmax.default", "log_softmax.int"), _softmax(nn.log_softmax)),
 }  # fmt: skip

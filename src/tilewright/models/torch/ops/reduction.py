@@ -52,23 +52,17 @@ def _squared_deviation(n: Node) -> tuple[Expr, Expr]:
     return mean, tensor.multiply(total, number(1 / (count - correction), str(data.dtype)))
 
 
-def _shaped(n: Node, value: Expr, index: int = 0) -> Expr:
-    spec = n.results[index]
-    assert spec is not None
-    return reshaped(value, tuple(int(e) for e in spec.shape))
-
-
 def _variance(n: Node) -> Expr:
-    return _shaped(n, _squared_deviation(n)[1])
+    return reshaped(_squared_deviation(n)[1], n.shape)
 
 
 def _deviation(n: Node) -> Expr:
-    return _shaped(n, tensor.sqrt(_squared_deviation(n)[1]))
+    return reshaped(tensor.sqrt(_squared_deviation(n)[1]), n.shape)
 
 
 def _variance_and_mean(n: Node) -> list[Expr]:
     mean, variance = _squared_deviation(n)
-    return [_shaped(n, variance), _shaped(n, mean, 1)]
+    return [reshaped(v, n.shape) for v in (variance, mean)]
 
 
 def _vector_norm(n: Node) -> Expr:
@@ -100,7 +94,7 @@ def _logsumexp(n: Node) -> Expr:
     most = tensor.max(data, axes, True)
     total = tensor.sum(tensor.exp(tensor.subtract(data, most)), axes, True)
     found = tensor.add(tensor.log(total), most)
-    return found if keep else _shaped(n, found)
+    return found if keep else reshaped(found, n.shape)
 
 
 def _extreme_along(name: str) -> Converter:

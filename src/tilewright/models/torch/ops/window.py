@@ -10,11 +10,10 @@ import numpy as np
 
 from tilewright.graph.expr import Array, Expr
 from tilewright.graph.functions import image, nn, tensor
-from tilewright.graph.functions.indexing import argmax, scatter_elements
+from tilewright.graph.functions.indexing import argmax, scatter_elements, take
 from tilewright.graph.leaves import const
 from tilewright.models.torch.node import Converter, Node, as_type, number
 from tilewright.models.torch.ops.elementwise import scaled
-from tilewright.models.torch.ops.indexing import take
 from tilewright.models.torch.ops.movement import part, reshaped
 
 _AXES = {1: "W", 2: "HW", 3: "DHW"}

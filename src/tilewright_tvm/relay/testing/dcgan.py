@@ -6,10 +6,10 @@ In: batch, size of the code.  Out: `(mod, params)` with seeded weights.  Read ne
 from __future__ import annotations
 
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array, Expr, Function, IRModule
+from tilewright.graph.expr import Expr, Function
 from tilewright.graph.functions import nn, tensor
 from tilewright.graph.leaves import var
-from tilewright.models.zoo.layers import batch_norm, create_workload, network
+from tilewright.models.zoo.layers import batch_norm, network, workload_of
 
 KERNEL, STRIDE, SIZE = 4, 2, 64
 START = SIZE // STRIDE**4
@@ -33,7 +33,10 @@ def get_net(
     ngf: int = 128,
     dtype: str = "float32",
 ) -> Function:
-    """The function data (a code) -> image, in (-1, 1)."""
+    """The function data (a code) -> image, in (-1, 1).
+
+    oshape: (C, 64, 64); ngf: channels of the last layer but one; random_len: numbers of a code
+    """
     if len(oshape) < 3 or tuple(oshape[-2:]) != (SIZE, SIZE):
         raise ModelError(
             f"relay.testing.dcgan(oshape={oshape})", "it makes images of 64x64",
@@ -48,16 +51,4 @@ def get_net(
     return network(data, tensor.tanh(_grow(x, "g5_deconv", oshape[-3])))
 
 
-def get_workload(
-    batch_size: int = 1,
-    oshape: tuple[int, ...] = (3, 64, 64),
-    ngf: int = 128,
-    random_len: int = 100,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> tuple[IRModule, dict[str, Array]]:
-    """The generator and its weights.
-
-    oshape: (C, 64, 64); ngf: channels of the last layer but one; random_len: numbers of a code
-    """
-    return create_workload(get_net(batch_size, random_len, oshape, ngf, dtype), seed)
+get_workload = workload_of(get_net, "batch_size", "oshape", "ngf")

@@ -1,6 +1,6 @@
 """An LSTM (Hochreiter and Schmidhuber, 1997), unrolled: each step has an input and weights.
 
-In: steps, hidden size.  Out: `(mod, params)` with seeded weights.  Read next: `transformers.py`.
+In: steps, hidden size.  Out: `(mod, params)` with seeded weights.  Read next: `networks.py`.
 """
 
 from __future__ import annotations
