@@ -117,7 +117,7 @@ _ALSO = {
     "topi.intel_graphics.conv2d": "topi.intel_graphics",
     "topi.mali.conv2d": "topi.mali",
     "topi.math": "topi",
-    "topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
+    "topi.nn.depthwise_conv2d": "topi.nn.depthwise_names",
     "topi.nn.util": "topi.nn.utils",
     "topi.tensor": "topi",
     "topi.transform": "topi",
