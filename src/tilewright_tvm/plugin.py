@@ -44,6 +44,7 @@ def register() -> None:
     plugins.register("absent names", places)
     schedules = "tilewright_tvm.te.schedule_members"
     plugins.register("members", {name: f"{schedules}:{name}" for name in ("Stage", "Schedule")})
+    plugins.register("members", {"Target": "tilewright_tvm.target:Members"})
     configs = "tilewright_tvm.autotvm.config_members"
     kinds = ("ConfigSpace", "ConfigEntity", "FallbackConfigEntity")
     plugins.register("members", {name: f"{configs}:{name}" for name in kinds})

@@ -166,8 +166,9 @@ class TargetFeatures:
         return not words.isdisjoint(_ARM_FEATURES[name])
 
 
-class _Members(Target):
-    """What targets have by TVM's names.  No object is made of it: see below."""
+class Members(Target):
+    """What targets have by TVM's names.  No object is made of it: they are put into the class, for
+    its functions are called without one, and objects find them without this module."""
 
     @property
     def features(self) -> TargetFeatures:
@@ -231,7 +232,7 @@ class _Members(Target):
         return made, next((t.host for t in made), beside)
 
 
-for _name, _member in list(vars(_Members).items()):
+for _name, _member in list(vars(Members).items()):
     if not _name.startswith("_"):
         setattr(Target, _name, _member)
 

@@ -159,7 +159,9 @@ from tilewright.schedule.space.config_space import ConfigSpace
 a = te.placeholder((4,), name="a")
 b = te.compute((4,), lambda i: a[i] + 1, name="b")
 s = te.create_schedule(b.op)
+from tilewright.targets.target import Target
 print("tilewright_tvm" in sys.modules, s[b].attach_type, s.normalize() is s, s.groups)
+print(repr(Target("opencl -device=mali").device_name))
 try:
     ConfigSpace().sample_ints(2)
 except Exception as error:
@@ -169,6 +171,8 @@ try:
 except AttributeError as error:
     print(error)
 """
-    first, second, third = run(code).splitlines()
-    assert first == "False 1 True []" and "found 1 valid indices only" in second
+    first, device, second, third = run(code).splitlines()
+    assert (
+        first == "False 1 True []" and device == "'mali'" and "found 1 valid indices only" in second
+    )
     assert third.startswith("s[b].tensorize does not exist here. Matrix instructions")

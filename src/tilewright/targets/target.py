@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from tilewright.base import context, plugins
 from tilewright.base.errors import TargetError
@@ -273,6 +273,11 @@ class Target:
                 )
         changed = replace(self.limits, **limits)
         return _made(self.kind, self.options, changed, self.device, self.host)
+
+    if not TYPE_CHECKING:  # whose attributes are those that are written here
+
+        def __getattr__(self, name: str) -> Any:
+            return plugins.member(self, name)
 
     def __str__(self) -> str:
         return " ".join([self.kind, *(f"-{k}={v}" for k, v in self.options)])

@@ -7,7 +7,7 @@ Read next: `config_space.py`, whose `ConfigSpace` collects those calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base import plugins
 from tilewright.base.errors import SpaceError
@@ -38,8 +38,10 @@ class Config:
     def __getitem__(self, name: str) -> Any:
         raise SpaceError(f"config[{name!r}]", "this configuration has no knobs")
 
-    def __getattr__(self, name: str) -> Any:
-        return plugins.member(self, name)
+    if not TYPE_CHECKING:  # whose attributes are those that are written here
+
+        def __getattr__(self, name: str) -> Any:
+            return plugins.member(self, name)
 
     @staticmethod
     def axis(var: Any) -> VirtualAxis:
