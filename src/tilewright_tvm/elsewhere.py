@@ -27,9 +27,8 @@ _PAGE = "The names of TVM that are here are in docs/tvm/compatibility.md."
 
 # Networks by name, which were a part of `relay.testing`.
 _NETWORKS = (
-    "dcgan", "densenet", "dqn", "inception_v3", "layers", "lstm", "mlp", "mobilenet",
-    "mobilenet_v2", "resnet", "resnet_3d", "resnet_v1", "resnext", "squeezenet", "transformers",
-    "unet", "vgg",
+    "densenet", "dqn", "inception_v3", "layers", "mlp", "mobilenet", "mobilenet_v2", "resnet",
+    "resnet_v1", "squeezenet", "transformers", "unet", "vgg",
 )  # fmt: skip
 # Packages and files that stand in another place than TVM has them in, or had another name before;
 # where it is not said otherwise, in this package.
@@ -123,7 +122,7 @@ _ALSO = {
     "topi.intel_graphics.conv2d": "topi.intel_graphics",
     "topi.mali.conv2d": "topi.mali",
     "topi.math": "topi",
-    "topi.nn.depthwise_conv2d": "tilewright.topi.nn.depthwise",
+    "topi.nn.depthwise_conv2d": "topi.nn.depthwise_names",
     "topi.nn.util": "topi.nn.utils",
     "topi.tensor": "topi",
     "topi.transform": "topi",

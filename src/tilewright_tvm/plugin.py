@@ -27,6 +27,18 @@ NETWORKS = (
 )  # fmt: skip
 
 
+# Functions of TVM's runtime, by their names there.
+_FUNCTIONS = {
+    "cblas.matmul": "matrix_product",
+    "cblas.batch_matmul": "matrix_product",
+    "random.normal": "normal_numbers",
+    "random.randint": "whole_numbers",
+    "random.uniform": "even_numbers",
+    "sort.argsort": "sorted_places",
+    "sort.argsort_nms": "valid_places",
+}
+
+
 def register() -> None:
     """Tell where everything is; again changes nothing."""
     logs = "tilewright_tvm.logs.tvm_logs"
@@ -35,12 +47,21 @@ def register() -> None:
     names = {"Device", "Module", "Modules", "Schedule", "Stage"}
     places = {name: f"tilewright_tvm.absent_names:{name.upper()}" for name in names}
     plugins.register("absent names", places)
+    schedules = "tilewright_tvm.te.schedule_members"
+    plugins.register("members", {name: f"{schedules}:{name}" for name in ("Stage", "Schedule")})
+    plugins.register("members", {"Target": "tilewright_tvm.target:Members"})
+    configs = "tilewright_tvm.autotvm.config_members"
+    kinds = ("ConfigSpace", "ConfigEntity", "FallbackConfigEntity")
+    plugins.register("members", {name: f"{configs}:{name}" for name in kinds})
     plugins.register("other names", {"Device": "tilewright_tvm.absent_names:DEVICE_NOW"})
     plugins.register("argument names", {"TVM 0.6": "tilewright_tvm.old_names:modern"})
     plugins.register("tuners", dict.fromkeys(_TUNERS, "tilewright_tvm.autotvm.planned:proposer"))
     plugins.register(
         "networks", dict.fromkeys(NETWORKS, "tilewright_tvm.relay.testing.networks:get_network")
     )
-    kinds = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}
-    plugins.register("device kinds", kinds)
     plugins.register("target options", {"TVM": "tilewright_tvm.target_options:OPTIONS"})
+    devices = {name: f"tilewright_tvm.named_kinds:{name}" for name in NAMED_KINDS}
+    plugins.register("device kinds", devices)
+    functions = "tilewright_tvm.contrib.functions"
+    places = {f"tvm.contrib.{name}": f"{functions}:{own}" for name, own in _FUNCTIONS.items()}
+    plugins.register("functions", places | {"tilewright.same_bits": f"{functions}:same_bits"})

@@ -2,22 +2,14 @@
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base.errors import TargetError
 from tilewright.targets.processors import architecture
+from tilewright.targets.spelling import is_by_device
 from tilewright.targets.tags import list_tags
-from tilewright.targets.target import (
-    UNKNOWN,
-    Limits,
-    Target,
-    TargetLike,
-    arm_cpu,
-    cuda,
-    intel_graphics,
-    mali,
-)
+from tilewright.targets.target import UNKNOWN, Limits, Target, TargetLike
 from tilewright_tvm.elsewhere import find
 
 __all__ = [
@@ -26,7 +18,12 @@ __all__ = [
     "intel_graphics", "list_tags", "mali", "override_native_generic_func", "rocm", "vta",
 ]  # fmt: skip
 
-bifrost = mali
+_BOARDS = {
+    "rasp3b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a53 -mattr=+neon",
+    "rasp4b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a72 -mattr=+neon",
+    "rasp4b64": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
+    "rk3399": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
+}
 
 
 def create(text: TargetLike) -> Target:
@@ -169,7 +166,103 @@ class TargetFeatures:
         return not words.isdisjoint(_ARM_FEATURES[name])
 
 
-setattr(Target, "features", property(TargetFeatures))  # noqa: B010  # TVM's name
+class Members(Target):
+    """What targets have by TVM's names.  No object is made of it: they are put into the class, for
+    its functions are called without one, and objects find them without this module."""
+
+    @property
+    def features(self) -> TargetFeatures:
+        """What the processor has."""
+        return TargetFeatures(self)
+
+    @property
+    def device_name(self) -> str:
+        """What -device says, "" where it is not given."""
+        return self.option("device")
+
+    def get_target_device_type(self) -> int:
+        """The number by which DLPack knows the devices of this kind."""
+        known = self.device_kind.dlpack
+        if known is None:
+            raise TargetError(f"{self!r}", "DLPack has no number for its devices", "Use .kind.")
+        return known
+
+    @staticmethod
+    def canon_target_and_host(
+        target: TargetLike | None, target_host: TargetLike | None = None
+    ) -> tuple[Target | None, Target | None]:
+        """The target beside its host, and the host.
+
+        Raises TargetError for a host without a target.
+        """
+        if target is None:
+            if target_host is not None:
+                raise TargetError(
+                    f"canon_target_and_host(None, {target_host!r})", "a host needs a target",
+                    "Give the target, too.",
+                )  # fmt: skip
+            return None, None
+        both = Target(target, target_host)
+        return both, both.host
+
+    @staticmethod
+    def canon_multi_target_and_host(
+        target: TargetLike | Sequence[TargetLike] | Mapping[Any, TargetLike],
+        target_host: TargetLike | None = None,
+    ) -> list[Target]:
+        """Targets, given as one, as a list or by their devices, each beside the host."""
+        if target is None:
+            raise TargetError(
+                "canon_multi_target_and_host(None)", "there is no target", 'Give "llvm".'
+            )
+        several: Sequence[Any] = (
+            list(target) if isinstance(target, (list, tuple)) else
+            list(target.values()) if isinstance(target, Mapping) and is_by_device(target) else
+            [target]
+        )  # fmt: skip
+        return [Target(each, target_host) for each in several]
+
+    @staticmethod
+    def canon_target_map_and_host(
+        target_map: Mapping[Any, Any], target_host: TargetLike | None = None
+    ) -> tuple[dict[Target, Any], Target | None]:
+        """What belongs to each target, by targets beside the host; and the host."""
+        beside = None if target_host is None else Target(target_host)
+        made = {Target(each, beside): value for each, value in target_map.items()}
+        return made, next((t.host for t in made), beside)
+
+
+for _name, _member in list(vars(Members).items()):
+    if not _name.startswith("_"):
+        setattr(Target, _name, _member)
+
+
+def cuda(model: str = UNKNOWN, arch: str = "", options: str = "") -> Target:
+    """A CUDA device; model: a name for people; options: more of a target's, as text."""
+    named = "" if model == UNKNOWN else f" -model={model}"
+    return Target(f"cuda{named}{f' -arch={arch}' if arch else ''} {options}")
+
+
+def intel_graphics(model: str = UNKNOWN, options: str = "") -> Target:
+    """An Intel GPU by OpenCL."""
+    return Target(f"opencl -device=intel_graphics -model={model} {options}")
+
+
+def arm_cpu(model: str = UNKNOWN, options: str = "") -> Target:
+    """The processor of a board by TVM's name for it: "rk3399", "rasp3b", "rasp4b", "rasp4b64".
+
+    options: more of a target's, as text.  An unknown board is one of 64 bits
+    """
+    known = _BOARDS.get(model, "-mtriple=aarch64-linux-gnu -mattr=+neon")
+    return Target(f"llvm -device=arm_cpu -model={model} {known} {options}")
+
+
+def mali(model: str = UNKNOWN, options: str = "") -> Target:
+    """A Mali GPU by OpenCL; give `Target(mali(), host=arm_cpu("rk3399"))` the board around it."""
+    return Target(f"opencl -device=mali -model={model} {options}")
+
+
+bifrost = mali
 
 
 def rocm(model: str = UNKNOWN, options: str = "") -> Target:

@@ -112,3 +112,67 @@ with Database(sys.argv[1]) as database:
 print(len(source_of(sys.argv[1])), len(Database(sys.argv[1])), plugins._looked)
 """
     assert run(code, log) == "1 1 False\n"
+
+
+class Thing:
+    """Of ours; `ThingsNames` is what a higher package adds to it."""
+
+    size = 2
+
+    def __getattr__(self, name: str) -> object:
+        return plugins.member(self, name, "the thing")
+
+
+class Part(Thing):
+    pass
+
+
+class ThingsNames(Thing):
+    @property
+    def doubled(self) -> int:
+        return 2 * self.size
+
+    def times(self, n: int) -> int:
+        return n * self.size
+
+    def _own(self) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("kind", [Thing, Part])
+def test_members_of_a_higher_package_are_those_of_a_class_of_ours(kind: type[Thing]) -> None:
+    thing = kind()
+    assert not hasattr(thing, "doubled")
+    plugins.register("members", {"Thing": f"{__name__}:ThingsNames"})
+    assert thing.doubled == 4 and thing.times(3) == 6
+    for name in ("_own", "other"):
+        with pytest.raises(AttributeError, match=f"^the thing has no attribute '{name}'"):
+            getattr(thing, name)
+
+
+def test_members_of_tvm_need_no_import() -> None:
+    code = """
+import sys
+from tilewright import te
+from tilewright.schedule.space.config_space import ConfigSpace
+a = te.placeholder((4,), name="a")
+b = te.compute((4,), lambda i: a[i] + 1, name="b")
+s = te.create_schedule(b.op)
+from tilewright.targets.target import Target
+print("tilewright_tvm" in sys.modules, s[b].attach_type, s.normalize() is s, s.groups)
+print(repr(Target("opencl -device=mali").device_name))
+try:
+    ConfigSpace().sample_ints(2)
+except Exception as error:
+    print(error)
+try:
+    s[b].tensorize
+except AttributeError as error:
+    print(error)
+"""
+    first, device, second, third = run(code).splitlines()
+    assert (
+        first == "False 1 True []" and device == "'mali'" and "found 1 valid indices only" in second
+    )
+    assert third.startswith("s[b].tensorize does not exist here. Matrix instructions")

@@ -169,15 +169,6 @@ def test_targets_as_dicts_and_json() -> None:
     assert {"llvm", "cuda", "opencl"} <= set(Target.list_kinds())
 
 
-def test_a_target_and_its_host_apart() -> None:
-    both, host = Target.canon_target_and_host("cuda", "llvm")
-    assert both is not None and both.host == host == Target("llvm")
-    assert Target.canon_target_and_host(both) == (both, host)
-    assert Target.canon_target_and_host(None) == (None, None)
-    with pytest.raises(TargetError, match="a host needs a target"):
-        Target.canon_target_and_host(None, "llvm")
-
-
 def test_tags_are_the_targets_of_products() -> None:
     card = Target("nvidia/geforce-rtx-3090")
     assert (
@@ -206,8 +197,6 @@ def test_values_of_options() -> None:
     )
     assert Target(t.export()) == t
     assert Target("cuda -max_num_threads=256").limits.max_threads_per_block == 256
-    assert Target("opencl -device=mali").device_name == "mali" and not t.device_name
-    assert [Target(k).get_target_device_type() for k in ("llvm", "cuda")] == [1, 2]
     assert SPEC.kind == "cuda"
     there = Target("cuda -arch=sm_80").on(SPEC)
     assert there.attrs["max_threads_per_block"] == there.limits.max_threads_per_block
@@ -222,20 +211,6 @@ def test_the_float_abi_is_the_triples() -> None:
     for text in ("-mtriple=armv7l-linux-gnueabihf -mfloat-abi=soft", "-mfloat-abi=firm"):
         with pytest.raises(TargetError, match="Name it there"):
             Target(f"llvm {text}")
-
-
-def test_several_targets_beside_one_host() -> None:
-    both = Target.canon_multi_target_and_host(["llvm", "cuda"], "llvm -mcpu=skylake")
-    assert [t.kind for t in both] == ["llvm", "cuda"]
-    assert all(t.host is not None and t.host.mcpu == "skylake" for t in both)
-    assert Target.canon_multi_target_and_host({1: "llvm", 2: "cuda"}) == both
-    [one] = Target.canon_multi_target_and_host({"kind": "llvm"})
-    assert one == Target("llvm") and one.host is None
-    held, host = Target.canon_target_map_and_host({"cuda": 1, "llvm": 2}, "llvm")
-    assert host == Target("llvm") and held == {Target("cuda"): 1, Target("llvm"): 2}
-    assert all(t.host == host for t in held)
-    with pytest.raises(TargetError, match="there is no target"):
-        Target.canon_multi_target_and_host(None)  # type: ignore[arg-type]
 
 
 def test_the_target_of_a_device_that_is_here() -> None:

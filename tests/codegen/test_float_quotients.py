@@ -13,10 +13,10 @@ import onnxruntime
 import pytest
 
 import tilewright as tw
+from tests.interpreter import run as run_plain
 from tilewright import te, topi
 from tilewright.base.dtype import DType
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import run as run_plain
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance
 from tilewright_tvm import relay
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from graph.cases import function, tensor
+from tests.interpreter import run as interpret
 from tilewright import cpu, te, topi
 from tilewright.driver.build import lower
-from tilewright.ir.interpreter import run as interpret
 from tilewright.runtime import cuda, opencl
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule

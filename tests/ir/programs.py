@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.interpreter import run as run_plain
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import run as run_plain
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.interpreter import InterpreterError, run
 from tests.ir.programs import BOTH
 from tests.ir.rings import FAULTS, Ring, arrays, expected, program
 from tests.ir.test_interpreters_agree import outcome
@@ -15,7 +16,6 @@ from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import InterpreterError, run
 from tilewright.ir.stmt import (
     Allocate,
     AsyncCopy,

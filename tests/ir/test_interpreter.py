@@ -31,7 +31,7 @@ from tests.tiers import examples
 from tilewright.base.artifact import Packing
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import InterpreterError
+from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,

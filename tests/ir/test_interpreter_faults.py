@@ -29,7 +29,7 @@ from tests.ir.programs import (
 )
 from tests.tiers import examples
 from tilewright.ir import expr as E
-from tilewright.ir.interpreter import InterpreterError
+from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.ir.stmt import (
     Allocate,
     Barrier,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from schedule.test_schedules import drawn as drawn_schedule
 from schedule.test_schedules import lowered
 from tests import strategies as S
+from tests.interpreter import InterpreterError, run
 from tests.ir import naive
 from tests.ir.scalars import TYPED, build_typed, calculate_typed, numbers, typed
 from tests.ir.test_interpreter import tiled_matmul
@@ -21,7 +22,6 @@ from tests.tiers import examples
 from tilewright.base.dtype import TYPES, DType
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import InterpreterError, run
 from tilewright.ir.stmt import (
     Barrier,
     Buffer,

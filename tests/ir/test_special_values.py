@@ -14,7 +14,7 @@ from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.interpreter import InterpreterError
+from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.ir.stmt import Buffer, Kernel, Program, Store, load
 
 FLOATS = [t for t in map(DType, TYPES) if t.is_float]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from tests.interpreter import InterpreterError, run
 from tests.ir import products, rings
 from tests.ir.products import FAULTS, Product, arrays, expected, program
 from tests.ir.programs import BOTH
@@ -20,7 +21,6 @@ from tilewright.ir import expr as E
 from tilewright.ir import fast_source
 from tilewright.ir.atoms import ATOMS, multiplied, places
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import InterpreterError, run
 from tilewright.ir.stmt import (
     Allocate,
     AsyncCopy,

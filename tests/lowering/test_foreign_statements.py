@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from tests.interpreter import run
 from tilewright import te
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
@@ -16,7 +17,6 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter import run
 from tilewright.ir.stmt import (
     STATEMENTS,
     Allocate,

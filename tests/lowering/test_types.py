@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.interpreter import run
 from tests.tiers import examples
 from tilewright import te
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.interpreter import run
 from tilewright.ir.stmt import (
     Buffer,
     For,

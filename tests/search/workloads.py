@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from schedule.computations import conv2d, gathered, grouped_conv2d, matmul, softmax
 from tilewright import te, topi
 from tilewright.te.tensor import Tensor
+from tilewright.topi.nn import winograd as transformed
 
 Declare = Callable[[], list[Tensor]]
 
@@ -127,7 +128,7 @@ def winograd(size: int, ci: int, co: int, m: int, pad: int = 1) -> list[Tensor]:
 def winograd_relu(size: int, ci: int, co: int, m: int) -> list[Tensor]:
     data = te.placeholder((1, ci, size, size), name="data")
     weight = te.placeholder((m + 2, m + 2, ci, co), name="weight", constant=True)
-    made = topi.nn.conv2d_winograd_nchw(data, weight, 1, 1, pre_computed=True, tile_size=m)
+    made = transformed.winograd(data, weight, 1, m, transformed=True)
     return [data, weight, topi.nn.relu(made)]
 
 

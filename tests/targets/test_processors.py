@@ -9,7 +9,7 @@ import pytest
 from tilewright.runtime.device import local_target
 from tilewright.targets import processors
 from tilewright.targets.spec import DeviceSpec
-from tilewright.targets.target import Target, arm_cpu, mali
+from tilewright.targets.target import Target
 
 A72 = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon"
 ARMV7 = "llvm -mtriple=armv7l-linux-gnueabihf"
@@ -82,14 +82,6 @@ def test_a_mali_has_the_limits_of_every_mali() -> None:
         assert limits.warp_size == 1 and limits.vector_bytes == 16
     assert Target("opencl -device=mali").on(big).limits.shared_bytes_per_block == 16 << 10
     assert Target("opencl").on(big).limits.max_threads_per_block == 8192
-
-
-def test_boards_by_name() -> None:
-    assert arm_cpu("rk3399").triple == "aarch64-linux-gnu"
-    assert arm_cpu("rasp3b").limits.vector_registers == 16
-    assert arm_cpu("rk3399", "-num-cores=6").limits.cores == 6
-    assert arm_cpu().option("mattr") == "+neon"
-    assert Target(mali("t860"), host=arm_cpu("rk3399")).host == arm_cpu("rk3399")
 
 
 @pytest.mark.parametrize(

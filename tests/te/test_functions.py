@@ -88,21 +88,6 @@ def test_two_values_where_axes_stand() -> None:
         te.max(a, axis=0)
 
 
-def test_the_tag_of_a_scope() -> None:
-    x = te.placeholder((4,), name="X")
-
-    @te.tag_scope("mine")
-    def twice() -> te.Tensor:
-        return te.compute((4,), lambda i: x[i] * 2)
-
-    assert twice().op.tag == "mine" and te.compute((4,), lambda i: x[i]).op.tag == ""
-    with te.tag_scope("outer"):
-        assert te.compute((4,), lambda i: x[i], tag="own").op.tag == "own"
-        with pytest.raises(ExpressionError, match="inside tag_scope"):
-            twice()
-    assert twice().op.tag == "mine"
-
-
 def test_short_names_of_types() -> None:
     assert [DType(name) for name in ("float", "int", "uint")] == ["float32", "int32", "uint32"]
     assert DType("uint1") == "bool"

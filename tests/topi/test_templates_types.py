@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tilewright.topi.templates  # noqa: F401  (registers them)
+from tests.interpreter import run
 from tilewright import te, topi
 from tilewright.base.dtype import DType
-from tilewright.ir.interpreter import run
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.task import task_of_dag

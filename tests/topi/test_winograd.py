@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.errors import ExpressionError
 from tilewright.codegen import generate
 from tilewright.driver.build import build_artifact
@@ -21,6 +21,7 @@ from tilewright.te.cases import cases
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import approximations, random_inputs
 from tilewright.topi.nn.winograd import MAX_POINTS, matrices, winograd
+from tilewright_tvm import topi
 
 SHAPES = [(m, r) for m, r in itertools.product(range(2, 7), range(2, 6)) if m + r - 2 <= MAX_POINTS]
 CPU = "llvm -num-cores=2 -vector-bytes=32"

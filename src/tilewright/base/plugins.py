@@ -30,8 +30,9 @@ _looking, _looked = lock(), False
 def register(kind: str, places: Mapping[str, str]) -> None:
     """Tell where things are.
 
-    kind: "absent names", "argument names", "devices", "device kinds", "logs", "names of te",
-          "networks", "offered templates", "other names", "target options", "templates" or "tuners":
+    kind: "absent names", "argument names", "devices", "device kinds", "functions", "logs",
+          "members", "names of te", "networks", "offered templates", "other names",
+          "target options", "templates" or "tuners":
           who asks for them says what each is
     places: name -> "module:attribute", or "module" for what importing it registers
     """
@@ -56,6 +57,22 @@ def absent(kind: str, name: str, owner: str = "") -> AttributeError:
     owner: what users call the object; default: `kind`
     """
     return errors.absent(owner or kind, name, placed("absent names", kind) or {})
+
+
+def member(owner: object, name: str, called: str = "") -> Any:
+    """Give what a higher package adds to an object of ours, for the `__getattr__` of its class.
+
+    It registers classes among "members", by the names of ours: methods and properties of one are
+    those of ours, too.
+    called: what users call the object; default: its class.  Raises AttributeError for other names.
+    """
+    kinds = [base.__name__ for base in type(owner).__mro__]
+    for kind in [] if name.startswith("_") else kinds:
+        added = vars(find("members", kind) or object).get(name)
+        if added is not None:
+            return added.__get__(owner, type(owner))
+    known = next((kind for kind in kinds if kind in _PLACES.get("absent names", {})), kinds[0])
+    raise absent(known, name, called)
 
 
 def find(kind: str, name: str) -> Any:

@@ -113,12 +113,6 @@ def schedule_to_module(
     return lower(sch, args, name=name)
 
 
-@door(ScheduleError, "te.schedule.ScheduleOps")
-def ScheduleOps(schedule: Schedule, bounds: Mapping[Any, Any] | None = None) -> Program:
-    """The loops of a schedule: `lower`.  bounds: what InferBound gave; lowering finds them anew."""
-    return lower(schedule)
-
-
 def generate_source(
     schedule: Schedule,
     target: Target,

@@ -1,6 +1,7 @@
-"""The fast interpreter: run a `Program` by Python source generated for each kernel.
+"""The interpreter: run a `Program` by Python source generated for each kernel.
 
-It means what `interpreter.py` says and reports the same faults; tests compare the two.
+What it means is defined by `tests/interpreter.py`, which is written to be read and a hundred times
+as slow: both give the same results and faults, which the tests compare.
 In: a program and one array per argument; outputs are written in place.  Out: `InterpreterError`.
 Read next: `fast_source.py`, which makes the Python source of a kernel.
 """
@@ -31,7 +32,12 @@ from tilewright.ir.warps import run_warp
 
 
 def run_fast(program: Program, arrays: Sequence[Array], *, check: bool = True) -> None:
-    """As `interpreter.run`, some hundred times as fast."""
+    """Execute `program`; `arrays` correspond to `program.args`, outputs are written in place.
+
+    A constant that the program wants packed may be given as users know it.
+    check: whether to look for accesses out of bounds, unwritten elements and races
+    Raises InterpreterError.
+    """
     memory = bind(program, arrays, check, _scalars)
     with np.errstate(all="ignore"):
         for kernel in program.kernels:

@@ -1,15 +1,13 @@
-"""The memory that programs run on: bound to arrays, watched for races; and the texts of faults.
+"""The memory that programs run on: bound to arrays; and the texts of faults.
 
 In: a `Program` and numpy arrays.  Out: one list of scalars per buffer, None where nothing was
-written; the arrays, filled from such lists.  Both interpreters use it, but the fast one watches
-races by stamps of its own.  Read next: `interpreter.py`.
+written; the arrays, filled from such lists.  Read next: `fast_interpreter.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -103,58 +101,3 @@ def write_back(program: Program, memory: Memory, arrays: Sequence[Array], check:
             array[...] = np.array(values, dtype=buffer.dtype.storage).reshape(array.shape)
         except OverflowError as error:
             raise InterpreterError(f"{program.name}: {buffer.name}", f"{error}") from None
-
-
-# -- who touched an element, and when --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Moment:
-    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers."""
-
-    fork: object
-    block: int = 0
-    interval: int = 0
-    thread: int = 0
-
-    def unordered(self, other: Moment) -> bool:
-        """Whether nothing says which of the two comes first."""
-        if self.fork is not other.fork:
-            return False
-        together = self.interval == other.interval and self.thread != other.thread
-        return self.block != other.block or together
-
-
-@dataclass
-class Cells:
-    """The elements of one buffer, and the accesses of each that later ones may race with.
-
-    flying: elements that a copy, begun and not yet waited for, will write
-    """
-
-    values: list[Any]
-    writer: dict[int, Moment] = field(default_factory=dict)
-    readers: dict[int, set[Moment]] = field(default_factory=dict)
-    flying: set[int] = field(default_factory=set)
-
-    def fault_of_read(self, at: int, now: Moment) -> str:
-        """What is wrong with reading an element now, in REASONS, or ""; notes the access."""
-        if at in self.flying:
-            return "in flight"
-        if self.writer.get(at, now).unordered(now):
-            return "load race"
-        before = self.readers.get(at, ())
-        self.readers[at] = {now, *(r for r in before if r.unordered(now))}  # the others are settled
-        return "unwritten" if self.values[at] is None else ""
-
-    def fault_of_write(self, at: int, value: Any, now: Moment) -> str:
-        """As for reading.  Several may write one value; NaN counts as equal to any."""
-        if at in self.flying:
-            return "in flight"
-        again = self.writer.get(at, now).unordered(now)
-        if again and value == value and self.values[at] != value:
-            return "store twice"
-        if any(r.unordered(now) for r in self.readers.get(at, ())):
-            return "store race"
-        self.writer[at] = now
-        return ""

@@ -8,7 +8,7 @@ The statements are a closed set, `STATEMENTS`, which says where each class keeps
 walks over all parts alike reads that table; what treats classes differently has a table of `Rules`.
 Both refuse a class that they do not know.  To add a statement: its class, its line in `STATEMENTS`,
 a row in the tables that must treat it specially.
-Read next: `interpreter.py`.
+Read next: `fast_interpreter.py`.
 """
 
 from __future__ import annotations

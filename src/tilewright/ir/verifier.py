@@ -1,7 +1,7 @@
 """Well-formedness of lowered programs: what every pass must keep and every printer may assume.
 
 In: a `Program`.  Out: nothing, or an `InternalError` naming the kernel and the statement.
-It looks at structure only; `interpreter.py` finds what depends on values.
+It looks at structure only; `fast_interpreter.py` finds what depends on values.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ without them for whole tiles and one with them for the others.
 
 Statements are a closed set (`ir/stmt.py`): each class declares its parts, what treats classes
 differently has a table of rules, and a class without a row is refused by name.
-`ir/interpreter.py` defines what a program means: it evaluates one statement by statement and checks
-bounds, unwritten elements, races and divergent barriers.  `ir/fast_interpreter.py` does the same by
-generated Python and is tested against it; every step, pass and printer is tested against the fast
-one.
+`tests/interpreter.py` defines what a program means: it evaluates one statement by statement and
+checks bounds, unwritten elements, races and divergent barriers.  `ir/fast_interpreter.py` does the
+same by generated Python and is tested against it; every step, pass and printer is tested against
+the fast one.
 """

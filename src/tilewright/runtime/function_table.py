@@ -7,26 +7,15 @@ Read next: `calls.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from tilewright.base import plugins
 from tilewright.base.concurrency import lock
 from tilewright.base.doors import door
 from tilewright.base.errors import DeviceError
 
 _LOCK = lock()
 _KNOWN: dict[str, Callable[..., Any]] = {}
-# Those that are there unasked: where they live.
-_OURS = {
-    "tvm.contrib.cblas.matmul": "tilewright.runtime.calls:matrix_product",
-    "tvm.contrib.cblas.batch_matmul": "tilewright.runtime.calls:matrix_product",
-    "tilewright.same_bits": "tilewright.runtime.calls:same_bits",
-    "tvm.contrib.random.normal": "tilewright.runtime.calls:normal_numbers",
-    "tvm.contrib.random.randint": "tilewright.runtime.calls:whole_numbers",
-    "tvm.contrib.random.uniform": "tilewright.runtime.calls:even_numbers",
-    "tvm.contrib.sort.argsort": "tilewright.runtime.calls:sorted_places",
-    "tvm.contrib.sort.argsort_nms": "tilewright.runtime.calls:valid_places",
-}
 
 
 @door(DeviceError)
@@ -70,9 +59,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     Raises DeviceError where there is none, or returns None if `allow_missing`.
     """
     found = _KNOWN.get(name)
-    if found is None and name in _OURS:
-        module, _, attribute = _OURS[name].partition(":")
-        found = getattr(import_module(module), attribute)
+    if found is None:
+        found = plugins.find("functions", name)
     if found is None and not allow_missing:
         raise DeviceError(
             f"get_global_func({name!r})", "no function of this name was registered in this process",

@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base import plugins
 from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import THREAD_TAGS
 from tilewright.schedule import steps as S
-from tilewright.schedule.groups import Group, between, grouped
 from tilewright.schedule.space.decision import Choice, Size
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.python import python_text
@@ -30,33 +26,9 @@ from tilewright.te.tensor import IterVar, Operation, PlaceholderOp, Tensor
 
 # Names of an operation that TVM's scripts ask of `s.outputs`, which are stages here.
 _OF_OPERATION = ("axis", "body", "input_tensors", "num_outputs", "output", "reduce_axis", "tag")
-_ATTACH_TYPES = {"root": 1, "inline": 2, "scope": 4}  # TVM's numbers
 # Pragmas of TVM that are primitives, and hints about the threads of its own runtime.
 _PRIMITIVES = ("parallel", "unroll", "vectorize")
 _HINTS = ("parallel_barrier_when_finish", "parallel_launch_point", "parallel_stride_pattern")
-
-
-@dataclass(frozen=True)
-class LoopAttributes:
-    """What was said of one axis, by TVM's names.
-
-    iter_type:   IterVar.Unrolled, Vectorized, Parallelized or ThreadIndex; else DataPar, or
-                 CommReduce of a reduction
-    bind_thread: the thread index, such as "threadIdx.x", or None
-    pragma_keys, pragma_values: of pragmas that begin here
-    """
-
-    iter_type: int
-    bind_thread: str | None
-    pragma_keys: tuple[str, ...]
-    pragma_values: tuple[Any, ...]
-
-
-_ITER_TYPES = {
-    "parallel": IterVar.Parallelized,
-    "unroll": IterVar.Unrolled,
-    "vectorize": IterVar.Vectorized,
-}
 
 
 MOST_STEPS = 2000  # templates and rules make some dozens
@@ -75,28 +47,11 @@ class Stage(StageState):
     ) -> None:
         super().__init__(name, op, tensors, is_output)
         self.schedule = schedule
-        self.group: Group | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_OPERATION and "op" in self.__dict__:
             return getattr(self.op, name)
-        raise plugins.absent("Stage", name, f"s[{self.__dict__.get('name', '?')}]")
-
-    # -- where it is, by TVM's names ---------------------------------------------------------------
-    @property
-    def attach_type(self) -> int:
-        """1 where it is computed on its own, 2 inlined, 4 inside a loop."""
-        return _ATTACH_TYPES[self.attach_kind]
-
-    @property
-    def attach_stage(self) -> Stage | None:
-        """The stage in whose loop it is computed."""
-        return None if self.attach is None else self.attach[0]  # type: ignore[return-value]
-
-    @property
-    def attach_ivar(self) -> IterVar | None:
-        """The loop in which it is computed."""
-        return None if self.attach is None else self.attach[1]
+        return plugins.member(self, name, f"s[{self.__dict__.get('name', '?')}]")
 
     # -- primitives --------------------------------------------------------------------------------
     def _do(self, step: Step) -> Any:
@@ -188,21 +143,6 @@ class Stage(StageState):
             )  # fmt: skip
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
 
-    @property
-    def iter_var_attrs(self) -> dict[IterVar, LoopAttributes]:
-        """The attributes of the axes of which something was said."""
-        begun = [ax for ax, _ in self.pragmas.values()]
-        return {ax: self._said_of(ax) for ax in self.all_iter_vars if self.mark(ax) or ax in begun}
-
-    def _said_of(self, axis: IterVar) -> LoopAttributes:
-        plain = IterVar.CommReduce if axis.kind == "reduce" else IterVar.DataPar
-        kind = _ITER_TYPES.get(self.annotations.get(axis, ""), plain)
-        tag = self.binds.get(axis)
-        pragmas = {key: value for key, (ax, value) in self.pragmas.items() if ax is axis}
-        return LoopAttributes(
-            kind if tag is None else IterVar.ThreadIndex, tag, tuple(pragmas), (*pragmas.values(),)
-        )
-
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute inside a loop of a reader; see `steps.ComputeAt`."""
         host = self.schedule[parent]
@@ -223,36 +163,8 @@ class Stage(StageState):
         sizes = _size(factor), _size(offset)
         self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
 
-    def double_buffer(self) -> None:
-        """TVM's hint to copy the next part while this one is used: changes nothing, copies do not
-        overlap arithmetic yet."""
-
-    @door(ScheduleError)
-    def set_store_predicate(self, predicate: Any) -> None:
-        """Only the first of the threads that would store the same elements does: it is so anyway.
-
-        predicate: `thread.var.equal(0)`, of a thread index that no spatial loop of the stage takes.
-        Raises ScheduleError for any other.
-        """
-        tag = _first_of(predicate)
-        if not tag or any(t == tag and ax.kind != "reduce" for ax, t in self.binds.items()):
-            raise ScheduleError(
-                f"set_store_predicate({self.name}, {predicate})",
-                "it is not the first of threads that would store the same elements",
-                "Give thread.var.equal(0), or put the condition into te.compute.",
-            )  # fmt: skip
-
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
-
-
-def _first_of(predicate: Any) -> str:
-    """The thread index that a condition compares with 0; "" for another condition."""
-    if not isinstance(predicate, Expr) or predicate.op != "eq":
-        return ""
-    thread, zero = predicate.args
-    named = thread.op == "var" and str(thread.attr) in THREAD_TAGS
-    return str(thread.attr) if named and zero.op == "const" and zero.attr == 0 else ""
 
 
 def _size(value: Any) -> Any:
@@ -274,10 +186,7 @@ class Schedule(ScheduleState[Stage]):
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.steps: list[Step] = []
-        self.groups: list[Group] = []
         super().__init__(dag)
-        for op, inside in dag.steps.items():  # what the steps of a scan compute
-            self.groups.append(grouped(self, [self[op], *(self[inner] for inner in inside)]))
 
     def _new_stage(
         self, name: str, op: Operation, tensors: tuple[Tensor, ...], is_output: bool
@@ -285,7 +194,7 @@ class Schedule(ScheduleState[Stage]):
         return Stage(self, name, op, tensors, is_output)
 
     def __getattr__(self, name: str) -> Any:
-        raise plugins.absent("Schedule", name, "schedule")
+        return plugins.member(self, name, "schedule")
 
     def do(self, step: Step) -> Any:
         """Apply one step; it is recorded only if it is legal."""
@@ -344,29 +253,6 @@ class Schedule(ScheduleState[Stage]):
     def pack(self, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> Tensor:
         """Store an input in a blocked, permuted layout; see `steps.Pack`."""
         return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
-
-    @door(ScheduleError)
-    def create_group(
-        self,
-        outputs: Tensor | Operation | Sequence[Tensor | Operation],
-        inputs: Tensor | Operation | Sequence[Tensor | Operation],
-        include_inputs: bool = False,
-    ) -> Group:
-        """The stages between some tensors, to be attached together.
-
-        Raises ScheduleError where there are none, and for parts of other groups.
-        """
-        ends = [
-            [self[t] for t in (listed if isinstance(listed, Sequence) else [listed])]
-            for listed in (outputs, inputs)
-        ]
-        made = grouped(self, between(self, *ends, include_inputs=include_inputs))
-        self.groups.append(made)
-        return made
-
-    def normalize(self) -> Schedule:
-        """The schedule itself: axes begin at 0 already."""
-        return self
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:

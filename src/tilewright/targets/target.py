@@ -8,10 +8,10 @@ ask this machine: see `Target.on` and `Target.native`.  Read next: `kind.py`, `s
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from tilewright.base import context, plugins
 from tilewright.base.errors import TargetError
@@ -32,16 +32,9 @@ from tilewright.targets.spelling import (
 )
 from tilewright.targets.tags import TAGS
 
-__all__ = ["Limits", "Target", "TargetLike", "arm_cpu", "cuda", "mali"]
+__all__ = ["Limits", "Target", "TargetLike"]
 
 TargetLike = Union[str, "Target", Mapping[Any, Any]]
-
-_BOARDS = {
-    "rasp3b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a53 -mattr=+neon",
-    "rasp4b": "-mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a72 -mattr=+neon",
-    "rasp4b64": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
-    "rk3399": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon",
-}
 
 UNKNOWN = "unknown"  # the model where none is given
 _UNSAID = {"model": UNKNOWN, "link-params": "0"}  # as where it is not given; TVM prints them
@@ -184,11 +177,6 @@ class Target:
         return self.option("model", UNKNOWN)
 
     @property
-    def device_name(self) -> str:
-        """What -device says, "" where it is not given."""
-        return self.option("device")
-
-    @property
     def libs(self) -> list[str]:
         return [word for word in self.option("libs").split(",") if word]
 
@@ -209,13 +197,6 @@ class Target:
     @property
     def l2_cache_size_bytes(self) -> int:
         return self.limits.l2_bytes
-
-    def get_target_device_type(self) -> int:
-        """The number by which DLPack knows the devices of this kind."""
-        known = self.device_kind.dlpack
-        if known is None:
-            raise TargetError(f"{self!r}", "DLPack has no number for its devices", "Use .kind.")
-        return known
 
     @property
     def device_kind(self) -> DeviceKind:
@@ -295,6 +276,11 @@ class Target:
         changed = replace(self.limits, **limits)
         return _made(self.kind, self.options, changed, self.device, self.host)
 
+    if not TYPE_CHECKING:  # whose attributes are those that are written here
+
+        def __getattr__(self, name: str) -> Any:
+            return plugins.member(self, name)
+
     def __str__(self) -> str:
         return " ".join([self.kind, *(f"-{k}={v}" for k, v in self.options)])
 
@@ -348,75 +334,6 @@ class Target:
     def list_kinds() -> list[str]:
         """The kinds there are."""
         return [known.name for known in kinds()]
-
-    @staticmethod
-    def canon_target_and_host(
-        target: TargetLike | None, target_host: TargetLike | None = None
-    ) -> tuple[Target | None, Target | None]:
-        """The target beside its host, and the host.
-
-        Raises TargetError for a host without a target.
-        """
-        if target is None:
-            if target_host is not None:
-                raise TargetError(
-                    f"canon_target_and_host(None, {target_host!r})", "a host needs a target",
-                    "Give the target, too.",
-                )  # fmt: skip
-            return None, None
-        both = Target(target, target_host)
-        return both, both.host
-
-    @staticmethod
-    def canon_multi_target_and_host(
-        target: TargetLike | Sequence[TargetLike] | Mapping[Any, TargetLike],
-        target_host: TargetLike | None = None,
-    ) -> list[Target]:
-        """Targets, given as one, as a list or by their devices, each beside the host."""
-        if target is None:
-            raise TargetError(
-                "canon_multi_target_and_host(None)", "there is no target", 'Give "llvm".'
-            )
-        several: Sequence[Any] = (
-            list(target) if isinstance(target, (list, tuple)) else
-            list(target.values()) if isinstance(target, Mapping) and is_by_device(target) else
-            [target]
-        )  # fmt: skip
-        return [Target(each, target_host) for each in several]
-
-    @staticmethod
-    def canon_target_map_and_host(
-        target_map: Mapping[Any, Any], target_host: TargetLike | None = None
-    ) -> tuple[dict[Target, Any], Target | None]:
-        """What belongs to each target, by targets beside the host; and the host."""
-        beside = None if target_host is None else Target(target_host)
-        made = {Target(each, beside): value for each, value in target_map.items()}
-        return made, next((t.host for t in made), beside)
-
-
-def cuda(model: str = UNKNOWN, arch: str = "", options: str = "") -> Target:
-    """A CUDA device; model: a name for people; options: more of a target's, as text."""
-    named = "" if model == UNKNOWN else f" -model={model}"
-    return Target(f"cuda{named}{f' -arch={arch}' if arch else ''} {options}")
-
-
-def intel_graphics(model: str = UNKNOWN, options: str = "") -> Target:
-    """An Intel GPU by OpenCL."""
-    return Target(f"opencl -device=intel_graphics -model={model} {options}")
-
-
-def arm_cpu(model: str = UNKNOWN, options: str = "") -> Target:
-    """The processor of a board by TVM's name for it: "rk3399", "rasp3b", "rasp4b", "rasp4b64".
-
-    options: more of a target's, as text.  An unknown board is one of 64 bits
-    """
-    known = _BOARDS.get(model, "-mtriple=aarch64-linux-gnu -mattr=+neon")
-    return Target(f"llvm -device=arm_cpu -model={model} {known} {options}")
-
-
-def mali(model: str = UNKNOWN, options: str = "") -> Target:
-    """A Mali GPU by OpenCL; give `Target(mali(), host=arm_cpu("rk3399"))` the board around it."""
-    return Target(f"opencl -device=mali -model={model} {options}")
 
 
 def _made(

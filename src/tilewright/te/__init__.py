@@ -85,7 +85,6 @@ from tilewright.te.tensor import (
     compute,
     placeholder,
     reduce_axis,
-    tag_scope,
     thread_axis,
 )
 
@@ -169,7 +168,6 @@ __all__ = [
     "size_var",
     "sqrt",
     "sum",
-    "tag_scope",
     "tan",
     "tanh",
     "thread_axis",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ContextDecorator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -415,29 +414,6 @@ def placeholder(
     """
     place = f"placeholder({name!r})"
     return PlaceholderOp(name, shape_of(shape, place), DType(dtype, place), constant).output_tensor
-
-
-class tag_scope(ContextDecorator):
-    """`with te.tag_scope("conv"):`, or `@te.tag_scope("conv")`: the tag of what is computed inside.
-
-    Raises ExpressionError where such a scope is entered inside another.
-    """
-
-    def __init__(self, tag: str) -> None:
-        self.tag = tag
-
-    def __enter__(self) -> tag_scope:
-        around = context.current("tag")
-        if around is not None:
-            raise ExpressionError(
-                f"tag_scope({self.tag!r})", f"it is inside tag_scope({around!r})",
-                "Leave that first, or give te.compute its tag=.",
-            )  # fmt: skip
-        context.push("tag", self.tag)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        context.pop("tag")
 
 
 def compute(

@@ -1,7 +1,7 @@
 """Matrix products by numpy's library, as stages beside others: `contrib.cblas`.
 
 In: matrices.  Out: a tensor of te.extern, whose function runs in the process of the caller.
-Read next: `te/extern.py`, `runtime/calls.py`.
+Read next: `te/extern.py`, `functions.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tensors of random numbers, drawn by numpy at each call: `contrib.random`.
 
 In: a distribution and a shape.  Out: a tensor of te.extern, whose function runs in the process of
-the caller.  Numbers that are a function of a key: `topi.random`.  Read next: `runtime/calls.py`.
+the caller.  Numbers that are a function of a key: `topi.random`.  Read next: `functions.py`.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from tilewright_tvm.te import schedule as schedule
 from tilewright_tvm.te.extern import ExternOp, extern
 from tilewright_tvm.te.gradient import gradient
 from tilewright_tvm.te.scan import scan
+from tilewright_tvm.te.tag_scope import tag_scope
 
-__all__ = ["ExternOp", "create_schedule", "extern", "gradient", "scan"]
+__all__ = ["ExternOp", "create_schedule", "extern", "gradient", "scan", "tag_scope"]
 __all__ += te.__all__
 
 _ELSEWHERE = {

@@ -7,22 +7,23 @@ functions that inline by the form of computations.  Read next: `schedule/state.p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ScheduleError, absent
+from tilewright.driver.build import lower
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Program
 from tilewright.ir.symbols import plain
-from tilewright.schedule.groups import Group
 from tilewright.schedule.schedule import Schedule, Stage, create_schedule
 from tilewright.schedule.state import FuseRelation as Fuse
 from tilewright.schedule.state import SplitRelation as Split
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.te.axis import Range
 from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright_tvm.te.groups import Group
 from tilewright_tvm.te.ir_builder import BufferVar as Buffer
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "InferBound",
     "IterVar",
     "Schedule",
+    "ScheduleOps",
     "Split",
     "Stage",
     "create_schedule",
@@ -56,6 +58,11 @@ def InferBound(sch: Schedule) -> dict[IterVar, Range]:
             values = _Variables()
             found[ax] = Range(base.expression(values), found[ax].extent)  # type: ignore[arg-type]
     return found
+
+
+def ScheduleOps(schedule: Schedule, bounds: Mapping[Any, Any] | None = None) -> Program:
+    """The loops of a schedule: `lower`.  bounds: what InferBound gave; lowering finds them anew."""
+    return lower(schedule)
 
 
 class _Variables(dict[IterVar, Expr]):
@@ -105,11 +112,17 @@ def AutoInlineInjective(sch: Schedule) -> None:
 
 
 open_doors(
-    globals(), ("InferBound", "AutoInlineElemWise", "AutoInlineBroadcast", "AutoInlineInjective"),
+    globals(),
+    (
+        "InferBound",
+        "ScheduleOps",
+        "AutoInlineElemWise",
+        "AutoInlineBroadcast",
+        "AutoInlineInjective",
+    ),
     ScheduleError,
-)  # fmt: skip
+)
 
-_LATER = {"ScheduleOps": "tilewright.driver.build"}  # its home is in a later room
 _ELSEWHERE = {
     "Singleton": "s[C].fuse() gives a loop of one iteration, which is in s[C].leaf_iter_vars.",
     "SpecializedCondition": "Extents that are numbers need none; te.var is guarded where it must.",
@@ -117,6 +130,4 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
     raise absent("te.schedule", name, _ELSEWHERE)

@@ -14,6 +14,7 @@ from tilewright.te.tensor import Tensor
 from tilewright_tvm.auto_scheduler.compute_dag import ComputeDAG
 from tilewright_tvm.auto_scheduler.loop_state import State
 from tilewright_tvm.auto_scheduler.workload_registry import register_workload
+from tilewright_tvm.topi.nn.winograd import winograd_transform_matrices
 
 __all__ = [
     "conv2d_nchw_bn_relu_auto_scheduler_test", "conv2d_winograd_nhwc_auto_scheduler_test",
@@ -157,7 +158,7 @@ def conv2d_winograd_nhwc_auto_scheduler_test(
         )  # fmt: skip
     m, r = 4, kernel_size
     alpha = m + r - 1
-    inverse_matrix, data_matrix, _ = topi.nn.winograd_transform_matrices(m, r, "float32")
+    inverse_matrix, data_matrix, _ = winograd_transform_matrices(m, r, "float32")
     data = te.placeholder((N, H, W, CI), name="inputs")
     sides = (0, padding, padding, 0)
     padded = topi.nn.pad(data, sides, sides, name="data_pad")

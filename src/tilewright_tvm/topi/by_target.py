@@ -22,7 +22,6 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
-from tilewright.topi import nn
 from tilewright_tvm import topi
 
 TARGETS = {
@@ -91,7 +90,7 @@ def find(folder: str, name: str) -> Any:
     if operator != name and operator in OPERATORS:
         return scheduling(None, TARGETS[folder], f"topi.{folder}.{name}")
     computed = _COMPUTED_BY.get(name, name)
-    for room in (nn, topi.vision, topi):
+    for room in (topi.nn, topi.vision, topi):
         if operator == name and computed in room.__all__:
             return getattr(room, computed)
     raise absent(f"topi.{folder}", name, {})

@@ -14,8 +14,8 @@ from tilewright.base.doors import door
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.entities import OtherOptionEntity, SplitEntity
 from tilewright.targets.target import Target
-from tilewright.topi.nn.workloads import Workload
 from tilewright_tvm.topi import by_target
+from tilewright_tvm.topi.nn.workloads import Workload
 
 MOST_COLUMNS = 31  # of a tile: so many sums are in registers
 LANE_BYTES = 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.base.errors import absent
-from tilewright.topi.nn.winograd import tile_size_for
+from tilewright_tvm.topi.nn.winograd import tile_size_for
 
 
 def _infer_tile_size(data: Any, kernel: Any) -> int:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tilewright
+from tests import interpreter
 from tests.tiers import examples
 from tilewright.base.errors import ExpressionError, LoweringError, ScheduleError, SpaceError
 from tilewright.codegen import generate
-from tilewright.ir import interpreter
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.lowering.pipeline import lower_schedule

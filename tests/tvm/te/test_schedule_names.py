@@ -12,7 +12,7 @@ import tilewright_tvm as tw
 from schedule.drawing import draw_schedule
 from schedule.test_schedules import assert_right, draw_computation, interpret, lowered
 from tests.tiers import examples
-from tilewright.base.errors import LegalityError
+from tilewright.base.errors import ExpressionError, LegalityError
 from tilewright.driver.build import generate_source
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.lowering.pipeline import lower_schedule
@@ -176,3 +176,18 @@ def test_outputs_as_operations() -> None:
     assert out.input_tensors == (a,) and out.axis == b.op.axis
     with pytest.raises(AttributeError, match=r"s\[C\].fuse"):
         _ = te.schedule.Singleton
+
+
+def test_the_tag_of_a_scope() -> None:
+    x = te.placeholder((4,), name="X")
+
+    @te.tag_scope("mine")
+    def twice() -> te.Tensor:
+        return te.compute((4,), lambda i: x[i] * 2)
+
+    assert twice().op.tag == "mine" and te.compute((4,), lambda i: x[i]).op.tag == ""
+    with te.tag_scope("outer"):
+        assert te.compute((4,), lambda i: x[i], tag="own").op.tag == "own"
+        with pytest.raises(ExpressionError, match="inside tag_scope"):
+            twice()
+    assert twice().op.tag == "mine"

@@ -152,11 +152,11 @@ def test_operators_of_scalar_arguments_are_expressions() -> None:
 
 
 def test_sizes_of_convolutions_and_what_cpus_begin_with() -> None:
+    from tilewright_tvm.topi.nn.conv2d import _get_workload
     from tilewright_tvm.topi.nn.depthwise_conv2d import _get_workload as depthwise
     from tilewright_tvm.topi.x86.conv2d_avx_common import _fallback_schedule
     from tilewright_tvm.topi.x86.depthwise_conv2d import schedule_depthwise_conv2d_nchw
 
-    from tilewright.topi.nn.conv2d import _get_workload
     from tilewright_tvm.autotvm import FallbackConfigEntity, get_config
 
     x, w = te.placeholder((1, 6, 9, 20), name="x"), te.placeholder((20, 3, 3, 2), name="w")

@@ -7,15 +7,12 @@ Read next: `config_space.py`, whose `ConfigSpace` collects those calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from tilewright.base import plugins
 from tilewright.base.errors import SpaceError
 from tilewright.schedule.space.entities import (
     Entity,
-    OtherOptionEntity,
     SplitEntity,
     entity_from_json,
 )
@@ -40,6 +37,11 @@ class Config:
 
     def __getitem__(self, name: str) -> Any:
         raise SpaceError(f"config[{name!r}]", "this configuration has no knobs")
+
+    if not TYPE_CHECKING:  # whose attributes are those that are written here
+
+        def __getattr__(self, name: str) -> Any:
+            return plugins.member(self, name)
 
     @staticmethod
     def axis(var: Any) -> VirtualAxis:
@@ -135,14 +137,6 @@ class ConfigEntity(Config):
 
     def items(self) -> Iterable[tuple[str, Entity]]:
         return self._entities.items()
-
-    def get_other_option(self) -> dict[str, Any]:
-        """The plain knobs by name."""
-        return {n: e.val for n, e in self.items() if isinstance(e, OtherOptionEntity)}
-
-    def get_flatten_feature(self) -> npt.NDArray[np.float32]:
-        """float32 vector of all knobs: sizes, permutations, one-hot annotations, numbers."""
-        return np.array([f for _, e in self.items() for f in e.feature()], dtype=np.float32)
 
     def to_json_dict(self) -> dict[str, Any]:
         """Knobs by value, as [name, kind, value] each; see `from_json_dict`."""

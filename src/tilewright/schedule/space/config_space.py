@@ -7,7 +7,7 @@ In: `define_split`, `define_knob`, ... called by a template.  Out: `get(index)` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,6 @@ from tilewright.schedule.space.policies import (
     ReorderSpace,
     SplitSpace,
     VirtualAxis,
-    factors,
 )
 from tilewright.schedule.space.trace import trace
 
@@ -53,7 +52,7 @@ __all__ = [
 Indices = npt.NDArray[np.int64]
 _MAX_INDEX = 2**63 - 1
 _MOST_COUNTED = 1 << 26  # members that `len` looks at, some tens of seconds
-_TRIES = 64  # candidates looked at, per candidate wanted, before a filter counts as too strict
+TRIES = 64  # candidates looked at, per candidate wanted, before a filter counts as too strict
 
 
 class ConfigSpace(Config):
@@ -183,7 +182,7 @@ class ConfigSpace(Config):
             if name not in given:
                 raise no_knob(name, given)
             try:
-                position = knob.position(_entity(knob, given[name], f"index_of({name})"))
+                position = knob.position(entity_of(knob, given[name], f"index_of({name})"))
             except (TypeError, ValueError, ArithmeticError, RecursionError):
                 position = -1  # such as a number for a split
             if position < 0:
@@ -268,7 +267,7 @@ class ConfigSpace(Config):
         total = self.check_countable()
         if not self._filters or n < 1:
             return rng.choice(total, min(max(n, 0), total), replace=False)
-        budget = max(n * _TRIES, 1 << 16)
+        budget = max(n * TRIES, 1 << 16)
         if total <= budget:
             every = rng.permutation(total)
             return every[self.valid_mask(every)][:n]
@@ -287,7 +286,7 @@ class ConfigSpace(Config):
         movable = np.flatnonzero(dims > 1)
         result = points.copy()
         pending = np.arange(len(points)) if len(movable) else np.empty(0, dtype=np.int64)
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             if not len(pending):
                 break
             knob = movable[rng.integers(len(movable), size=len(pending))]
@@ -300,7 +299,7 @@ class ConfigSpace(Config):
             pending = pending[~valid]
         return result
 
-    # The same for one index at a time, as TVM's tuners call it.
+    # The same for one index at a time.
 
     @door(SpaceError)
     def is_index_valid(self, index: int) -> bool:
@@ -313,70 +312,6 @@ class ConfigSpace(Config):
         if not self._filters:
             return end - start
         return sum(len(chunk) for chunk in self._valid_chunks(start, end))
-
-    def get_rand_index(
-        self,
-        start: int = 0,
-        end: int | None = None,
-        to_exclude: Container[int] = (),
-        rng: np.random.Generator | None = None,
-    ) -> int:
-        """A valid index of [start, end) that is not excluded; SpaceError where there is none."""
-        stop = self.range_length if end is None else end
-        self._check_range(start, stop)
-        rng = rng or np.random.default_rng()
-        for _ in range(_TRIES):
-            index = int(rng.integers(start, stop))
-            if index not in to_exclude and self.is_index_valid(index):
-                return index
-        for chunk in self._valid_chunks(start, stop):
-            left = [int(i) for i in chunk if int(i) not in to_exclude]
-            if left:
-                return left[int(rng.integers(len(left)))]
-        raise SpaceError(
-            f"get_rand_index({start}, {stop})", "every valid index of the range is excluded",
-            "Widen the range or exclude fewer.",
-        )  # fmt: skip
-
-    def get_next_index(
-        self, index: int, n: int = 1, start: int = 0, end: int | None = None
-    ) -> int | None:
-        """The n-th valid index after `index` within [start, end), of a negative n the -n-th before
-        it; None where there is none.  Raises SpaceError for n = 0."""
-        stop = self.range_length if end is None else end
-        self._check_range(start, stop)
-        if not n:
-            raise SpaceError("get_next_index(n=0)", "that is no step", "Use 1 or -1.")
-        if n > 0:
-            chunks = self._valid_chunks(max(start, index + 1), stop)
-        else:
-            chunks = self._valid_chunks(start, min(stop, index), backwards=True)
-        left = abs(n)
-        for chunk in chunks:
-            if len(chunk) >= left:
-                return int(chunk[left - 1])
-            left -= len(chunk)
-        return None
-
-    def sample_ints(self, m: int, rng: np.random.Generator | None = None) -> Indices:
-        """`m` different valid indices; SpaceError where the space has not as many."""
-        found = self.sample(m, rng or np.random.default_rng())
-        if len(found) < m:
-            raise SpaceError(
-                f"sample_ints({m})", f"found {len(found)} valid indices only", "Ask for fewer."
-            )
-        return found
-
-    def random_walk(self, point: int, rng: np.random.Generator | None = None) -> int:
-        """A valid index that differs from `point` in one knob; SpaceError if there is none."""
-        self._check_index(point)
-        moved = int(self.walk(np.array([point]), rng or np.random.default_rng())[0])
-        if moved == point:
-            raise SpaceError(
-                f"random_walk({point})", "no valid neighbour",
-                "Use a larger space or a looser filter.",
-            )  # fmt: skip
-        return moved
 
     def __str__(self) -> str:
         lines = [f"  {i:2d} {knob.name}: {knob}" for i, knob in enumerate(self.space_map.values())]
@@ -468,57 +403,6 @@ class FallbackConfigEntity(ConfigSpace):
     def items(self) -> Iterable[tuple[str, Entity]]:
         return {name: self[name] for name in (*self.space_map, *self._chosen)}.items()
 
-    def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
-        """Tile `name` greedily from the innermost loop: the largest divisor within each limit.
-
-        constraints: a limit per loop, -1 for none
-        """
-        place = f"fallback_split({name}, {list(constraints)})"
-        knob = self.space_map.get(name)
-        if not isinstance(knob, SplitSpace):
-            raise SpaceError(place, "no split of that name", "Call define_split first.")
-        if len(constraints) != knob.num_output:
-            raise SpaceError(
-                place, f"the split has {knob.num_output} loops", "Give a limit for each."
-            )  # fmt: skip
-        if knob.product < 1:
-            raise SpaceError(place, "the extent of its axis is not known", "Set cfg[name] instead.")
-        if any(limit < 1 and limit != -1 for limit in constraints):
-            raise SpaceError(place, "a limit below 1", "Use -1 for no limit.")
-        left, sizes = knob.product, []
-        for limit in reversed(constraints):
-            size = max(f for f in factors(left) if limit == -1 or f <= limit)
-            sizes.append(size)
-            left //= size
-        inner = sizes[:-1][::-1]
-        self._chosen[name] = SplitEntity([knob.product // math.prod(inner), *inner])
-
-    def fallback_with_reference_log(self, records: Iterable[Any]) -> None:
-        """Copy the configuration of the most similar record, if there is any.
-
-        records: what `autotvm.record.load_from_file` gives, (input, result) pairs, or inputs with a
-        `.config`; failures and those of other knobs are passed over.  Similar: shares divisors of
-        the split axes; of equally similar ones the fastest.  Splits take the record's sizes as
-        limits, other knobs its entities.
-        """
-        splits = {n: k for n, k in self.space_map.items() if isinstance(k, SplitSpace)}
-        best, best_rank = None, (0.0, -math.inf)
-        for record in records:
-            values, seconds = _told(record)
-            found = _fitting(self.space_map, values)
-            if found is None:
-                continue
-            score = sum(_overlap(knob, found[name]) for name, knob in splits.items())
-            if score > 0 and (score, -seconds) > best_rank:
-                best, best_rank = found, (score, -seconds)
-        if best is None:
-            return
-        for name in self.space_map:
-            if name in splits:
-                self.fallback_split(name, [-1, *best[name].size[1:]])
-            else:
-                self._chosen[name] = best[name]
-
     def to_json_dict(self) -> dict[str, Any]:
         return config_json(None, self.code_hash, self.items())
 
@@ -528,50 +412,11 @@ class FallbackConfigEntity(ConfigSpace):
     __str__ = __repr__
 
 
-def _entity(knob: Knob, value: Any, place: str) -> Any:
+def entity_of(knob: Knob, value: Any, place: str) -> Any:
     """`value` where it is an entity, or else the entity that a record tells by it."""
     if isinstance(value, Entity):
         return value
     return entity_from_json(type(knob[0]).kind, value, place)
-
-
-def _told(record: Any) -> tuple[Mapping[str, Any], float]:
-    """Knob -> entity or value, and seconds: infinity where they are not told; nothing of failures.
-
-    record: see `fallback_with_reference_log`
-    """
-    if hasattr(record, "decisions"):
-        return (record.decisions if record.result.ok else {}), record.seconds
-    given, result = (record, None) if hasattr(record, "config") else record
-    if result is None:
-        return dict(given.config.items()), math.inf
-    if result.error_no:
-        return {}, math.inf
-    return dict(given.config.items()), sum(result.costs) / len(result.costs)
-
-
-def _fitting(knobs: Mapping[str, Knob], values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The entities that `values` tell for `knobs`; None where they are those of other knobs."""
-    found = {}
-    for name, knob in knobs.items():
-        try:
-            entity = found[name] = _entity(knob, values[name], name)
-        except (KeyError, TypeError, ValueError):  # TypeError: a number for a split, for example
-            return None
-        if isinstance(knob, SplitSpace):  # of an axis that may have another length
-            fits = isinstance(entity, SplitEntity) and len(entity.size) == knob.num_output
-        else:
-            fits = knob.position(entity) >= 0
-        if not fits:
-            return None
-    return found
-
-
-def _overlap(knob: SplitSpace, entity: SplitEntity) -> float:
-    """Share of the divisors of the knob's axis that divide the record's axis too."""
-    length = math.prod(int(size) for size in entity.size if size > 0)  # -1: it was left open
-    own = set(factors(knob.product))
-    return len(own.intersection(factors(length))) / len(own)
 
 
 def _lookup(knob: Knob, assignment: Mapping[str, Number], rows: int) -> Indices:

@@ -12,30 +12,16 @@ from tilewright.base.errors import ExpressionError
 from tilewright.topi.nn.conv import (
     conv,
     conv1d,
-    conv1d_ncw,
-    conv1d_nwc,
     conv3d,
-    conv3d_ncdhw,
-    conv3d_ndhwc,
-    group_conv1d_ncw,
-    group_conv1d_nwc,
 )
 from tilewright.topi.nn.conv2d import (
     conv2d,
-    conv2d_hwcn,
     conv2d_nchw,
     conv2d_NCHWc,
     conv2d_nhwc,
-    group_conv2d_nchw,
-    group_conv2d_nhwc,
 )
 from tilewright.topi.nn.conv_transpose import (
-    conv1d_transpose_ncw,
-    conv2d_transpose_nchw,
-    conv3d_transpose_ncdhw,
     conv_transpose,
-    group_conv1d_transpose_ncw,
-    group_conv2d_transpose_nchw,
 )
 from tilewright.topi.nn.dense import batch_matmul, dense, matmul
 from tilewright.topi.nn.depthwise import (
@@ -60,31 +46,17 @@ from tilewright.topi.nn.pooling import (
 from tilewright.topi.nn.softmax import log_softmax, softmax
 from tilewright.topi.nn.standardize import standardize
 from tilewright.topi.nn.window import get_pad_tuple, pad
-from tilewright.topi.nn.winograd import (
-    conv2d_winograd_nchw,
-    conv2d_winograd_nchw_without_weight_transform,
-    conv2d_winograd_nhwc,
-    conv2d_winograd_nhwc_without_weight_transform,
-    conv2d_winograd_weight_transform,
-    winograd_transform_matrices,
-)
 from tilewright.topi.transform import flatten
 
 batch_flatten = flatten
 
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
-    "batch_norm", "bias_add", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc", "conv1d_transpose_ncw",
-    "conv2d", "conv2d_NCHWc", "conv2d_hwcn", "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw",
-    "conv2d_winograd_nchw", "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
-    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d",
-    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv_transpose", "dense",
-    "depthwise_conv", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
-    "dropout", "flatten", "get_pad_tuple", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc",
-    "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc",
-    "group_conv2d_transpose_nchw", "leaky_relu", "log_softmax", "lp_pool", "matmul",
-    "max_pool_indices", "pad", "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
-    "winograd_transform_matrices",
+    "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_NCHWc", "conv2d_nchw",
+    "conv2d_nhwc", "conv3d", "conv_transpose", "dense", "depthwise_conv", "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
+    "global_pool", "leaky_relu", "log_softmax", "lp_pool", "matmul", "max_pool_indices", "pad",
+    "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

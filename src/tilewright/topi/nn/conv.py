@@ -6,7 +6,6 @@ Index expressions are `y*stride + ry*dilation`.  Read next: `conv2d.py`, `conv_t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
@@ -169,53 +168,3 @@ def conv3d(
     return conv(
         data, kernel, strides, padding, dilation, groups, data_layout, kernel_layout, out_dtype
     )
-
-
-def _in_layout(name: str, layout: str, function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def operator(
-        data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
-        out_dtype: str | None = None,
-    ) -> Tensor:  # fmt: skip
-        return function(
-            data, kernel, strides, padding, dilation, data_layout=layout, out_dtype=out_dtype
-        )
-
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"`{function.__name__}` of data in {layout}."
-    return operator
-
-
-conv1d_ncw = _in_layout("conv1d_ncw", "NCW", conv1d)
-conv1d_nwc = _in_layout("conv1d_nwc", "NWC", conv1d)
-
-
-def group_conv1d_ncw(
-    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """data [N, CI, W], kernel [CO, CI / groups, KW]; result [N, CO, OW]."""
-    return conv(data, kernel, strides, padding, dilation, groups, "NCW", out_dtype=out_dtype)
-
-
-def group_conv1d_nwc(
-    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """data [N, W, CI], kernel [KW, CI / groups, CO]; result [N, OW, CO]."""
-    return conv(data, kernel, strides, padding, dilation, groups, "NWC", out_dtype=out_dtype)
-
-
-def conv3d_ncdhw(
-    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """`conv3d` of data in NCDHW."""
-    return conv3d(data, kernel, strides, padding, dilation, groups, out_dtype=out_dtype)
-
-
-def conv3d_ndhwc(
-    data: Tensor, kernel: Tensor, strides: Any = 1, padding: Any = 0, dilation: Any = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Tensor:  # fmt: skip
-    """`conv3d` of data in NDHWC."""
-    return conv3d(data, kernel, strides, padding, dilation, groups, "NDHWC", out_dtype=out_dtype)

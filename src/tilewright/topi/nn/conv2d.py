@@ -17,7 +17,6 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi import layout as L
 from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.conv import conv
-from tilewright.topi.nn.workloads import conv2d_workload as _get_workload  # noqa: F401  # TVM's
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -71,26 +70,8 @@ def _in(layout: str, meaning: str) -> Callable[..., Tensor]:
     return convolution
 
 
-def _groups_in(layout: str, meaning: str) -> Callable[..., Tensor]:
-    @named(f"group_conv2d_{layout.lower()}", meaning)
-    def convolution(
-        data: Tensor, kernel: Tensor, stride: Any, padding: Any, dilation: Any, groups: int,
-        out_dtype: str | None = None,
-    ) -> Tensor:  # fmt: skip
-        return conv(data, kernel, stride, padding, dilation, groups, layout, "", out_dtype)
-
-    return convolution
-
-
 conv2d_nchw = _in("NCHW", "data [N, CI, H, W], kernel [CO, CI, KH, KW]; result [N, CO, OH, OW].")
 conv2d_nhwc = _in("NHWC", "data [N, H, W, CI], kernel [KH, KW, CI, CO]; result [N, OH, OW, CO].")
-conv2d_hwcn = _in("HWCN", "data [H, W, CI, N], kernel [KH, KW, CI, CO]; result [OH, OW, CO, N].")
-group_conv2d_nchw = _groups_in(
-    "NCHW", "data [N, CI, H, W], kernel [CO, CI / groups, KH, KW]; result [N, CO, OH, OW]."
-)
-group_conv2d_nhwc = _groups_in(
-    "NHWC", "data [N, H, W, CI], kernel [KH, KW, CI / groups, CO]; result [N, OH, OW, CO]."
-)
 
 
 def conv2d_NCHWc(

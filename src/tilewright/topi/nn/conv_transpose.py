@@ -10,12 +10,11 @@ stride 1; the second one puts its elements side by side.  Read next: `conv.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te
-from tilewright.base.doors import named
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.conv import AXIS_NAME, TAP_NAME, check_channels, check_kernel
@@ -235,34 +234,3 @@ def _interleaved(made: Tensor, layout: str, phases: list[str], axes: Mapping[str
         return made[tuple(at[a] for a in letters)]
 
     return stage(shape, body, "T_interleave", "injective")
-
-
-def _in(layout: str, meaning: str, grouped: bool = False) -> Callable[..., Tensor]:
-    @named(
-        f"{'group_' if grouped else ''}conv{len(layout) - 2}d_transpose_{layout.lower()}", meaning
-    )
-    def transposed(
-        data: Tensor, kernel: Tensor, strides: Any, padding: Any, out_dtype: str | None = None,
-        output_padding: Any = 0, groups: int = 1,
-    ) -> Tensor:  # fmt: skip
-        return conv_transpose(
-            data, kernel, strides, padding, out_dtype, output_padding, groups=groups,
-            data_layout=layout,
-        )  # fmt: skip
-
-    return transposed
-
-
-conv1d_transpose_ncw = _in("NCW", "data [N, CI, W], kernel [CI, CO, KW]; result [N, CO, OW].")
-conv2d_transpose_nchw = _in(
-    "NCHW", "data [N, CI, H, W], kernel [CI, CO, KH, KW]; result [N, CO, OH, OW]."
-)
-conv3d_transpose_ncdhw = _in(
-    "NCDHW", "data [N, CI, D, H, W], kernel [CI, CO, KD, KH, KW]; result [N, CO, OD, OH, OW]."
-)
-group_conv1d_transpose_ncw = _in(
-    "NCW", "data [N, CI, W], kernel [CI, CO/groups, KW]; result [N, CO, OW].", True
-)
-group_conv2d_transpose_nchw = _in(
-    "NCHW", "data [N, CI, H, W], kernel [CI, CO/groups, KH, KW]; result [N, CO, OH, OW].", True
-)

@@ -15,7 +15,6 @@ from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
 from tilewright.topi.nn.blocks import over_blocks
 from tilewright.topi.nn.window import Window, image_letters, pad
-from tilewright.topi.nn.workloads import depthwise_workload as _get_workload  # noqa: F401  # TVM's
 from tilewright.topi.stage import (
     Indices,
     call_text,

@@ -21,7 +21,6 @@ from math import prod
 from typing import Any
 
 from tilewright import te
-from tilewright.base.doors import named
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import CONSTANTS_ATTR, Tensor
@@ -44,7 +43,7 @@ MAX_POINTS = 9  # finite ones; beyond them float32 loses half of its digits
 # Where polynomials are evaluated, in the order in which points are taken; the last is infinity.
 # Few digits, and each with its reciprocal rather than its negative: that rounds least.
 POINTS = tuple(map(Fraction, ("0", "1", "-1", "1/2", "-2", "-1/2", "2", "1/4", "-4")))
-DEFAULT_TILE, SMALL_TILE = 4, 2
+DEFAULT_TILE = 4
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _combined(row: Sequence[Fraction], read: Callable[[int], Expr], dtype: DType
     return reduce(add, rest, term(first, factor))
 
 
-def _chosen(index: Expr, values: Sequence[Expr]) -> Expr:
+def chosen(index: Expr, values: Sequence[Expr]) -> Expr:
     """values[index]; of a loop that is unrolled only one of them remains."""
     *rest, found = values
     for k in reversed(range(len(rest))):
@@ -124,7 +123,7 @@ def _along(
             at = tuple(te.const(k, "int32") if d == axis else x for d, x in enumerate(i))
             return source[at].astype(dtype)
 
-        return _chosen(i[axis], [_combined(column, read, dtype) for column in columns])
+        return chosen(i[axis], [_combined(column, read, dtype) for column in columns])
 
     return stage(
         shape, body, name, f"winograd_{name}", axes=names, attrs={CONSTANTS_ATTR: list(names[:2])}
@@ -152,8 +151,8 @@ def winograd(
 
     data:        [N, CI, H, W], or [N, H, W, CI]
     weight:      [CO, CI, R, R] for NCHW, [R, R, CI, CO] for NHWC.  transformed: what
-                 `conv2d_winograd_weight_transform` made, [alpha, alpha, CO, CI] for NHWC, with
-                 the last two axes exchanged for NCHW
+                 `packed_kernel` made, [alpha, alpha, CO, CI] for NHWC, with the last two axes
+                 exchanged for NCHW
     tiles_first: whether tiles come before channels in what is computed between; default: as the
                  image does in the data
     """
@@ -172,7 +171,7 @@ def winograd(
     size = dict(zip(data_layout, data.shape, strict=True))
     taps = dict(zip(letters, weight.shape, strict=True))
     r = taps["E"] - tile_size + 1 if transformed else taps["H"]
-    _check_tile(tile_size, r, taps["U" if transformed else "W"], transformed, place)
+    check_tile(tile_size, r, taps["U" if transformed else "W"], transformed, place)
     require(
         taps["I"] == size["C"], place,
         f"the kernel reads {taps['I']} channels, data has {size['C']}",
@@ -183,7 +182,7 @@ def winograd(
     window = Window.of([r, r], 1, padding, 1, place)
     height, width = window.output_size([size["H"], size["W"]], place)
     across = (-(-height // tile_size), -(-width // tile_size))
-    packed = weight if transformed else _packed(weight, plain, tile_size, first)
+    packed = weight if transformed else packed_kernel(weight, plain, tile_size, first)
     order = "PC" if (data_layout == "NHWC" if tiles_first is None else tiles_first) else "CP"
     tiles = _tiles(data, data_layout, order, window, tile_size, across)
     product = _product(
@@ -193,7 +192,8 @@ def winograd(
     return _output(product, order, tile_size, r, data_layout, (size["N"], height, width), across)
 
 
-def _check_tile(m: Any, r: int, other: int, transformed: bool, place: str) -> None:
+def check_tile(m: Any, r: int, other: int, transformed: bool, place: str) -> None:
+    """Refuse tiles and kernels that are not offered."""
     require(
         is_integer(m) and m >= 2, place, f"tile_size={m!r} is not an int of at least 2", "Use 4."
     )
@@ -216,7 +216,7 @@ def _workload(
     return workload(name, data, weight, (1, 1), window.padding, (1, 1), dtype)
 
 
-def _packed(weight: Tensor, layout: str, m: int, inputs_first: bool) -> Tensor:
+def packed_kernel(weight: Tensor, layout: str, m: int, inputs_first: bool) -> Tensor:
     """The kernel transformed: [alpha, alpha, I, O], or with O before I."""
     dtype, places = weight.dtype, [layout.index(a) for a in "HWIO"]
     g = _transposed(matrices(m, weight.shape[places[0]]).kernel)
@@ -317,110 +317,3 @@ def _output(
     return stage(
         shape, body, "conv2d_winograd", "conv2d_winograd", axes=[axes[x] for x in layout]
     )  # fmt: skip
-
-
-# -- TVM's names -----------------------------------------------------------------------------------
-
-
-def tile_size_for(height: int) -> int:
-    """Return what TVM takes: 4 for images of a multiple of 8 rows, else 2."""
-    return DEFAULT_TILE if height % 8 == 0 else SMALL_TILE
-
-
-def winograd_transform_matrices(
-    tile_size: int, kernel_size: int, out_dtype: str = "float32"
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A [alpha, m], B [alpha, alpha] and G [alpha, r] of F(m, r) as computed tensors of constants.
-
-    For computations of one's own: name the axes that index them in the attribute
-    ``auto_scheduler_simplify_const_tensor_indices``.
-    """
-    place = call_text("winograd_transform_matrices", tile_size=tile_size, kernel_size=kernel_size)
-    _check_tile(tile_size, kernel_size, kernel_size, False, place)
-    dtype, found = DType(out_dtype, place), matrices(tile_size, kernel_size)
-
-    def constant(rows: Matrix, name: str) -> Tensor:
-        def body(i: Indices) -> Expr:
-            values = [[te.const(float(x), dtype) for x in row] for row in rows]
-            return _chosen(i[0], [_chosen(i[1], row) for row in values])
-
-        return stage(
-            [len(rows), len(rows[0])], body, name, "const_matrix", axes=["eps", "nu"]
-        )  # fmt: skip
-
-    return constant(found.inverse, "A"), constant(found.data, "B"), constant(found.kernel, "G")
-
-
-def conv2d_winograd_weight_transform(kernel: Tensor, tile_size: int) -> Tensor:
-    """kernel [CO, CI, R, R]; result [alpha, alpha, CO, CI]."""
-    place = call_text("conv2d_winograd_weight_transform", kernel=kernel, tile_size=tile_size)
-    check_tensor(kernel, "kernel", "OIHW", place)
-    _check_tile(tile_size, kernel.shape[2], kernel.shape[3], False, place)
-    require_float(kernel, "Winograd's convolution", place)
-    return _packed(kernel, "OIHW", tile_size, False)
-
-
-def _plain(strides: int | Sequence[int], dilation: int | Sequence[int], **arguments: Any) -> None:
-    """Refuse what has no form of Winograd's."""
-    for what, value in {"strides": strides, "dilation": dilation}.items():
-        ones = value == 1 if isinstance(value, int) else list(value) == [1, 1]
-        require(
-            ones, call_text("conv2d_winograd", **arguments), f"{what}={value!r} is not 1",
-            "Use conv2d.",
-        )  # fmt: skip
-
-
-def _by_name(layout: str, meaning: str) -> Callable[..., Tensor]:
-    @named(f"conv2d_winograd_{layout.lower()}", meaning)
-    def convolution(
-        data: Tensor, weight: Tensor, strides: int | Sequence[int] = 1, padding: Any = 0,
-        dilation: int | Sequence[int] = 1,
-        out_dtype: str | None = None, pre_computed: bool = False, tile_size: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        _plain(strides, dilation, data=data, weight=weight)
-        check_tensor(data, "data", layout, call_text("conv2d_winograd", data=data))
-        rows = data.shape[layout.index("H")]
-        tile = tile_size_for(rows) if tile_size is None else tile_size
-        return winograd(data, weight, padding, tile, layout, None, out_dtype, pre_computed)
-
-    return convolution
-
-
-def _transformed(layout: str, compute: Callable[..., Tensor], shape: str) -> Callable[..., Tensor]:
-    name = f"conv2d_winograd_{layout.lower()}"
-
-    @named(
-        f"{name}_without_weight_transform",
-        f"`{name}` with a weight {shape} that was transformed before.",
-    )
-    def convolution(
-        data: Tensor, weight: Tensor, strides: int | Sequence[int] = 1, padding: Any = 0,
-        dilation: int | Sequence[int] = 1,
-        out_dtype: str | None = None, tile_size: int | None = None,
-    ) -> Tensor:  # fmt: skip
-        return compute(data, weight, strides, padding, dilation, out_dtype, True, tile_size)
-
-    return convolution
-
-
-conv2d_winograd_nchw = _by_name(
-    "NCHW",
-    """data [N, CI, H, W], weight [CO, CI, R, R]; result [N, CO, OH, OW].
-
-    pre_computed: the weight comes as [alpha, alpha, CI, CO]; tile_size: default: 4 where H is a
-    multiple of 8, else 2
-    """,
-)
-conv2d_winograd_nhwc = _by_name(
-    "NHWC",
-    """data [N, H, W, CI], weight [R, R, CI, CO]; result [N, OH, OW, CO].
-
-    pre_computed: the weight comes as [alpha, alpha, CO, CI]; tile_size: as for NCHW
-    """,
-)
-conv2d_winograd_nchw_without_weight_transform = _transformed(
-    "NCHW", conv2d_winograd_nchw, "[alpha, alpha, CI, CO]"
-)
-conv2d_winograd_nhwc_without_weight_transform = _transformed(
-    "NHWC", conv2d_winograd_nhwc, "[alpha, alpha, CO, CI]"
-)

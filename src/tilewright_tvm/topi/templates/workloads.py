@@ -16,6 +16,7 @@ from tilewright.base.errors import SpaceError
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.topi import nn
 from tilewright.topi.broadcast import add
+from tilewright_tvm.topi.nn.winograd import conv2d_winograd_nchw
 
 
 def weights(tensor: Any) -> Tensor:
@@ -96,7 +97,7 @@ def winograd(
     ) -> Tensor:
         shape = data.shape if isinstance(data, Tensor) and data.ndim == 4 else (0,) * 4
         tile = tile_of(shape, kernel.shape)
-        return nn.conv2d_winograd_nchw(
+        return conv2d_winograd_nchw(
             data, kernel, strides, padding, dilation, out_dtype, transformed, tile
         )  # fmt: skip
 

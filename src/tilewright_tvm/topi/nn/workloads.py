@@ -1,7 +1,7 @@
 """Sizes of convolutions, as scripts of TVM ask for them to choose a configuration.
 
 In: tensors, and a convolution's arguments.  Out: numbers by TVM's names.
-Read next: `tilewright_tvm/topi/cpu_fallback.py`.
+Read next: `topi/cpu_fallback.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In: a program and one array per argument; outputs are written in place.  Out: `InterpreterError` for
 the first out-of-bounds access, use of an unwritten element, race or divergence.
-It is written to be read; `fast_interpreter.py` does the same by generated Python, some hundred
-times as fast, and is tested against this module.  Read next: `verifier.py`.
+It is written to be read; `ir/fast_interpreter.py` does the same by generated Python, some hundred
+times as fast, and is tested against this module.  Read next: `ir/verifier.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.ir.atoms import WARP
-from tilewright.ir.expr import Expr, walk
+from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
 from tilewright.ir.interpreter_memory import (
     Array,
-    Cells,
     InterpreterError,
-    Moment,
     bind,
     fault,
     first_line,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import operation, rounded
+from tilewright.ir.interpreter_scalars import evaluated
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -394,3 +393,101 @@ _RUN: Rules[Callable[..., Course]] = Rules(
 
 def _lanes(node: Expr) -> range:
     return range(node.lanes)
+
+
+# -- what one operation on scalars means -----------------------------------------------------------
+
+
+def rounded(dtype: DType, exact: Any) -> Any:
+    """What an operation of type `dtype` gives whose exact (or double precision) result is known."""
+    if dtype.is_float:
+        return np.float64(dtype.nearest(exact))
+    return exact if dtype.is_index else dtype.wrapped(exact)
+
+
+def converted(dtype: DType, source: DType, value: Any) -> Any:
+    """A cast.  Raises ValueError or OverflowError for an integer of NaN or infinity."""
+    if dtype.is_float:
+        return rounded(dtype, value)
+    if dtype == "bool":
+        return bool(value != 0)
+    whole = int(value)  # towards zero
+    exact = dtype.is_index and (source.is_index or source.is_float)
+    return whole if exact else dtype.wrapped(whole)
+
+
+def operation(node: Expr, args: Sequence[Any]) -> Any:
+    """The value of `node`, which evaluates all its arguments, from theirs.
+
+    Raises ZeroDivisionError for integers, and as `converted` does.
+    """
+    op = node.op
+    if op == "select":
+        return args[1] if args[0] else args[2]
+    if op == "not":
+        return not args[0]
+    if op in COMPARE or op in LOGIC:
+        return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
+    if op == "cast":
+        return converted(node.dtype, node.args[0].dtype, args[0])
+    if op == "call":
+        return rounded(node.dtype, evaluated(node.attr, *args))
+    if op in ("min", "max"):
+        a, b = args
+        return a if (a < b if op == "min" else a > b) or a != a else b
+    return rounded(node.dtype, ARITHMETIC[op][1](*args))
+
+
+# -- who touched an element, and when --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moment:
+    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers."""
+
+    fork: object
+    block: int = 0
+    interval: int = 0
+    thread: int = 0
+
+    def unordered(self, other: Moment) -> bool:
+        """Whether nothing says which of the two comes first."""
+        if self.fork is not other.fork:
+            return False
+        together = self.interval == other.interval and self.thread != other.thread
+        return self.block != other.block or together
+
+
+@dataclass
+class Cells:
+    """The elements of one buffer, and the accesses of each that later ones may race with.
+
+    flying: elements that a copy, begun and not yet waited for, will write
+    """
+
+    values: list[Any]
+    writer: dict[int, Moment] = field(default_factory=dict)
+    readers: dict[int, set[Moment]] = field(default_factory=dict)
+    flying: set[int] = field(default_factory=set)
+
+    def fault_of_read(self, at: int, now: Moment) -> str:
+        """What is wrong with reading an element now, in REASONS, or ""; notes the access."""
+        if at in self.flying:
+            return "in flight"
+        if self.writer.get(at, now).unordered(now):
+            return "load race"
+        before = self.readers.get(at, ())
+        self.readers[at] = {now, *(r for r in before if r.unordered(now))}  # the others are settled
+        return "unwritten" if self.values[at] is None else ""
+
+    def fault_of_write(self, at: int, value: Any, now: Moment) -> str:
+        """As for reading.  Several may write one value; NaN counts as equal to any."""
+        if at in self.flying:
+            return "in flight"
+        again = self.writer.get(at, now).unordered(now)
+        if again and value == value and self.values[at] != value:
+            return "store twice"
+        if any(r.unordered(now) for r in self.readers.get(at, ())):
+            return "store race"
+        self.writer[at] = now
+        return ""

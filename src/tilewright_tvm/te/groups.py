@@ -2,19 +2,18 @@
 
 In: stages of one schedule.  Out: a `Group`, whose `compute_at` is a step for each of them.  Groups
 are no part of what a schedule records: its steps are.
-Read next: `schedule.py`.
+Read next: `schedule_members.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from tilewright.base.errors import ScheduleError
+from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.te.tensor import IterVar, PlaceholderOp
 
-if TYPE_CHECKING:
-    from tilewright.schedule.schedule import Schedule, Stage
+_KEY = "_tvm_group"  # in the attributes of a schedule its groups, of a stage its own
 
 
 class Group:
@@ -121,14 +120,39 @@ def grouped(schedule: Schedule, stages: Sequence[Stage]) -> Group:
         kept = [child for child in outer.children if child not in children]
         outer.children = (*kept, made)
     for child in children:
-        child.group = made
+        _put(child, made)
     return made
 
 
 def _around(stage: Stage) -> list[Group]:
     """The groups that a stage is in, innermost first."""
-    found, group = [], stage.group
+    found, group = [], of_stage(stage)
     while group is not None:
         found.append(group)
         group = group.group
     return found
+
+
+def groups_of(schedule: Schedule) -> list[Group]:
+    """All groups of a schedule, the list itself: those of the steps of scans come first."""
+    known: list[Group] | None = vars(schedule).get(_KEY)
+    if known is None:
+        known = vars(schedule)[_KEY] = []
+        for op, inside in schedule.dag.steps.items():
+            stages = [schedule[op], *(schedule[inner] for inner in inside)]
+            known.append(grouped(schedule, stages))
+    return known
+
+
+def of_stage(stage: Stage) -> Group | None:
+    """The innermost group that a stage is in."""
+    groups_of(stage.schedule)
+    found: Group | None = vars(stage).get(_KEY)
+    return found
+
+
+def _put(child: Stage | Group, group: Group) -> None:
+    if isinstance(child, Group):
+        child.group = group
+    else:
+        vars(child)[_KEY] = group
