@@ -81,6 +81,10 @@ class Mismatch(Exception):
     """A value is not of the kind that is asked for."""
 
 
+class _NoPath(Mismatch):
+    """It is text where a path may be, and holds what no path can."""
+
+
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
@@ -176,6 +180,11 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
         return value
     try:
         return _as(value, kind)
+    except _NoPath:
+        raise error(
+            f"{place}({what}={reprlib.repr(value)})", "no path has a NUL character in it",
+            "Check the path.",
+        ) from None  # fmt: skip
     except Mismatch:
         known = value.as_numbers() if hasattr(value, "as_numbers") else None
         for form in () if known is None else _forms(known):
@@ -238,6 +247,8 @@ def _require(holds: bool, value: Any) -> Any:
 
 
 def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+    if isinstance(value, (str, os.PathLike)) and "\0" in str(value) and _is_path(kinds):
+        raise _NoPath
     if any(isinstance(kind, type) and type(value) is kind for kind in kinds):
         return value  # as it is, whatever else it could be read as
     for kind in kinds:
@@ -246,6 +257,10 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
         except Mismatch:
             continue
     raise Mismatch
+
+
+def _is_path(kinds: Sequence[Any]) -> bool:
+    return any((typing.get_origin(kind) or kind) is os.PathLike for kind in kinds)
 
 
 def _several(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
