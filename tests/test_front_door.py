@@ -345,6 +345,13 @@ def test_a_tensor_that_was_only_traced_has_no_memory(run: tw.Compiled) -> None:
         run(tensor)
 
 
+@pytest.mark.parametrize("log", [5, [5], ["a.jsonl", object()]])
+def test_a_log_that_is_none_names_the_argument_of_compile(net: tw.Network, log: Any) -> None:
+    Path("a.jsonl").touch()
+    with pytest.raises(ModelError, match=r"^compile\(log=\): it has no lookup"):
+        tw.compile(net, "llvm", log=log)
+
+
 NUL = "a\0b"
 
 

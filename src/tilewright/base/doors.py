@@ -85,6 +85,13 @@ class _NoPath(Mismatch):
     """It is text where a path may be, and holds what no path can."""
 
 
+class _ElementType:
+    """The kind of arguments called dtype, which `DType` checks; to compare an array is an error of
+    numpy's."""
+
+    door_words = ("an element type", 'Give its name, such as "float32".')
+
+
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
@@ -117,8 +124,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
             listed, named, rest, closed = [], {}, Any, True
             for p in inspect.signature(function).parameters.values():
                 kind = hints.get(p.name, Any)
-                if p.name.endswith("dtype"):  # which `DType` checks
-                    kind = Any
+                if p.name.endswith("dtype"):
+                    kind = _ElementType
                 if p.default is None:
                     kind = kind | None if kind is not Any else Any
                 if p.kind is p.VAR_POSITIONAL:
@@ -220,6 +227,8 @@ def _as(value: Any, kind: Any) -> Any:
     """`value` as `kind`, numbers of numpy as those of Python.  Raises Mismatch."""
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return value
+    if kind is _ElementType:
+        return _require(not isinstance(value, np.ndarray), value)
     plain = _PLAIN.get(kind)
     if plain is not None:
         return plain(value)

@@ -34,8 +34,8 @@ _WAYS = {  # what it is -> how to bring it
         f"{_TO_ONNX}: torch.onnx.export(torch.export.load(PATH), dynamo=True).save('net.onnx'); or "
         "in Python: tilewright.load(PATH).",
     SCRIPTED:
-        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch, "
-        "or tilewright.load(torch.jit.load(PATH), inputs).",
+        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: "
+        "tilewright.load(torch.jit.load(PATH), inputs).",
     _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
     _DAMAGED: "Copy it again from where it is whole, or write it again.",
     _DAMAGED_PROGRAM: "Copy it again from where it is whole, or write it again: "
