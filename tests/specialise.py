@@ -23,7 +23,7 @@ from tilewright.ir.stmt import (
     load,
     map_children,
 )
-from tilewright.ir.symbols import one_of
+from tilewright.ir.symbols import one_of, symbols_of
 
 
 def specialised(program: Program, values: Mapping[str, int]) -> Program:
@@ -32,7 +32,13 @@ def specialised(program: Program, values: Mapping[str, int]) -> Program:
     Raises ExpressionError for a symbol without a value.
     """
     given = [g for k in program.kernels for g in k.given]
-    numbers = {g.var: int(values[str(g.var.attr)]) for g in given if str(g.var.attr) in values}
+    # A kernel is given what its text reads: of some, only launches and buffers speak.
+    known = symbols_of(n for b in program.args for n in b.shape)
+    numbers = {
+        v: int(values[str(v.attr)])
+        for v in dict.fromkeys((*known, *(g.var for g in given)))
+        if str(v.attr) in values
+    }
     gone = {g.buffer for g in given}
     made = _Numbers(numbers)
     kept = [(b, r) for b, r in zip(program.args, program.roles, strict=True) if b not in gone]

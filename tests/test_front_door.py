@@ -17,12 +17,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import front, te
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import DeviceError, ModelError, TilewrightError
 from tilewright.cli.tune import DEFAULT_MINUTES
 from tilewright.graph.evaluate import evaluate
 from tilewright.measure.database import Database
+from tilewright.runtime.load import load_module
 from tilewright.runtime.network import compiled as compiled_module
-from tilewright_tvm import relay
+from tilewright_tvm import autotvm, relay
 
 ROOT = Path(__file__).parents[1]
 SHAPE = (2, 3, 8, 8)
@@ -115,6 +116,25 @@ def test_a_network_in_another_type_and_layout() -> None:
     assert narrow.operators["cast"] and narrow.operators["transpose"] == 2
     found = tw.compile(narrow, "llvm")(data())
     assert np.allclose(found[0], expected(data())[0], atol=2e-2)
+
+
+@pytest.mark.parametrize("name, cut", [("net.pt2", 0.5), ("net.pt2", 0.996), ("net.pt", 0.5)])
+def test_a_damaged_file_of_pytorch_says_that_it_is_and_how_to_write_it(
+    name: str, cut: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    module, example = torch.nn.Linear(4, 3), torch.ones(2, 4)
+    if name.endswith("2"):
+        torch.export.save(torch.export.export(module, (example,)), name)
+    else:
+        torch.jit.save(torch.jit.trace(module, example), name)
+    whole = Path(name).read_bytes()
+    Path(name).write_bytes(whole[: int(len(whole) * cut)])
+    with pytest.raises(ModelError, match="a damaged .* of PyTorch") as caught:
+        tw.load(name)
+    assert "write it again" in str(caught.value) and "ONNX first" not in str(caught.value)
+    if name.endswith("2"):
+        assert "torch.export.save(" in str(caught.value)
 
 
 def test_a_module_of_pytorch_by_examples_and_by_shapes() -> None:
@@ -299,6 +319,55 @@ def test_a_call_of_tensors_that_does_not_fit_names_the_input(run: tw.Compiled) -
     torch = pytest.importorskip("torch")
     with pytest.raises(TilewrightError, match="input 'x': the value is float32"):
         run(torch.zeros(2, 3, 8, 9))
+
+
+@pytest.mark.parametrize("make, words", [
+    (lambda x: x.to("meta"), "device type meta"),
+    (lambda x: x.to_sparse(), "not one after another"),
+    (lambda x: x[0, 0].to_sparse_csr(), "not one after another"),
+    (lambda x: x.to_mkldnn(), "not one after another"),
+])  # fmt: skip
+def test_a_tensor_without_dense_memory_names_the_input(
+    run: tw.Compiled, make: Any, words: str
+) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = make(torch.zeros(SHAPE))
+    for call in (run, run.time):
+        with pytest.raises(DeviceError, match=f"input 'x': .*{words}.*to_dense"):
+            call(tensor)
+
+
+def test_a_tensor_that_was_only_traced_has_no_memory(run: tw.Compiled) -> None:
+    fake = pytest.importorskip("torch._subclasses").FakeTensorMode()
+    with fake:
+        tensor = pytest.importorskip("torch").empty(SHAPE)
+    with pytest.raises(DeviceError, match="input 'x': the tensor has no memory"):
+        run(tensor)
+
+
+@pytest.mark.parametrize("log", [5, [5], ["a.jsonl", object()]])
+def test_a_log_that_is_none_names_the_argument_of_compile(net: tw.Network, log: Any) -> None:
+    Path("a.jsonl").touch()
+    with pytest.raises(ModelError, match=r"^compile\(log=\): it has no lookup"):
+        tw.compile(net, "llvm", log=log)
+
+
+NUL = "a\0b"
+
+
+@pytest.mark.parametrize("call", [
+    lambda net, run: tw.open(NUL), lambda net, run: run.save(NUL),
+    lambda net, run: run.save("a.so", cc=NUL), lambda net, run: tw.tune(net, log=NUL, trials=1),
+    lambda net, run: tw.tune(net, log="a.jsonl", history=[NUL], trials=1),
+    lambda net, run: tw.compile(net, log=NUL), lambda net, run: tw.load(NUL),
+    lambda net, run: load_module(Path(NUL)), lambda net, run: Database(NUL),
+    lambda net, run: Database.load(NUL), lambda net, run: autotvm.apply_history_best(NUL),
+])  # fmt: skip
+def test_a_path_with_a_nul_is_an_error_of_ours(
+    net: tw.Network, run: tw.Compiled, call: Any
+) -> None:
+    with pytest.raises(TilewrightError):
+        call(net, run)
 
 
 def test_it_is_timed_and_profiled(run: tw.Compiled) -> None:

@@ -472,9 +472,14 @@ def compile(
         raise ModelError("compile(target=)", "a task has its target", "Leave target out.")
     chosen = what.target if isinstance(what, Task) else _target(target)
     schedules = schedules_of(log, chosen) if isinstance(log, str | os.PathLike) else log
-    if isinstance(what, Task):
-        return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
-    with named(what.name, "relay.build"):
+    given = {type(one).__name__ for one in (log if isinstance(log, list | tuple) else [log])}
+    with (
+        named("compile(log=)", *(f"relay.build(schedules={kind})" for kind in given)),
+        named("compile(partial_batches=True)", "relay.build(partial_batches=True)"),
+        named("compile" if isinstance(what, Task) else what.name, "relay.build"),
+    ):
+        if isinstance(what, Task):
+            return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge,

@@ -307,7 +307,7 @@ FOREIGN = {
     "old.pt": (b"\x80\x02\x8a", "PyTorch", "torch.onnx.export"),
     "weights.pt": (["w/data.pkl"], "PyTorch", "torch.onnx.export"),
     "net.pt2": (["net/archive_format"], "torch.export", "torch.export.load('net.pt2')"),
-    "net.pth": (["n/data.pkl", "n/constants.pkl"], "a scripted module", "from_pytorch"),
+    "net.pth": (["n/data.pkl", "n/constants.pkl"], "a scripted module", "torch.jit.load"),
     "net.keras": (["config.json", "model.weights.h5"], "Keras", "model.export"),
     "net.mlmodel": (b"\b\1", "Core ML", "Export it to ONNX"),
     "net.safetensors": (b"\x10\0\0\0\0\0\0\0{}", "safetensors", "weights alone are no network"),

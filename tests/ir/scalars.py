@@ -181,7 +181,7 @@ def calculate_typed(recipe: Any, values: Mapping[str, Any]) -> tuple[DType, Any]
     """The type and the value: numpy's own scalars for floats, C's integers for what wraps."""
     op, *rest = recipe
     if op == "typed":
-        return DType(rest[0].split("_")[1]), values[rest[0]]
+        return DType(rest[0].partition("_")[2]), values[rest[0]]
     if op == "number":
         return rest[0], _in_type(rest[0], rest[1])
     if op == "cast":

@@ -154,6 +154,8 @@ def _guarded(stmt: Stmt) -> Stmt:
     st.sampled_from([_shifted, _all_at_once, _half, _one_place, _guarded]),
 )
 def test_faults_are_the_same(drawn: Any, style: str, change: Callable[[Stmt], Stmt]) -> None:
+    # The verifier refuses a parallel loop in a launched kernel: nothing says what it would mean.
+    assume((style, change) != ("launched", _all_at_once))
     program = naive.program(drawn[0], style)
     broken = replace(program, kernels=tuple(_changed(k, change) for k in program.kernels))
     assert_agree(broken, arguments(drawn[0], program))

@@ -158,11 +158,13 @@ def test_on_gpus_nothing_is_read_behind_a_workspace() -> None:
 def test_whole_tile_of_simple_and_other_guards() -> None:
     o, i = E.var("o"), E.var("i")
     simplify = Simplifier({o: (0, 3), i: (0, 3)})
-    inside = whole_tile(o * 4 + i < 14, {i}, simplify)
+    inside = whole_tile(o * 4 + i < 14, {i: 4}, simplify)
     assert inside is not None and simplify(inside) is simplify(o * 4 + 3 < 14)
-    assert whole_tile(E.const(True), {i}, simplify) is None
-    assert whole_tile((i // 2) + o < 4, {i}, simplify) is None
-    assert whole_tile(i < 2, {i}, simplify) is None  # no tile is whole
+    assert whole_tile(E.const(True), {i: 4}, simplify) is None
+    assert whole_tile((i // 2) + o < 4, {i: 4}, simplify) is None
+    assert whole_tile(i < 2, {i: 4}, simplify) is None  # no tile is whole
+    n = te.var("n")
+    assert whole_tile(o * 4 + i < 14, {i: n}, simplify) is None  # of any n?
 
 
 def test_fresh_loops_rename_and_keep_limits() -> None:

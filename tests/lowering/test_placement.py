@@ -6,7 +6,7 @@ import itertools
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lowering.test_overhang import product, tiled
@@ -33,6 +33,7 @@ def iterations(own: Placement, node: Node) -> list[dict[E.Expr, E.Value]]:
 @pytest.mark.slow
 @examples(40)
 @given(st.integers(0, 10_000), st.booleans())
+@example(97, True)  # another stage wants more threads than the root has
 def test_guarded_iterations_of_a_root_are_its_elements_each_once(seed: int, gpu: bool) -> None:
     rng = random.Random(seed)
     dag = rng.choice((S.matmul(5, 7, 6), S.transpose((4, 6), (1, 0)), S.softmax(3, 5)))
@@ -41,14 +42,16 @@ def test_guarded_iterations_of_a_root_are_its_elements_each_once(seed: int, gpu:
     for root in tree.roots:
         own = place(tree, bounds, root)
         axes = (*root.op.axis, *root.op.reduce_axis)
-        guard = Guards(own).of(root, ("spatial", "reduce"))
+        guards = Guards(own)  # other stages may want more threads: `lanes`
+        others = dict.fromkeys(own.thread_var.values(), 0)
+        guard = E.all_of(guards.lanes(root, once=False), guards.of(root, ("spatial", "reduce")))
         points = iterations(own, root)
         if len(points) > MAX_POINTS:
             return
         met = [
             tuple(int(own.simplify(E.substitute(own.coordinate(root, ax), at))) for ax in axes)
             for at in points
-            if own.simplify(E.substitute(guard, at)).value
+            if own.simplify(E.substitute(guard, {**others, **at})).value
         ]
         assert sorted(met) == list(itertools.product(*(range(ax.size) for ax in axes)))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schedule.drawing import draw_schedule
@@ -91,6 +91,8 @@ def opened(dag: ComputeDAG, rng: random.Random, gpu: bool) -> Schedule:
 @pytest.mark.parametrize("gpu", [False, True])
 @examples(40)
 @given(seed=st.integers(0, 10**9))
+@example(seed=49)  # an extent that no kernel reads
+@example(seed=220)  # a tile whose guard ends beyond 32 bits, if at all
 def test_a_schedule_with_variables_computes_what_numbers_would(gpu: bool, seed: int) -> None:
     rng = random.Random(seed)
     make = rng.choice(COMPUTATIONS)
@@ -120,6 +122,20 @@ def test_most_schedules_are_not_refused() -> None:
         except TilewrightError:
             refused += 1
     assert refused < 30
+
+
+def test_a_tile_of_an_open_row_may_lie_inside_for_no_extent() -> None:
+    """Of 2**31 - 1 columns, tiles of 3 would end beyond 32 bits: nothing counts so far."""
+    n, m = te.var("n"), te.var("m")
+    dag = ComputeDAG(product(n, m))
+    s = Schedule(dag)
+    c, d = (op.output_tensor for op in dag.compute_ops)
+    rows, _ = s[d].split(d.op.axis[0], factor=3)
+    s[c].compute_at(s[d], rows)
+    s[c].split(c.op.axis[1], factor=3)
+    program = lower_schedule(s, Target("llvm"))
+    for values in ({"n": 5, "m": 7}, {"n": 3, "m": 6}):
+        assert_computes(specialised(program, values), dag.at(**values))
 
 
 KINDS = ["llvm", pytest.param("opencl", marks=pytest.mark.opencl)]

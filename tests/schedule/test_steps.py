@@ -7,10 +7,13 @@ import re
 import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from schedule.drawing import draw_schedule
 from schedule.step_cases import CASES, Case, nest, prepared, run
+from strategies import matmul
 from tilewright import te
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import steps as S
@@ -23,6 +26,16 @@ BLOCK = re.compile(r"^rewrite:  (?P<call>.*)\n(?P<text>(?:    .*\n)*)(?=\w+:)", 
 
 def test_every_step_has_cases() -> None:
     assert set(CASES) == set(S.STEPS.values())
+
+
+def test_every_step_is_drawn_at_random_and_stands_in_the_page() -> None:
+    dag, drawn = matmul(5, 7, 6, epilogue="bias_relu"), {S.ComputeRoot}  # which takes one back
+    for seed in range(40):
+        drawn |= {type(s) for s in draw_schedule(dag, Random(seed), gpu=seed % 2 > 0).steps}
+    assert drawn == set(S.STEPS.values())
+    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
+    called = (*(verb for verb in S.STEPS if verb != "annotate"), *S.ANNOTATIONS)
+    assert [verb for verb in called if f"`{verb}`" not in page] == []
 
 
 def rewrite(case: Case) -> str:

@@ -69,8 +69,8 @@ def brute(dag: ComputeDAG, inputs: Sequence[Any], mode: str = "exact") -> list[A
             return x if dtype.is_index else dtype.wrapped(x)
         if mode == "exact":
             return np.float64(x)
-        if mode == "rounded":
-            x = dtype.storage.type(x)
+        if mode == "rounded":  # bfloat16 of an int by way of float32: its type takes few of them
+            x = dtype.storage.type(dtype.compute.storage.type(x) if isinstance(x, int) else x)
         return dtype.compute.storage.type(x)
 
     def value(node: Expr, env: dict[Any, Any]) -> Any:

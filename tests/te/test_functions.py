@@ -8,11 +8,16 @@ import pytest
 from tilewright import te
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
+from tilewright.driver.build import build, generate_source
 from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.operations import FUNCTIONS
 from tilewright.lowering.pipeline import lower_schedule
+from tilewright.runtime.device import cpu
+from tilewright.runtime.ndarray import array
 from tilewright.schedule.default import generic_schedule
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import agrees, evaluate_with_tolerance
 
 
 def values(function, *given: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
@@ -34,6 +39,35 @@ def test_functions_of_two(name: str) -> None:
     y, x = (a.ravel().copy() for a in np.meshgrid(SIGNED, SIGNED))
     found, wanted = values(getattr(te, name), y, x), PAIRS[name](y, x)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+EXACT = ("abs", "floor", "ceil", "round", "fmod")
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "product"])
+def test_every_function_is_in_every_table(name: str) -> None:
+    """It is a name of te and has text for each kind of device; the interpreter and a kernel compute
+    what the reference says, which knows how it rounds and passes errors on."""
+    function = getattr(te, "power" if name == "pow" else name)
+    inputs = [te.placeholder((16,), name=f"X{k}") for k in range(FUNCTIONS[name])]
+    near = [te.compute((16,), lambda i, x=x: x[i] * 0.7, name="N") for x in inputs]
+    out = te.compute((16,), lambda i: function(*(x[i] for x in near)), name="Y")
+    dag = ComputeDAG([*inputs, out])
+    drawn = [np.random.default_rng(k).random(16).astype("float32") for k in range(len(inputs))]
+    given = [np.float32(0.2) + np.float32(0.6) * x for x in drawn]
+    given = [x + np.float32(2) if name == "acosh" else x for x in given]
+    (wanted,), (bound,) = evaluate_with_tolerance(dag, given)
+    assert name in EXACT or np.all(bound > 0)
+    for kind in ("llvm", "cuda", "opencl"):
+        schedule = generic_schedule(dag, Target(kind))
+        assert generate_source(schedule, Target(kind), "f", dag.args).text
+    program = lower_schedule(generic_schedule(dag, Target("llvm")), Target("llvm"))
+    found, computed = np.zeros(16, "float32"), np.zeros(16, "float32")
+    run_fast(program, [*given, found])
+    module = build(generic_schedule(dag, Target("llvm")), dag.args, "llvm")
+    held = [array(x, cpu()) for x in (*given, computed)]
+    module(*held)
+    assert agrees(found, wanted, bound).all() and agrees(held[-1].numpy(), wanted, bound).all()
 
 
 def test_log1p_of_small_numbers() -> None:

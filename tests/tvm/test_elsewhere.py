@@ -337,6 +337,17 @@ def test_what_moved_says_where_it_is(line: str) -> None:
         getattr(import_module(owner), names.partition(",")[0])
 
 
+@pytest.mark.parametrize("line, room", [
+    ("import tilewright.relay.compile.build", "network"),
+    ("from tilewright.relay import passes", "graph.passes"),
+    ("import tilewright_tvm.relay.exchange", "models"),
+])  # fmt: skip
+def test_rooms_that_left_relay_say_where_they_are(line: str, room: str) -> None:
+    with pytest.raises(ImportError, match=rf"It is the package tilewright\.{room} now\.$"):
+        exec(line, {})
+    assert import_module(f"tilewright.{room}")
+
+
 def test_what_is_forwarded_and_what_nobody_knows() -> None:
     import tilewright.driver.tvmc
 

@@ -81,6 +81,17 @@ class Mismatch(Exception):
     """A value is not of the kind that is asked for."""
 
 
+class _NoPath(Mismatch):
+    """It is text where a path may be, and holds what no path can."""
+
+
+class _ElementType:
+    """The kind of arguments called dtype, which `DType` checks; to compare an array is an error of
+    numpy's."""
+
+    door_words = ("an element type", 'Give its name, such as "float32".')
+
+
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
@@ -113,8 +124,8 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
             listed, named, rest, closed = [], {}, Any, True
             for p in inspect.signature(function).parameters.values():
                 kind = hints.get(p.name, Any)
-                if p.name.endswith("dtype"):  # which `DType` checks
-                    kind = Any
+                if p.name.endswith("dtype"):
+                    kind = _ElementType
                 if p.default is None:
                     kind = kind | None if kind is not Any else Any
                 if p.kind is p.VAR_POSITIONAL:
@@ -176,6 +187,11 @@ def _held(value: Any, kind: Any, what: str, place: str, error: type[TilewrightEr
         return value
     try:
         return _as(value, kind)
+    except _NoPath:
+        raise error(
+            f"{place}({what}={reprlib.repr(value)})", "no path has a NUL character in it",
+            "Check the path.",
+        ) from None  # fmt: skip
     except Mismatch:
         known = value.as_numbers() if hasattr(value, "as_numbers") else None
         for form in () if known is None else _forms(known):
@@ -211,6 +227,8 @@ def _as(value: Any, kind: Any) -> Any:
     """`value` as `kind`, numbers of numpy as those of Python.  Raises Mismatch."""
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return value
+    if kind is _ElementType:
+        return _require(not isinstance(value, np.ndarray), value)
     plain = _PLAIN.get(kind)
     if plain is not None:
         return plain(value)
@@ -238,6 +256,8 @@ def _require(holds: bool, value: Any) -> Any:
 
 
 def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+    if isinstance(value, (str, os.PathLike)) and "\0" in str(value) and _is_path(kinds):
+        raise _NoPath
     if any(isinstance(kind, type) and type(value) is kind for kind in kinds):
         return value  # as it is, whatever else it could be read as
     for kind in kinds:
@@ -246,6 +266,10 @@ def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
         except Mismatch:
             continue
     raise Mismatch
+
+
+def _is_path(kinds: Sequence[Any]) -> bool:
+    return any((typing.get_origin(kind) or kind) is os.PathLike for kind in kinds)
 
 
 def _several(value: Any, kind: Any, inner: Sequence[Any]) -> Any:

@@ -20,6 +20,10 @@ LOG = "a log of `tilewright tune`"
 _PYTORCH = "a file of PyTorch"
 EXPORTED = "a program of PyTorch (torch.export)"
 SCRIPTED = "a scripted module of PyTorch"
+_DAMAGED, _DAMAGED_PROGRAM = (
+    "a damaged file of PyTorch",
+    "a damaged program of PyTorch (torch.export)",
+)
 _SAVED, _FROZEN = "a saved model of TensorFlow", "a graph of TensorFlow"
 _KERAS = "a model of Keras, or another file of HDF5"
 _LITE = "a model of TensorFlow Lite"
@@ -30,9 +34,12 @@ _WAYS = {  # what it is -> how to bring it
         f"{_TO_ONNX}: torch.onnx.export(torch.export.load(PATH), dynamo=True).save('net.onnx'); or "
         "in Python: tilewright.load(PATH).",
     SCRIPTED:
-        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: relay.frontend.from_pytorch, "
-        "or tilewright.load(torch.jit.load(PATH), inputs).",
+        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: "
+        "tilewright.load(torch.jit.load(PATH), inputs).",
     _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
+    _DAMAGED: "Copy it again from where it is whole, or write it again.",
+    _DAMAGED_PROGRAM: "Copy it again from where it is whole, or write it again: "
+        "torch.export.save(torch.export.export(module, inputs), PATH).",
     _SAVED:
         f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --saved-model FILE --output net.onnx",
     _FROZEN: f"{_TO_ONNX}, with tf2onnx: python -m tf2onnx.convert --graphdef FILE --output "
@@ -62,7 +69,7 @@ _BEGINNINGS = (
     (b"\x80\x02", _PYTORCH),  # a pickle, as old versions wrote
 )
 _ENDINGS = {
-    ".onnx": ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _PYTORCH,
+    ".onnx": ONNX, ".pt": _PYTORCH, ".pth": _PYTORCH, ".pt2": _DAMAGED_PROGRAM,
     ".pb": _FROZEN, ".h5": _KERAS, ".hdf5": _KERAS, ".keras": _KERAS, ".tflite": _LITE,
     ".mlmodel": "a model of Core ML", ".mlpackage": "a model of Core ML",
     ".pdmodel": "a model of Paddle", ".caffemodel": "a model of Caffe",
@@ -129,7 +136,9 @@ def kind_of(path: Path) -> str:
     told = next((w for end, w in _MEMBERS for m in members if m.endswith(end)), "")
     if told or head.startswith(b"\x7fELF"):
         return told or "a shared object"
-    return _ENDINGS.get(path.suffix.lower(), "")
+    found = _ENDINGS.get(path.suffix.lower(), "")
+    cut = found == _PYTORCH and head.startswith(b"PK")  # the table of an archive is its end
+    return _DAMAGED if cut else found
 
 
 def _members(path: Path, head: bytes) -> list[str]:
@@ -143,8 +152,15 @@ def _members(path: Path, head: bytes) -> list[str]:
                 return tar.getnames()
         if head.startswith((b"PK", b"\x7fELF")):
             with zipfile.ZipFile(path) as archive:
-                return archive.namelist()
+                names = archive.namelist()
+            return names if head.startswith(b"\x7fELF") or _first(head) in names else []
     return []
+
+
+def _first(head: bytes) -> str:
+    """The member that an archive begins with.  Of one that was cut, Python may find the table of
+    an archive inside it."""
+    return head[30 : 30 + int.from_bytes(head[26:28], "little")].decode(errors="replace")
 
 
 def is_path(text: str) -> bool:

@@ -37,8 +37,11 @@ def beginning(*magics: bytes, at: int = 0) -> Callable[[Path], bool]:
 
 
 def check(path: PathLike, kind: FileKind, place: str, error: type[TilewrightError]) -> None:
-    """Raises `error` where `path` is a file of another kind.  Files without content are of none."""
+    """Raises `error` where `path` is a file of another kind, or none that can be.  Files without
+    content are of no kind."""
     file = Path(path)
+    if "\0" in str(file):
+        raise error(place, "no path has a NUL character in it", "Check the path.")
     try:
         other = file.is_file() and file.stat().st_size > 0 and not kind.is_one(file)
     except OSError as found:

@@ -55,7 +55,7 @@ def link(artifacts: Sequence[Artifact], path: str, cc: str | None = None) -> Non
         whole = [*command, "-shared", "-o", path, *names, *libraries]
         try:
             done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             raise ModelError(
                 place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
                 f"Try {_INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",

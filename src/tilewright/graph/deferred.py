@@ -32,8 +32,8 @@ from tilewright.graph.types import WAITING
 
 HOW_TO_TYPE = "Give relay.var(shape=), or call the function with values that have types."
 WAY_OUT = (
-    'Run it with relay.create_executor("vm", mod) or relay.vm.compile, which build it for the '
-    "values of each call, or make what decides it a constant."
+    'Run it with tilewright.relay.create_executor("vm", mod) or relay.vm.compile, which build it '
+    "for the values of each call, or make what decides it a constant."
 )
 _DEEPEST = 10_000  # makings of one node in a row: trips of a loop
 

@@ -207,7 +207,7 @@ def _value(
         return bound[node]
     raise ModelError(
         "evaluate", "there are functions as values, data types or references in it",
-        'Run it with relay.create_executor("vm", mod).',
+        'Run it with tilewright.relay.create_executor("vm", mod).',
     )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def _made_now(
     except RecursionError:
         raise ModelError(
             node.error.place, "functions call one another too deeply, or for ever",
-            'End them sooner, or run it with relay.create_executor("vm", mod).',
+            'End them sooner, or run it with tilewright.relay.create_executor("vm", mod).',
         ) from None  # fmt: skip
 
 

@@ -525,6 +525,11 @@ class IRModule(Printed):
         )
 
     def __setitem__(self, name: str, function: Expr) -> None:
+        if not isinstance(function, Expr):
+            raise ModelError(
+                f"mod[{name!r}]", f"a {type(function).__name__} is no function",
+                "Give a function, or a value over variables.",
+            )  # fmt: skip
         made = self.function_of(function)
         self.functions[GlobalVar(name)] = made.closed()
         if isinstance(name, GlobalVar) and name.function is None:  # what passes make is for builds

@@ -263,7 +263,7 @@ def var(name: str, dtype: str = "int32") -> Expr:
 
 
 def const(value: float, dtype: str | None = None) -> Expr:
-    """A constant; without a dtype a bool, int32 (int64 when it does not fit) or float32.
+    """Make a constant; without a dtype a bool, int32 (int64 when it does not fit) or float32.
 
     A float takes the value that its dtype holds (float32 0.1 is 0.100000001490116...), so that
     folding and comparing constants gives what a device computes.  Raises ExpressionError for a
@@ -402,7 +402,7 @@ def _as_bool(a: Expr) -> Expr:
 
 
 def cast(dtype: str, value: Value) -> Expr:
-    """`value` converted: floats round to nearest even, or towards zero to integers; integers wrap
+    """Convert `value`: floats round to nearest even, or towards zero to integers; integers wrap
     around; anything but zero is True."""
     node = convert(value)
     kind = DType(dtype, f"cast({str(dtype)!r})")
@@ -425,7 +425,7 @@ def logical_not(a: Expr) -> Expr:
 
 
 def all_of(*conditions: Value) -> Expr:
-    """The conjunction, left to right; `True` for none."""
+    """Give the conjunction, left to right; `True` for none."""
     result = const(True)
     for c in conditions:
         result = binary("and", result, c)
@@ -454,12 +454,12 @@ def _choose(op: str, condition: Value, a: Value, b: Value) -> Expr:
 
 
 def select(condition: Value, a: Value, b: Value) -> Expr:
-    """`a` where the condition holds, else `b`; both sides may be evaluated."""
+    """Give `a` where the condition holds, else `b`; both sides may be evaluated."""
     return _choose("select", condition, a, b)
 
 
 def if_then_else(condition: Value, a: Value, b: Value) -> Expr:
-    """`a` where the condition holds, else `b`; only that side is evaluated (guards reads)."""
+    """Give `a` where the condition holds, else `b`; only that side is evaluated (guards reads)."""
     return _choose("if_then_else", condition, a, b)
 
 

@@ -26,7 +26,7 @@ class Symbol(str):
 
 
 def declared(name: str, dtype: str = "int32") -> Expr:
-    """A variable that calls give: `te.var("n")`."""
+    """Declare a variable that calls give: `te.var("n")`."""
     return E.var(Symbol(name), dtype)
 
 

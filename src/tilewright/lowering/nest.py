@@ -175,7 +175,7 @@ def _whole_or_partial(emission: Emission, node: Node, reduced: Callable[[Guards]
     without these guards for tiles that lie inside, one with them.
     """
     own, guards = emission.place, emission.guards
-    loops = {own.leaf[ax] for ax in node.stage.leaf_iter_vars}
+    loops = {own.leaf[ax]: own.extent(ax) for ax in node.stage.leaf_iter_vars}
     inside = whole_tile(guards.of(node, SPATIAL), loops, own.simplify)
     if inside is None:
         return reduced(guards)

@@ -9,14 +9,14 @@ statement with loop variables of its own.  Read next: `nest.py`, which emits bot
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import For, Stmt, map_children
-from tilewright.ir.symbols import MOST
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.placement import Placement
@@ -136,9 +136,12 @@ def _interval(
     return max(low, first), min(high, last)
 
 
-def whole_tile(guard: Expr, own: set[Expr], simplify: Simplifier) -> Expr | None:
+def whole_tile(guard: Expr, own: Mapping[Expr, Any], simplify: Simplifier) -> Expr | None:
     """When `guard` holds for all values of the variables `own`; None where there is no guard, where
-    that never happens, or where the form of the guard does not say it."""
+    that never happens, or where the form of the guard does not say it.
+
+    own: variables with their extents, numbers or expressions of symbols
+    """
     if guard.op == "const":
         return None
     tests = []
@@ -150,10 +153,11 @@ def whole_tile(guard: Expr, own: set[Expr], simplify: Simplifier) -> Expr | None
         worst: dict[Expr, E.Value] = {}
         for atom, c in form.terms.items():
             if atom in own:
-                worst[atom] = simplify.ranges[atom][1 if c * sign > 0 else 0]
-                if int(worst[atom]) >= MOST - 1:
+                grows = c * sign > 0
+                if grows and isinstance(own[atom], Expr):
                     return None  # as often as a call says
-            elif own & E.free_variables(atom):
+                worst[atom] = simplify.ranges[atom][1 if grows else 0]
+            elif own.keys() & E.free_variables(atom):
                 return None
         tests.append(E.substitute(simplify(test), worst))
     inside = simplify(E.all_of(*tests))

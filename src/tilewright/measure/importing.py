@@ -94,10 +94,9 @@ def log_lines(path: str | os.PathLike[str]) -> Generator[bytes | None]:
         with open(path, "rb", buffering=0) as file:
             for _, line, _ in read_lines(file.fileno()):
                 yield line
-    except OSError as error:
-        raise RecordError(
-            f"log {os.fspath(path)!r}", error.strerror or str(error), "Check the path."
-        ) from None
+    except (OSError, ValueError) as error:  # the latter of a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RecordError(f"log {os.fspath(path)!r}", reason, "Check the path.") from None
 
 
 def is_comment(line: bytes) -> bool:

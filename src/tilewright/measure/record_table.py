@@ -6,6 +6,7 @@ Read next: `contents.py`, which makes rows; `database.py`, which asks.
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 from array import array
@@ -34,6 +35,8 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if "\0" in str(path):  # a ValueError to `os.open`
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         self.file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self.file)
 

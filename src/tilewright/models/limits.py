@@ -46,9 +46,10 @@ class Limits:
         if found > most:
             raise BeyondLimit(
                 place, f"{found} {_MEANING[what]}, the limit is {most}",
-                f"If that is meant, pass limits=relay.frontend.Limits({what}={found}).",
-                command="If that is meant, import it in Python, by relay.frontend.from_onnx, with "
-                f"{found} as the limit called {what}.",
+                f"If that is meant, take tilewright.relay.frontend.from_onnx("
+                f"model, limits=relay.frontend.Limits({what}={found})).",
+                command="If that is meant, import it in Python, by "
+                f"tilewright.relay.frontend.from_onnx, with {found} as the limit called {what}.",
             )  # fmt: skip
 
     def check_graph(self, body: Expr) -> None:

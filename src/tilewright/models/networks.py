@@ -111,7 +111,8 @@ def read_torch(path: str | os.PathLike[str], place: str) -> Any:
     except Exception as error:  # PyTorch's readers raise many kinds
         raise ModelError(
             place, f"PyTorch cannot read it ({str(error).splitlines()[0]})",
-            "Write it with torch.jit.save, or as .pt2 with torch.export.save.",
+            "It may be damaged: write it again, with torch.jit.save, or as .pt2 with "
+            "torch.export.save.",
         ) from None  # fmt: skip
 
 

@@ -120,4 +120,7 @@ def import_capsule(capsule: Any) -> View:
         )  # fmt: skip
     managed = ctypes.cast(_pointer(capsule, _FRESH), ctypes.POINTER(_Managed))
     _rename(capsule, _USED)
-    return View(managed)
+    view = View(managed)
+    if not view.pointer and 0 not in view.shape:  # as of PyTorch's fake tensors
+        raise DeviceError("from_dlpack", "the tensor has no memory", "Pass one that has values.")
+    return view

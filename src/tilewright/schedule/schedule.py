@@ -83,7 +83,7 @@ class Stage(StageState):
     def split(
         self, parent: IterVar, factor: Size | None = None, nparts: Size | None = None
     ) -> tuple[IterVar, IterVar]:
-        """(outer, inner) of `parent`; see `steps.Split`."""
+        """Split a loop in two, (outer, inner); see `steps.Split`."""
         axis = self._axis("split", parent)
         return self._do(S.Split(self.name, axis, _size(factor), _size(nparts)))  # type: ignore[no-any-return]
 
@@ -97,11 +97,11 @@ class Stage(StageState):
         return xo, yo, xi, yi
 
     def fuse(self, *axes: IterVar) -> IterVar:
-        """One axis for several neighbours; see `steps.Fuse`."""
+        """Make one loop of several neighbours; see `steps.Fuse`."""
         return self._do(S.Fuse(self.name, self._axes("fuse", axes)))  # type: ignore[no-any-return]
 
     def reorder(self, *axes: IterVar) -> None:
-        """New order of the given loops; see `steps.Reorder`."""
+        """Put the given loops in a new order; see `steps.Reorder`."""
         self._do(S.Reorder(self.name, self._axes("reorder", axes)))
 
     def bind(self, axis: IterVar, thread: IterVar | str) -> None:
@@ -115,17 +115,20 @@ class Stage(StageState):
         self._do(S.Bind(self.name, self._axis("bind", axis), tag))
 
     def vectorize(self, axis: IterVar) -> None:
+        """Run a loop's iterations as one vector; see `steps.Annotate`."""
         self._do(S.Annotate(self.name, self._axis("vectorize", axis), "vectorize"))
 
     def unroll(self, axis: IterVar) -> None:
+        """Write a loop's iterations out; see `steps.Annotate`."""
         self._do(S.Annotate(self.name, self._axis("unroll", axis), "unroll"))
 
     def parallel(self, axis: IterVar) -> None:
+        """Run a loop's iterations on several cores; see `steps.Annotate`."""
         self._do(S.Annotate(self.name, self._axis("parallel", axis), "parallel"))
 
     @door(ScheduleError)
     def pragma(self, axis: IterVar, key: str, value: Size | str = 1) -> None:
-        """auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`.
+        """Say auto_unroll_max_step or unroll_explicit for all inside `axis`; see `steps.Pragma`.
 
         vectorize, unroll and parallel are the primitives of these names; parallel_launch_point,
         parallel_stride_pattern and parallel_barrier_when_finish change nothing.
@@ -149,13 +152,16 @@ class Stage(StageState):
         self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
     def compute_inline(self) -> None:
+        """Have readers repeat the computation; see `steps.ComputeInline`."""
         self._do(S.ComputeInline(self.name))
 
     def compute_root(self) -> None:
+        """Compute on its own, before its readers; see `steps.ComputeRoot`."""
         self._do(S.ComputeRoot(self.name))
 
     @door(ScheduleError)
     def set_scope(self, scope: str) -> None:
+        """Say where the buffer lives; see `steps.SetScope`."""
         self._do(S.SetScope(self.name, scope))
 
     def storage_align(self, axis: IterVar, factor: Size, offset: Size) -> None:
@@ -210,7 +216,7 @@ class Schedule(ScheduleState[Stage]):
         readers: Iterable[Tensor | Operation] | Tensor | Operation,
         dtype: str = "",
     ) -> Tensor:
-        """A copy of `tensor` in `scope` for the given readers, in a wider `dtype` if one is given;
+        """Have readers read a copy of `tensor` in `scope`, in a wider `dtype` if one is given;
         see `steps.CacheRead`."""
         items = [readers] if isinstance(readers, (Tensor, Operation)) else list(readers)
         names = tuple(self[r].name for r in items)
@@ -240,7 +246,7 @@ class Schedule(ScheduleState[Stage]):
     def rfactor(
         self, tensor: Tensor | Sequence[Tensor], axis: IterVar, factor_axis: int = 0
     ) -> Any:
-        """Partial results over a reduction loop; see `steps.RFactor`.
+        """Compute partial results over a reduction loop; see `steps.RFactor`.
 
         For a stage of several tensors, a tuple of theirs.
         """
@@ -256,7 +262,7 @@ class Schedule(ScheduleState[Stage]):
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
-        """The schedule that `steps` (or their JSON) build on `dag`.
+        """Give the schedule that `steps` (or their JSON) build on `dag`.
 
         Raises ScheduleError for a step that is none, or not legal there, and for too many of them.
         """
@@ -270,6 +276,7 @@ class Schedule(ScheduleState[Stage]):
         return s
 
     def to_json(self) -> list[list[Any]]:
+        """Give the steps as lists and numbers, of which `replay` makes the schedule again."""
         return [step.to_json() for step in self.steps]
 
     def __str__(self) -> str:
@@ -290,7 +297,7 @@ class Schedule(ScheduleState[Stage]):
         return _rebuilt, (self.dag.to_json(open_extents=True), self.to_json())
 
     def to_python(self) -> str:
-        """The steps as Python that rebuilds this schedule from `s = te.create_schedule(...)`."""
+        """Print the steps as Python that makes this schedule of `s = te.create_schedule(...)`."""
         return python_text(Schedule(self.dag), self.steps)
 
 
@@ -303,7 +310,7 @@ def _rebuilt(dag: dict[str, Any], steps: list[list[Any]]) -> Schedule:
 def create_schedule(
     ops: Operation | Tensor | Sequence[Operation | Tensor] | ComputeDAG,
 ) -> Schedule:
-    """A schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
+    """Make a schedule of everything behind the given outputs, as `te.create_schedule([C.op])`."""
     if isinstance(ops, ComputeDAG):
         return Schedule(ops)
     items = ops if isinstance(ops, Sequence) else [ops]

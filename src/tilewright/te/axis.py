@@ -97,7 +97,7 @@ class IterVar:
         return self.var + self.begin
 
     def at(self, numbers: Mapping[Expr, int]) -> IterVar:
-        """The same with numbers in the place of symbols."""
+        """Give the same with numbers in the place of symbols."""
         extent, begin = one_of(numbers, self.extent), one_of(numbers, self.begin)
         if extent < 1:
             raise ExpressionError("ComputeDAG.at", f"the axis {self.name} has {extent} values")
@@ -207,7 +207,7 @@ def _extent(value: Any, place: str, what: str) -> int:
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
-    """A reduction axis over `dom`, a (begin, end) pair or an extent.
+    """Declare a reduction axis over `dom`, a (begin, end) pair or an extent.
 
     Either may depend on axes: `te.reduce_axis((0, i + 1))` adds up to the diagonal.  The loop then
     has as many iterations as there can be, of which those in the range count; none may be left.
@@ -263,7 +263,7 @@ def _range(dom: Any, place: str) -> tuple[int, int]:
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """A thread or block axis: `thread_axis("blockIdx.x")`, `thread_axis((0, 8), "threadIdx.x")`."""
+    """Name a thread or block axis: `thread_axis("blockIdx.x")`, `thread_axis((0, 8), tag)`."""
     if isinstance(dom, str):
         dom, tag = None, dom
     if tag not in TAGS:

@@ -124,7 +124,7 @@ class ComputeDAG:
         return symbolic.extent_symbols(self.ops)
 
     def at(self, **values: int) -> ComputeDAG:
-        """The computation with these numbers for its variables, by their names."""
+        """Give the computation with these numbers for its variables, by their names."""
         made = symbolic.concrete(self.ops, values)
         return ComputeDAG([made[t.op].outputs[t.value_index] for t in self.args])
 
@@ -132,7 +132,7 @@ class ComputeDAG:
         return tuple(c for c in self.compute_ops if any(t.op is op for t in c.input_tensors))
 
     def unique_names(self) -> dict[Operation, str]:
-        """A distinct name for every operation: repeated names get _1, _2, ... in order."""
+        """Give a distinct name for every operation: repeated names get _1, _2, ... in order."""
         names: dict[Operation, str] = {}
         taken: set[str] = set()
         for op in self.ops:
@@ -146,7 +146,7 @@ class ComputeDAG:
     __repr__ = __str__
 
     def to_json(self, open_extents: bool = False) -> dict[str, Any]:
-        """Plain lists and numbers from which `from_json` rebuilds an equal DAG.
+        """Give plain lists and numbers from which `from_json` rebuilds an equal DAG.
 
         open_extents: whether it may have variables; records are of computations without
         """
@@ -154,7 +154,7 @@ class ComputeDAG:
 
     @staticmethod
     def from_json(data: Any) -> ComputeDAG:
-        """The inverse of `to_json`.  Raises ExpressionError for anything else."""
+        """Invert `to_json`.  Raises ExpressionError for anything else."""
         try:
             found = _read(data)
             found.to_json(open_extents=True)  # variables of its expressions are its axes
@@ -166,7 +166,7 @@ class ComputeDAG:
             ) from None  # fmt: skip
 
     def named_as(self, data: Any) -> ComputeDAG:
-        """This computation with the names of operations and axes that an equal one has in `data`.
+        """Give this computation with the names of operations and axes of an equal one in `data`.
 
         data: `to_json()` of the other one; nothing but names is taken from it.  Returns this DAG
         where the names are the same.  Raises ExpressionError where the two are not alike.
@@ -188,7 +188,7 @@ class ComputeDAG:
         return hashlib.md5(json.dumps(data, separators=(",", ":")).encode()).hexdigest()
 
     def workload_key(self) -> str:
-        """A JSON list: md5 of the text without shapes of inputs, then the shape of each argument.
+        """Give a JSON list: md5 of the text without shapes of inputs, then each argument's shape.
 
         To the letter what TVM's auto-scheduler (v0.14) calls the task, so its logs can be matched.
         """

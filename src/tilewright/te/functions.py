@@ -22,7 +22,7 @@ def _float_function(name: str) -> Callable[[Value], Expr]:
         return E.call(name, x)
 
     function.__name__ = name
-    function.__doc__ = f"Elementwise {name}."
+    function.__doc__ = f"Compute {name} of each element."
     return function
 
 
@@ -40,7 +40,7 @@ def _to_whole(name: str) -> Callable[[Value], Expr]:
         return E.call(name, node) if node.dtype.is_float else node
 
     function.__name__ = name
-    function.__doc__ = f"Elementwise {name}; integers are whole already."
+    function.__doc__ = f"Compute {name} of each element; integers are whole already."
     return function
 
 
@@ -49,11 +49,12 @@ nearbyint = round  # halves to even
 
 
 def power(x: Value, y: Value) -> Expr:
+    """Compute x to the power y of each element."""
     return E.call("pow", x, y)
 
 
 def sigmoid(x: Value) -> Expr:
-    """1 / (1 + exp(-x)), in float32 for float16, whose range exp would leave."""
+    """Compute 1 / (1 + exp(-x)), in float32 for float16, whose range exp would leave."""
     node = E.convert(x)
     kind = node.dtype if node.dtype.is_float else FLOAT32
     one = E.const(1, kind.compute)
@@ -61,28 +62,32 @@ def sigmoid(x: Value) -> Expr:
 
 
 def fmod(x: Value, y: Value) -> Expr:
-    """The remainder of a division that rounds towards zero, of floats."""
+    """Give the remainder of a division that rounds towards zero, of floats."""
     return E.call("fmod", x, y)
 
 
 def log2(x: Value) -> Expr:
+    """Compute the logarithm to base 2."""
     return log(x) * (1 / math.log(2))
 
 
 def log10(x: Value) -> Expr:
+    """Compute the logarithm to base 10."""
     return log(x) * (1 / math.log(10))
 
 
 def exp2(x: Value) -> Expr:
+    """Compute 2 to the power x."""
     return power(E.const(2.0), x)
 
 
 def exp10(x: Value) -> Expr:
+    """Compute 10 to the power x."""
     return power(E.const(10.0), x)
 
 
 def log1p(x: Value) -> Expr:
-    """log(1 + x), exact also where x is small."""
+    """Compute log(1 + x), exact also where x is small."""
     node = E.convert(x)
     whole = 1 + node
     part = E.select(whole.equal(1), 1, whole - 1)  # what of x is left in the sum
@@ -91,7 +96,7 @@ def log1p(x: Value) -> Expr:
 
 
 def hypot(x: Value, y: Value) -> Expr:
-    """sqrt(x * x + y * y), where the squares need not fit."""
+    """Compute sqrt(x * x + y * y), where the squares need not fit."""
     a, b = abs(x), abs(y)
     longer, shorter = E.maximum(a, b), E.minimum(a, b)
     ratio = shorter / E.select(longer.equal(0), 1, longer)
@@ -99,13 +104,13 @@ def hypot(x: Value, y: Value) -> Expr:
 
 
 def copysign(x: Value, y: Value) -> Expr:
-    """|x| with the sign of y; a zero counts as positive, also -0.0."""
+    """Give |x| with the sign of y; a zero counts as positive, also -0.0."""
     size = abs(x)
     return E.select(E.convert(y) < 0, -size, size)
 
 
 def atan2(y: Value, x: Value) -> Expr:
-    """The angle of the point (x, y), from -pi to pi; a zero counts as positive, also -0.0."""
+    """Give the angle of the point (x, y), from -pi to pi; a zero counts as positive, also -0.0."""
     up, right = E.convert(y), E.convert(x)
     slope = abs(up) / abs(E.select(right.equal(0), 1, right))
     upright = E.select(up.equal(0), E.const(0.0, slope.dtype), E.const(math.pi / 2, slope.dtype))
@@ -114,13 +119,13 @@ def atan2(y: Value, x: Value) -> Expr:
 
 
 def ldexp(x: Value, exponent: Value) -> Expr:
-    """x * 2**exponent."""
+    """Compute x * 2**exponent."""
     node = E.convert(x)
     return node * power(E.const(2.0, node.dtype), exponent)
 
 
 def div(a: Value, b: Value) -> Expr:
-    """a / b of floats; of integers `truncdiv`, as in C."""
+    """Divide: a / b of floats; of integers `truncdiv`, as in C."""
     x = E.convert(a)
     y = E.convert(b, x)
     if x.dtype.is_float or y.dtype.is_float:
@@ -129,7 +134,7 @@ def div(a: Value, b: Value) -> Expr:
 
 
 def trunc(x: Value) -> Expr:
-    """Towards zero."""
+    """Round towards zero."""
     node = E.convert(x)
     if not node.dtype.is_float:
         return node
@@ -137,27 +142,30 @@ def trunc(x: Value) -> Expr:
 
 
 def isnan(x: Value) -> Expr:
+    """Tell whether a number is NaN; no integer is."""
     node = E.convert(x)
     return E.binary("ne", node, node) if node.dtype.is_float else E.const(False)
 
 
 def isinf(x: Value) -> Expr:
+    """Tell whether a number is infinite; no integer is."""
     node = E.convert(x)
     return abs(node).equal(math.inf) if node.dtype.is_float else E.const(False)
 
 
 def isfinite(x: Value) -> Expr:
+    """Tell whether a number is neither infinite nor NaN; all integers are."""
     node = E.convert(x)
     return abs(node) < math.inf if node.dtype.is_float else E.const(True)
 
 
 def floordiv(a: Value, b: Value) -> Expr:
-    """a // b, rounding down; also called indexdiv."""
+    """Compute a // b, rounding down; also called indexdiv."""
     return E.binary("floordiv", E.convert(a), b)
 
 
 def floormod(a: Value, b: Value) -> Expr:
-    """a % b, with the sign of b; also called indexmod."""
+    """Compute a % b, with the sign of b; also called indexmod."""
     return E.binary("floormod", E.convert(a), b)
 
 
@@ -165,7 +173,7 @@ indexdiv, indexmod = floordiv, floormod
 
 
 def truncdiv(a: Value, b: Value) -> Expr:
-    """a / b of integers, rounded towards zero."""
+    """Divide integers, rounded towards zero."""
     x = E.convert(a)
     y = E.convert(b, x)
     size = E.binary("floordiv", E.call("abs", x), E.call("abs", y))
@@ -202,18 +210,19 @@ def clz(x: Value) -> Expr:
 
 
 def min_value(dtype: str) -> Expr:
-    """The least finite number of a type."""
+    """Give the least finite number of a type."""
     kind = DType(dtype, f"min_value({dtype!r})")
     return E.const(kind.least, kind)
 
 
 def max_value(dtype: str) -> Expr:
-    """The greatest finite number of a type."""
+    """Give the greatest finite number of a type."""
     kind = DType(dtype, f"max_value({dtype!r})")
     return E.const(kind.greatest, kind)
 
 
 def infinity(dtype: str) -> Expr:
+    """Give infinity of a float type.  Raises ExpressionError for others."""
     kind = DType(dtype, f"infinity({dtype!r})")
     if not kind.is_float:
         raise ExpressionError(f"infinity({dtype!r})", "it has none", "Use te.max_value.")

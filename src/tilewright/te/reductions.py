@@ -120,7 +120,7 @@ def _accumulated(name: str) -> Callable[..., Expr]:
         return E.cast(own, node) if own.is_float else node
 
     reduce.__name__ = name
-    reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
+    reduce.__doc__ = f"""Take the {name} of `expr` over reduction axes, `axis`, where `where` holds.
 
     axis:      one or several, or another value: then it is of these two
     init:      what it begins with, an expression of the spatial axes; default: the identity
@@ -180,7 +180,7 @@ def _selected(name: str) -> Callable[..., Expr]:
         return reduction(builtin_combiner(name, value.dtype), value, axis, where)
 
     reduce.__name__ = name
-    reduce.__doc__ = f"""The {name} of `expr` over the reduction axes `axis`, where `where` holds.
+    reduce.__doc__ = f"""Take the {name} of `expr` over reduction axes, `axis`, where `where` holds.
 
     axis: one or several, or another value: then it is of these two
     init: what it begins with, an expression of the spatial axes; default: the identity
@@ -208,7 +208,7 @@ max, min = (_of_two(_selected(name)) for name in ("max", "min"))
 def comm_reducer(
     fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
 ) -> Callable[..., Expr]:
-    """A reducer of your own: `fcombine(x, y)` must be associative and commutative.
+    """Make a reducer of your own: `fcombine(x, y)` must be associative and commutative.
 
     What it returns takes an element and axes, or two values, which it combines.  Where it takes a
     tuple of elements, which are reduced together, so do `fcombine(x, y)`, whose `x` and `y` are

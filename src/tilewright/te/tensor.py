@@ -53,7 +53,7 @@ class Combiner:
         return E.substitute(self.result, dict(zip(variables, values, strict=True)))
 
     def only(self, test: Expr, value: Expr) -> Expr:
-        """`value` where the test holds, and nothing to combine elsewhere."""
+        """Give `value` where the test holds, and nothing to combine elsewhere."""
         both = zip(parts(value), parts(self.identity), strict=True)
         return together([E.if_then_else(test, v, i) for v, i in both])
 
@@ -124,7 +124,7 @@ class Tensor:
         )  # fmt: skip
 
     def as_expr(self) -> Expr:
-        """The element of a zero-dimensional tensor."""
+        """Give the element of a zero-dimensional tensor."""
         return self[()]
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class PlaceholderOp:
         return self.outputs[index]
 
     def at(self, numbers: Mapping[Expr, int], tensors: Mapping[Tensor, Tensor]) -> PlaceholderOp:
-        """The same with numbers in the place of symbols."""
+        """Give the same with numbers in the place of symbols."""
         shape = tuple(one_of(numbers, n) for n in self.shape)
         return PlaceholderOp(self.name, shape, self.dtype, self.constant)
 
@@ -262,11 +262,11 @@ class ComputeOp:
         return tuple(ax.size for ax in self.axis)
 
     def over(self, axis: tuple[IterVar, ...], body: Expr) -> ComputeOp:
-        """The same of another body, over other axes."""
+        """Give the same of another body, over other axes."""
         return ComputeOp(self.name, axis, body, self.tag, self.attrs)
 
     def at(self, numbers: Mapping[Expr, int], tensors: Mapping[Tensor, Tensor]) -> ComputeOp:
-        """The same with numbers in the place of symbols, of other inputs."""
+        """Give the same with numbers in the place of symbols, of other inputs."""
         axes = {ax: ax.at(numbers) for ax in (*self.axis, *self.reduce_axis)}
         mapping: dict[Expr, E.Value] = {ax.var: new.var for ax, new in axes.items()}
         mapping |= {v: E.const(n, v.dtype) for v, n in numbers.items()}
@@ -407,7 +407,7 @@ def placeholder(
     *,
     constant: bool = False,
 ) -> Tensor:
-    """An input tensor.
+    """Declare an input tensor.
 
     shape: ints, or one for a vector; constant: the value is known at build time, so packing it
     costs nothing
@@ -423,7 +423,7 @@ def compute(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Tensor:
-    """The tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
+    """Give the tensor whose element at (i, j, ...) is `fcompute(i, j, ...)`.
 
     shape: ints, or one for a vector.  A function that gives a tuple of elements, or a reduction of
     several values, makes a tuple of tensors, `NAME.v0`, `NAME.v1`, ..., of one stage.

@@ -138,7 +138,12 @@ _defer(globals(), OPERATORS)
 open_doors(globals(), set(__all__) - {"TensorType", *OPERATORS}, ModelError)
 
 # Names of TVM that are not there: what to use instead.
+_ROOMS = {  # of the compiler, which were packages of relay until they had homes of their own
+    "compile": "network", "exchange": "models", "graph": "graph", "passes": "graph.passes",
+    "peers": "models.peers",
+}  # fmt: skip
 _ELSEWHERE = {
+    **{name: f"It is the package tilewright.{room} now." for name, room in _ROOMS.items()},
     "collage": "relay.build chooses by measured records; there are no other compilers to ask.",
     "reinterpret": "In networks bits are not read as another type; topi.reinterpret does that, "
     "and relay.cast converts values.",

@@ -34,6 +34,9 @@ AT_ONCE = 4  # boxes that one call of the kernel keeps: compilers take long over
 MOST_ROUNDS = 4096  # boxes that are kept one after the other
 
 
+_MOST_ROWS = 1 << 24  # of proposals: their places are a constant of the network
+
+
 def get_valid_counts(
     data: Expr, score_threshold: Any, id_index: int = 0, score_index: int = 1
 ) -> Tuple:
@@ -297,6 +300,8 @@ def proposal(
         )  # fmt: skip
     if min(*scales, *ratios) <= 0 or feature_stride < 1 or rpn_post_nms_top_n < 1:
         raise ModelError(place, "an extent is not positive", "Use positive numbers.")
+    if rpn_post_nms_top_n > _MOST_ROWS:
+        raise ModelError(place, f"{rpn_post_nms_top_n} rows are too many", f"At most {_MOST_ROWS}.")
     batch, _, height, width = cls_prob.shape
     kind, every = cls_prob.dtype, height * width * count
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te, topi
-from tilewright.base.doors import door
+from tilewright.base.doors import door, is_integer
 from tilewright.base.errors import ExpressionError
 from tilewright.graph.expr import Constant, Expr, Var, post_order
 from tilewright.graph.leaves import var
@@ -255,7 +255,13 @@ def _scaled(
     data: Expr, gamma: Expr, beta: Expr | None, axis: Any, epsilon: float, center: bool
 ) -> Any:
     rank = len(data.shape)
-    axes = sorted(a % rank for a in (axis if isinstance(axis, (list, tuple)) else [axis]))
+    given = axis if isinstance(axis, (list, tuple)) else [axis]
+    if not all(map(is_integer, given)):
+        raise ExpressionError(
+            f"topi.nn.{'layer' if center else 'rms'}_norm(axis={axis!r:.80})",
+            "axes are integers, a bias is a tensor", "Give the last axes, such as axis=-1.",
+        )  # fmt: skip
+    axes = sorted(a % rank for a in given)
     wide = [data.shape[k] if k in axes else 1 for k in range(rank)]
     made = relay.nn.standardize(data, axes, epsilon, center) * relay.reshape(gamma, wide)
     return made if beta is None else made + relay.reshape(beta, wide)

@@ -39,7 +39,11 @@ def target_from_cli(
     called.  Raises TargetError for what is no target.
     """
     if os.path.isfile(target):
-        target = Path(target).read_text(encoding="utf-8").strip()
+        try:
+            target = Path(target).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = f"the file of that name is no text ({type(error).__name__})"
+            raise TargetError(f"target {target!r}", reason, "Name a target.") from None
     if target.lstrip().startswith("{"):
         return Target(target), []
     given = parse_target(target)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ModelError
 from tilewright.graph.deferred import WAY_OUT, Deferred, NotYet, holds
 from tilewright.graph.expr import Array, Expr, Tuple, Var, free_vars
@@ -40,6 +41,8 @@ def while_loop(
     cond: of the values: one element, whether there is another trip
     loop_bodies: of the values: the values behind a trip, of which shapes may change
     """
+    for function, what in ((cond, "cond"), (loop_bodies, "loop_bodies")):
+        check_arguments(function, loop_vars, f"while_loop({what}=)", ModelError)
     error = ModelError("relay.loops.while_loop", "values decide how often it runs", WAY_OUT)
     outside = _read_besides(loop_vars, cond, loop_bodies)
     count = len(loop_vars) + 1

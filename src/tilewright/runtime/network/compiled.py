@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base.concurrency import cached_property, lock
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError, ModelError, named
+from tilewright.base.errors import DeviceError, ModelError, TilewrightError, named
 from tilewright.base.model_files import check_compiled
 from tilewright.runtime.device import Device, cpu, device
 from tilewright.runtime.dlpack import HOST_CODES
@@ -90,9 +90,9 @@ class Compiled:
         quick = self._call_of(given)
         if quick is not None:
             return _unpacked(quick(given))
-        back = _back(given)
         with self._module as module:
             self._set(module, dict(zip(self._names, given, strict=True)))
+            back = _back(given)
             module.run()
             found = [back(module.get_output(k)) for k in range(module.get_num_outputs())]
         return _unpacked(found)
@@ -220,7 +220,10 @@ class Compiled:
         if torch is None or not given or not all(type(v) is torch.Tensor for v in given):
             return None
         where = given[0].device
-        key = (where, *((v.device, v.layout, v.shape, v.dtype) for v in given))
+        try:
+            key = (where, *((v.device, v.layout, v.shape, v.dtype) for v in given))
+        except RuntimeError:  # a nested tensor has no shape
+            return None
         if key not in self._on_tensors:
             with self._turn:
                 self._on_tensors[key] = self._made_call(torch, given)
@@ -278,12 +281,21 @@ def _speaks_dlpack(value: Any) -> bool:
 
 
 def _taken(value: Any) -> Any:
-    """An input as `GraphModule` takes it."""
+    """An input as `GraphModule` takes it.  Raises DeviceError for one without memory of its own."""
     if isinstance(value, NDArray) or not _speaks_dlpack(value):
         return value
-    for step in ("detach", "resolve_conj", "resolve_neg", "contiguous"):  # of PyTorch's
-        value = getattr(value, step, lambda value=value: value)()
-    return from_dlpack(value)
+    try:
+        for step in ("detach", "resolve_conj", "resolve_neg", "contiguous"):  # of PyTorch's
+            value = getattr(value, step, lambda value=value: value)()
+        return from_dlpack(value)
+    except TilewrightError:
+        raise
+    except Exception as error:  # libraries raise many kinds for what is sparse, or of no device
+        told = str(error).partition("\n")[0].rstrip(".")
+        raise DeviceError(
+            "from_dlpack", f"its elements are not one after another in memory ({told})",
+            "Give a dense array with values, of PyTorch x.to_dense(), x.dequantize().",
+        ) from None  # fmt: skip
 
 
 def _back(given: Sequence[Any]) -> Back:

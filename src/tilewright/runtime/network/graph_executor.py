@@ -425,8 +425,8 @@ class GraphModule:
         if given.shape != known.shape or not np.array_equal(raw, known.reshape(-1).view(np.uint8)):
             raise DeviceError(
                 f"set_input({name!r})", "it is a weight of the library, which has another value",
-                "Build the network with the new weights, or leave them out of relay.build(params=) "
-                "to set them before a run.",
+                "Build the network with the new weights, or leave them out of its params when it "
+                "is built, to set them before a run.",
             )  # fmt: skip
         return True
 
@@ -434,7 +434,7 @@ class GraphModule:
         if name in self.loaded.library.plan.bound:
             return (
                 "this parameter became a constant when the network was built",
-                "Leave it out of relay.build(params=) to set it before each run.",
+                "Leave it out of its params when it is built, to set it before each run.",
             )
         listed = ", ".join(map(str, self._now.plan.inputs)) or "none"
         return "the network has no such input", f"Its inputs: {listed}."

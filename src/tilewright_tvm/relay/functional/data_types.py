@@ -147,6 +147,12 @@ class TypeData:
         self.header, self.type_vars = header, tuple(type_vars)
         self.constructors = tuple(constructors)
         for k, constructor in enumerate(self.constructors):
+            if not hasattr(constructor, "belong_to"):
+                raise ModelError(
+                    f"relay.TypeData({header})",
+                    f"a {type(constructor).__name__} is no constructor",
+                    f"Give relay.Constructor(name, types, {header}).",
+                )  # fmt: skip
             if constructor.belong_to != header:
                 raise ModelError(
                     f"relay.TypeData({header})",

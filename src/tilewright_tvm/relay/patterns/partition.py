@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import (
     Call,
@@ -138,6 +139,7 @@ def partition(
     """
     if isinstance(expr, Function):
         return with_body(expr, partition(pattern, expr.body, attrs, check))
+    check_arguments(check, [expr], "partition(check=)", ModelError)
     return _called(expr, _groups(pattern, expr, check), dict(attrs or {}))
 
 
