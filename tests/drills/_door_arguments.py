@@ -130,6 +130,7 @@ _PARAMETERS: dict[str, Any] = {
     "pad_width": ((0, 0), (0, 0), (1, 1), (1, 1)), "pool_size": 2, "shift": 1, "size": 4,
     "start": 0.0, "stop": 4.0,
 }  # fmt: skip
+_KEY = '["drills.doors", 4, 8, 6]'  # of a workload
 _OPERANDS = ("condition", "data", "lhs", "rhs", "x", "y")
 _CHANNELS = dict.fromkeys(("gamma", "beta", "moving_mean", "moving_var", "bias"), Of((4,)))
 _SCALE_SHIFT = dict.fromkeys(("scale", "shift"), Of((4,)))
@@ -458,6 +459,8 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "autotvm.record.split_workload": {"in_file": "log.json"},
     "autotvm.task.extract_from_multiple_program": {"mods": lambda: [network()], "target": "llvm"},
     "autotvm.record.pick_best": {"source": "log.json", "target": "best.json"},
+    "autotvm.task.register": {"name": "drills.other"},  # a wrong function may take a name over
+    "autotvm.template autotvm.task.template": {"task_name": "drills.other"},
     "autotvm.task.create": {"args": (4, 8, 6)},
     "autotvm.RPCRunner auto_scheduler.RPCRunner": {"key": "k", "host": "127.0.0.1", "port": 1},
     "autotvm.task.extract_from_program auto_scheduler.extract_tasks relay.build": {
@@ -488,9 +491,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "auto_scheduler.register_workload": {
         "func_name": "drills.other", "f": lambda: workload, "override": True,
     },
-    "auto_scheduler.register_workload_tensors": {
-        "workload_key": '["drills.doors", 4, 8, 6]', "override": True,
-    },
+    "auto_scheduler.register_workload_tensors": {"workload_key": _KEY, "override": True},
     "auto_scheduler.get_task_input_buffer auto_scheduler.register_task_input_buffer": {
         "workload_key": "default", "input_name": "drills.doors", "overwrite": True,
         "input_data": lambda: np.zeros(3, "float32"),
@@ -500,10 +501,9 @@ _SPECIAL: dict[str, dict[str, Any]] = {
         "func_name": "drills.doors", "f": lambda: lambda args: {}, "override": True,
     },
     "auto_scheduler.save_records": {"inputs": list, "results": list},
-    "auto_scheduler.workload_key_to_tensors": {"workload_key": '["drills.doors", 4, 8, 6]'},
+    "auto_scheduler.workload_key_to_tensors": {"workload_key": _KEY},
     "lower build": {"schedule": lambda: te.create_schedule(matmul()[-1].op), "target": "llvm"},
-    "Target target.create": {"text": "llvm -num-cores=2"},
-    "device nd.device": {"kind": "cpu"},
+    "Target target.create": {"text": "llvm -num-cores=2"}, "device nd.device": {"kind": "cpu"},
     "te.create_schedule": {"ops": lambda: matmul()[-1].op},
     "PassContext": {"opt_level": 3},
     "IRModule.from_expr": {"expr": lambda: network()["main"]},

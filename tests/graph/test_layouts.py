@@ -13,6 +13,7 @@ from tilewright import Target, cpu
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import Call, post_order
+from tilewright.graph.functions import nn
 from tilewright.graph.passes.data_layout import (
     AxisLayout,
     axis_layout,
@@ -23,7 +24,7 @@ from tilewright.graph.passes.data_layout import (
 from tilewright.graph.passes.layout_propagation import operands, propagate
 from tilewright_tvm import relay, topi, transform
 from tilewright_tvm.contrib.graph_executor import GraphModule
-from tilewright_tvm.relay import nn, testing
+from tilewright_tvm.relay import testing
 from tilewright_tvm.relay.transform import AlterOpLayout, ConvertLayout
 
 RNG = np.random.default_rng(0)

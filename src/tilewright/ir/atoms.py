@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.base.dtype import DType
+from tilewright.base.dtype import TYPES, DType
 
 WARP = 32
 
@@ -103,14 +103,13 @@ def _atom(name: str, dtype: str, a: str, b: str, cut: int = 0) -> Atom:
 
 
 _HALVES = ("k1 k2 m0 m1 m2 / k0 m3 k3", "k1 k2 n0 n1 n2 / k0 k3")
-ATOMS = {
-    atom.name: atom
-    for atom in (
-        _atom("m16n8k16.float16", "float16", *_HALVES),
-        _atom("m16n8k16.bfloat16", "bfloat16", *_HALVES),
-        _atom("m16n8k8.tf32", "float32", "k0 k1 m0 m1 m2 / m3 k2", "k0 k1 n0 n1 n2 / k2", cut=13),
-    )
-}
+_ROWS = (
+    ("m16n8k16.float16", "float16", *_HALVES),
+    ("m16n8k16.bfloat16", "bfloat16", *_HALVES),
+    ("m16n8k8.tf32", "float32", "k0 k1 m0 m1 m2 / m3 k2", "k0 k1 n0 n1 n2 / k2", 13),
+)
+# A machine without ml_dtypes, which only runs kernels, has no bfloat16.
+ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1] in TYPES}
 
 
 def multiplied(

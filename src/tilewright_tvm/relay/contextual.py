@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from tilewright.base.errors import ModelError
 from tilewright.graph import passes as compiler_passes
 from tilewright.graph.expr import Function, IRModule
+from tilewright.graph.open import OpenModule
 from tilewright.graph.pass_options import Instrument, PassInfo, PassOptions
 from tilewright.graph.passes import PASSES, Pass
 from tilewright.network import build as compiler
@@ -181,7 +182,8 @@ def _without_groups(mod: Any) -> Any:
         return [_without_groups(each) for each in mod]
     if isinstance(mod, Function):
         return _without_groups(IRModule({"main": mod}))["main"]
-    return unfused(mod) if isinstance(mod, IRModule) else mod
+    has_groups = isinstance(mod, IRModule) and not isinstance(mod, OpenModule)
+    return unfused(mod) if has_groups else mod  # one with open extents has no functions yet
 
 
 def optimize(

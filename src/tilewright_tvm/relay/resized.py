@@ -10,15 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.functions.image import resize
+from tilewright.graph.functions.image import resize_numbers
 from tilewright.graph.functions.sizes import per_axis
-from tilewright.graph.functions.tensor import clip
-from tilewright.graph.op import call
 from tilewright.graph.op.window import IMAGE, layouts
 
 METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic"}
@@ -112,27 +108,12 @@ def _resize(
         )  # fmt: skip
     if not rounding:
         rounding = "round" if coordinates == "align_corners" else "floor"
-    return _resized(
+    return resize_numbers(
         data, _axes(data, layout, rank, place), per_axis(size, rank, "size", place), (),
         METHODS[method], coordinates, ROUNDINGS.get(rounding, rounding), cubic_alpha,
         bool(cubic_exclude), False,
         roi or () if coordinates == "tf_crop_and_resize" else (), extrapolation_value,
     )  # fmt: skip
-
-
-def _resized(
-    data: Expr, axes: Sequence[int], sizes: Sequence[int], scales: Sequence[float] = (),
-    mode: str = "linear", *rest: Any, **named: Any,
-) -> Call:  # fmt: skip
-    """`resize`; what lies between integers is computed in float32, and loses its fraction; what a
-    cubic goes past the range of its narrow integers ends there."""
-    if data.dtype.is_float or mode == "nearest":
-        return resize(data, axes, sizes, scales, mode, *rest, **named)
-    made = resize(call("cast", data, dtype="float32"), axes, sizes, scales, mode, *rest, **named)
-    if mode == "cubic" and data.dtype.bits <= 16:  # which may leave the range of its elements
-        limits = np.iinfo(str(data.dtype))
-        made = clip(made, limits.min, limits.max)
-    return call("cast", made, dtype=str(data.dtype))
 
 
 def _axes(data: Expr, layout: str, rank: int, place: str) -> list[int]:
@@ -195,7 +176,7 @@ def _enlarged(
     sizes = [round(data.shape[axis] * scale) for axis, scale in zip(axes, scales, strict=True)]
     nearest = LAYERS[method] == "nearest"
     coordinates = "asymmetric" if nearest else coordinates
-    return _resized(
+    return resize_numbers(
         data, axes, sizes, mode=LAYERS[method], coordinates=coordinates,
         rounding="floor" if nearest else "round_prefer_floor",
     )  # fmt: skip

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr
-from tilewright.graph.functions.tensor import as_shape
+from tilewright.graph.functions.tensor import as_shape, clip
 from tilewright.graph.leaves import const
 from tilewright.graph.op import call
 
@@ -43,6 +44,21 @@ def resize(
         antialias=bool(antialias), roi=tuple(map(float, roi)),
         extrapolation_value=float(extrapolation_value),
     )  # fmt: skip
+
+
+def resize_numbers(
+    data: Expr, axes: Sequence[int], sizes: Sequence[int], scales: Sequence[float] = (),
+    mode: str = "linear", *rest: Any, **named: Any,
+) -> Call:  # fmt: skip
+    """Give `resize` of integers, too: what lies between them is computed in float32 and loses its
+    fraction; what a cubic goes past the range of narrow ones ends there."""
+    if data.dtype.is_float or mode == "nearest":
+        return resize(data, axes, sizes, scales, mode, *rest, **named)
+    made = resize(call("cast", data, dtype="float32"), axes, sizes, scales, mode, *rest, **named)
+    if mode == "cubic" and data.dtype.bits <= 16:  # which may leave the range of its elements
+        limits = np.iinfo(str(data.dtype))
+        made = clip(made, limits.min, limits.max)
+    return call("cast", made, dtype=str(data.dtype))
 
 
 def affine_grid(

@@ -182,9 +182,7 @@ def _resize(rank: int, method: str) -> Converter:
         data, size = n["self" if n.args.get("self") is not None else "input"], n.shape[-rank:]
         corners = bool(n.get("align_corners", False))
         mode = (
-            "asymmetric"
-            if method == "nearest_neighbor"
-            else ("align_corners" if corners else "half_pixel")
+            "asymmetric" if method == "nearest" else ("align_corners" if corners else "half_pixel")
         )
         scales = _scales(n, rank)
         ratios = [o / i for o, i in zip(size, data.shape[-rank:], strict=True)]
@@ -195,15 +193,10 @@ def _resize(rank: int, method: str) -> Converter:
                 step = 1 / (r if s is None else s)
                 data = _sampled(n, data, axis, *_taps(method, data.shape[axis], size[k], step))
             return data
-        options: dict[str, Any] = {"method": method, "coordinate_transformation_mode": mode}
-        if method == "nearest_neighbor":
-            options["rounding_method"] = "floor"
-        if method == "cubic":
-            options["cubic_alpha"] = -0.75
-        found: Expr = getattr(image, f"resize{rank}d")(
-            data, size, layout="NC" + _AXES[rank], **options
-        )
-        return found
+        return image.resize_numbers(
+            data, range(len(data.shape) - rank, len(data.shape)), size, mode=method,
+            coordinates=mode, rounding="floor",
+        )  # fmt: skip
 
     return convert
 
@@ -254,7 +247,7 @@ def _taps(method: str, old: int, new: int, step: float) -> tuple[Array, Array]:
 
     step: from sample to sample, in elements
     """
-    if method == "nearest_neighbor":  # in PyTorch's precision, which decides at whole numbers
+    if method == "nearest":  # in PyTorch's precision, which decides at whole numbers
         at = np.floor(np.arange(new, dtype=np.float32) * np.float32(step)).astype(np.int64)
         return np.minimum(at, old - 1)[:, None], np.ones((new, 1))
     place = (np.arange(new) + 0.5) * step - 0.5
@@ -314,7 +307,7 @@ def _unfold(n: Node) -> Expr:
 
 
 _RESIZES = {
-    **{f"upsample_nearest{k}d": _resize(k, "nearest_neighbor") for k in (1, 2, 3)},
+    **{f"upsample_nearest{k}d": _resize(k, "nearest") for k in (1, 2, 3)},
     **{f"upsample_{word}{k + 1}d": _resize(k + 1, "linear")
        for k, word in enumerate(("linear", "bilinear", "trilinear"))},
     "upsample_bicubic2d": _resize(2, "cubic"),
