@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["TILEWRIGHT_KNOWLEDGE"] = "off"  # what is untuned is untuned, whatever ships
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For `-n auto`: half of the cores more, as many tests wait for processes of their own."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

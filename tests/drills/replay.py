@@ -225,7 +225,7 @@ def template(count: int) -> Texts:
             )
             for sketch in anchor_sketches(dag, target):
                 yield from members(sketch, f"{label}/{sketch.origin}", count)
-    first("tilewright_tvm.topi.templates", "tilewright_tvm.topi.templates")  # registers them
+    first("tilewright_tvm.topi.templates", "tilewright.topi.templates")  # registers them
     for name, case in loaded("test_templates_by_name.py").CASES.items():
         on_cpu = name.endswith(("x86", "arm_cpu"))
         for kind, text in (CPU if on_cpu else GPU).items():
@@ -258,8 +258,8 @@ def network(count: int) -> Texts:
     """Groups, layouts and default schedules that untuned networks have."""
     from tilewright.targets.target import Target
 
-    home = first("tilewright_tvm.relay", "tilewright_tvm.relay")
-    tasks_of = first("tilewright_tvm.autotvm", "tilewright_tvm.autotvm").task.extract_from_program
+    home = first("tilewright_tvm.relay", "tilewright.relay")
+    tasks_of = first("tilewright_tvm.autotvm", "tilewright.autotvm").task.extract_from_program
     for name, options in NETWORKS.items():
         mod, params = getattr(home.testing, name).get_workload(batch_size=1, **options)
         built = home.build(mod, Target(CPU["llvm"]), params, verify=False, use_knowledge=False)
