@@ -16,8 +16,10 @@ from schedule import seed003
 from schedule.computations import conv2d, draw_computation, matmul
 from schedule.drawing import draw_schedule
 from tests.tiers import examples
+from tilewright import te
 from tilewright.base.errors import SpaceError
 from tilewright.ir import expr as E
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Allocate, Buffer, For, If, Kernel, Seq, Stmt, Store
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
@@ -241,3 +243,22 @@ def test_clipped_region_starts_at_zero() -> None:
     base = bounds.base[tree.of_stage[pad2]][2]
     assert bounds.region(tree.of_stage[pad2])[2] == 7
     assert not base.terms and base.constant == 0
+
+
+def test_a_fused_axis_is_followed_where_it_is_read() -> None:
+    """What reads `P[y*7 + x]` in tiles of the fused loop needs tiles of P, not all of its rows."""
+    a = te.placeholder((8, 56), name="A")
+    p = te.compute((8, 56), lambda i, j: a[i, j] * 2.0, name="P")
+    c = te.compute((8, 7, 7), lambda i, y, x: p[i, y * 7 + x] + 1.0, name="C")
+    s = create_schedule(c.op)
+    i, y, x = s[c].op.axis
+    tiles, inner = s[c].split(s[c].fuse(y, x), factor=16)
+    s[c].reorder(tiles, i, inner)
+    s[p].compute_at(s[c], tiles)
+    tree = LoopTree(s)
+    bounds = tree.bounds()
+    assert bounds.region(tree.of_stage[s[p]]) == [8, 16]
+    given = np.arange(8 * 56, dtype=np.float32).reshape(8, 56)
+    got = np.zeros((8, 7, 7), np.float32)
+    run_fast(lower_schedule(s, Target("llvm"), args=[a, c]), [given, got])
+    np.testing.assert_array_equal(got, (given[:, :49] * 2 + 1).reshape(8, 7, 7))

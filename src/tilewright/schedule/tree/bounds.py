@@ -8,7 +8,7 @@ Read next: `resources.py` (what they ask of a device), `lowering/nest.py` (ints 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,13 +226,13 @@ class Bounds:
     def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
         base = Base({}, access.constant)
         extent: Number = 1
-        for c, atom in access.terms:
+        for c, atom in self._fused_again(access, reader):
             if isinstance(atom, DivMod):
                 inner = self._span_access(atom.access, reader, node)
                 b, e = self._quotient_span(atom.kind, inner, atom.k, (atom, node))
             else:
                 b, e = self._span_axis(atom, node.points, reader)
-                if atom.kind == "spatial":
+                if atom in reader.op.axis:
                     around = self.base[reader][reader.op.axis.index(atom)]
                     outer, oe = self._span_base(around, node.points, reader)
                     b, e = outer.add(b), oe + e - 1
@@ -241,6 +241,20 @@ class Bounds:
                 base.constant = base.constant + c * (e - 1)
             extent = extent + abs(c) * (e - 1)
         return base, extent
+
+    def _fused_again(self, access: Access, reader: Node) -> Sequence[tuple[int, IterVar | DivMod]]:
+        """The terms of an access, axes that the reader fused put together where the access itself
+        is their fusion: it follows the fused loop, which neighbours of it need not."""
+        if reader.parent is not None:  # its regions start at axes, not at fused ones
+            return access.terms
+        of: dict[IterVar | DivMod, int] = {atom: c for c, atom in access.terms}
+        for r in reader.stage.relations:
+            if isinstance(r, FuseRelation) and r.outer in of and r.inner in of:
+                n, c = self.extent[r.inner], of[r.inner]
+                if isinstance(n, int) and of[r.outer] == c * n:
+                    del of[r.outer], of[r.inner]
+                    of[r.fused] = c
+        return [(c, atom) for atom, c in of.items()]
 
     def _span_base(self, base: Base, points: frozenset[IterVar], reader: Node) -> Span:
         result = Base({}, base.constant)
