@@ -158,6 +158,9 @@ def _stage_methods() -> dict[str, Callable[[Any, Any, Any], Arguments]]:
         "storage_align": lambda s, c, i: {
             "self": (stage := _cache(s, c)), "axis": stage.op.axis[0], "factor": 8, "offset": 1,
         },
+        "storage_order": lambda s, c, i: {
+            "self": (stage := _cache(s, c)), "axes": (stage.op.axis[0],),
+        },
         **axis,
     }  # fmt: skip
 

@@ -150,6 +150,8 @@ def _draw_loops(stage: Stage, rng: random.Random, gpu: bool) -> None:
         stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", rng.choice([0, 4, 16, 64]))
     if len(op.axis) > 1 and not stage.is_output and rng.random() < 0.2:
         stage.storage_align(op.axis[0], rng.choice([2, 4, 8]), rng.randint(0, 1))
+        if len(op.axis) > 1 and rng.random() < 0.5:
+            stage.storage_order(op.axis[0])
 
 
 def _draw_fusion(stage: Stage, rng: random.Random) -> None:

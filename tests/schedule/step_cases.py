@@ -118,6 +118,10 @@ CASES: dict[type[S.Step], list[Case]] = {
     S.StorageAlign: [
         Case("chain(6, 4)", "s[B].storage_align(B_i, 8, 1)"),
     ],
+    S.StorageOrder: [
+        Case("chain(6, 4)", "s[B].storage_order(B_i)"),
+        Case("chain(6, 4)", "s[B].storage_order(B_j, B_i)"),
+    ],
     S.CacheRead: [
         Case("row_sums(4, 10)", 's.cache_read(A, "global", [C])'),
         Case("matmul(4, 6, 8)", 's.cache_read(A, "shared", [C])'),

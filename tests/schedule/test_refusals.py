@@ -181,6 +181,20 @@ def align_wrong(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     s[copy].storage_align(s[copy].op.axis[0], 8, 8)
 
 
+def order_output(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    s[c].storage_order(s[c].op.axis[0])
+
+
+def order_twice(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    copy = s[s.cache_read(a, "shared", [c])]
+    copy.storage_order(copy.op.axis[0], copy.op.axis[0])
+
+
+def order_loop(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
+    copy = s[s.cache_read(a, "shared", [c])]
+    copy.storage_order(copy.split(copy.op.axis[0], factor=2)[0])
+
+
 def pack_computed(s: Schedule, a: Tensor, b: Tensor, c: Tensor) -> None:
     s.pack(c, [2, 1], [0, 1, 2])
 
@@ -268,6 +282,9 @@ REFUSALS: dict[Callable[[Schedule, Tensor, Tensor, Tensor], None], str] = {
     rfactor_late: "a spatial loop is already scheduled",
     rfactor_place: "factor_axis=5 is outside 0..2",
     align_output: "the layout of an output belongs to its user",
+    order_output: "the layout of an output belongs to its user",
+    order_twice: "an axis is named twice",
+    order_loop: "not a root axis of the stage",
     align_wrong: "needs factor >= 1 and 0 <= offset < factor",
     pack_computed: "only inputs can be packed. Use cache_read",
     pack_order: "2 block sizes and an order of",
@@ -290,7 +307,8 @@ def state(s: Schedule) -> list[object]:
     return [
         (st.name, str(st.op.body) if isinstance(st.op, ComputeOp) else "", st.scope, st.attach_kind,
          str(st.attach), str(st.all_iter_vars), str(st.leaf_iter_vars), str(st.binds),
-         str(st.annotations), str(st.pragmas), str(st.aligned))
+         str(st.annotations), str(st.pragmas), str(st.aligned),
+         st.order)
         for st in s.stages
     ]  # fmt: skip
 

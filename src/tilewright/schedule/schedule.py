@@ -169,6 +169,10 @@ class Stage(StageState):
         sizes = _size(factor), _size(offset)
         self._do(S.StorageAlign(self.name, self._axis("storage_align", axis), *sizes))
 
+    def storage_order(self, *axes: IterVar) -> None:
+        """Store the buffer with the dimensions of `axes` innermost; see `steps.StorageOrder`."""
+        self._do(S.StorageOrder(self.name, self._axes("storage_order", axes)))
+
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
 

@@ -65,6 +65,7 @@ class StageState:
     binds, annotations: loop -> thread tag, or "vectorize", "unroll", "parallel"; none has both
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
+    order:          dimensions of the buffer, outermost first; (): those of the tensor, in its order
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StageState:
         self.annotations: dict[IterVar, str] = {}
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
+        self.order: tuple[int, ...] = ()
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""

@@ -24,6 +24,7 @@ from tilewright.schedule.steps.places import (
     ComputeRoot,
     SetScope,
     StorageAlign,
+    StorageOrder,
 )
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
 from tilewright.schedule.steps.step import Step, describe
@@ -32,5 +33,5 @@ from tilewright.schedule.steps.table import STEPS, step_from_json
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "Bind", "CacheRead", "CacheWrite", "ComputeAt",
     "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pragma", "RFactor", "Reorder", "SetScope",
-    "Split", "Step", "StorageAlign", "describe", "step_from_json",
+    "Split", "Step", "StorageAlign", "StorageOrder", "describe", "step_from_json",
 ]  # fmt: skip

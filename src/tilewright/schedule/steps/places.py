@@ -235,24 +235,72 @@ class StorageAlign(Step):
     def apply(self, s: AnyState) -> None:
         stage = stage_of(self, s)
         place = f"storage_align({stage.name}.{self.axis}, {self.factor}, {self.offset})"
-        assert isinstance(stage.op, ComputeOp)
-        refuse_opaque(self, stage)
-        refuse_read_by_opaque(self, s, stage)
-        names = [ax.name for ax in stage.op.axis]
-        if self.axis not in names:
-            raise ScheduleError(
-                place, "not a root axis of the stage", f"Root axes: {' '.join(names)}."
-            )
+        (dim,) = _dimensions(self, s, stage, place, (self.axis,))
         known = isinstance(self.factor, int) and isinstance(self.offset, int)
         if known and not 0 <= self.offset < self.factor:  # which implies factor >= 1
             raise ScheduleError(place, "needs factor >= 1 and 0 <= offset < factor")
-        if stage.is_output:
-            raise ScheduleError(
-                place, "the layout of an output belongs to its user", "Align a cache stage."
-            )
-        stage.aligned[names.index(self.axis)] = (self.factor, self.offset)
+        stage.aligned[dim] = (self.factor, self.offset)
 
     def python(self, names: PythonNames) -> str:
         axis = names.axis(self.stage, self.axis)
         sizes = f"{value_text(self.factor)}, {value_text(self.offset)}"
         return f"{names.stage(self.stage)}.storage_align({axis}, {sizes})"
+
+
+@dataclass(frozen=True)
+class StorageOrder(Step):
+    """Stores dimensions in another order: those of the given axes innermost, the last at stride 1.
+
+    rewrite:  s[B].storage_order(B_i)
+        B: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        B: float32[6, 4] global, 24 elements, 96 bytes, stored as j, i
+          for i in 6:
+            for j in 4:
+              B[i, j] = A[i, j]*2.0
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    root axes, each once, of no output.
+    """
+
+    axes: tuple[str, ...]
+    verb: ClassVar[str] = "storage_order"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        place = f"storage_order({', '.join((stage.name, *self.axes))})"
+        dims = _dimensions(self, s, stage, place, self.axes)
+        if len(set(dims)) < len(dims):
+            raise ScheduleError(place, "an axis is named twice", "Name each once.")
+        rest = (d for d in range(len(stage.op.axis)) if d not in dims)
+        stage.order = (*rest, *dims)
+
+    def python(self, names: PythonNames) -> str:
+        axes = ", ".join(names.axis(self.stage, axis) for axis in self.axes)
+        return f"{names.stage(self.stage)}.storage_order({axes})"
+
+
+def _dimensions(
+    step: Step, s: AnyState, stage: StageState, place: str, axes: tuple[str, ...]
+) -> list[int]:
+    """The dimensions of root axes, where the layout of the buffer is the schedule's to choose."""
+    assert isinstance(stage.op, ComputeOp)
+    refuse_opaque(step, stage)
+    refuse_read_by_opaque(step, s, stage)
+    names = [ax.name for ax in stage.op.axis]
+    if not set(axes) <= set(names):
+        raise ScheduleError(place, "not a root axis of the stage", f"Root axes: {' '.join(names)}.")
+    if stage.is_output:
+        raise ScheduleError(
+            place, "the layout of an output belongs to its user", "Lay out a cache stage."
+        )
+    return [names.index(axis) for axis in axes]

@@ -17,6 +17,7 @@ from tilewright.schedule.steps.places import (
     ComputeRoot,
     SetScope,
     StorageAlign,
+    StorageOrder,
 )
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
 from tilewright.schedule.steps.step import Step, unplain
@@ -25,7 +26,7 @@ STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
-        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack,
     )
 }  # fmt: skip
 

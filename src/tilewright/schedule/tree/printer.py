@@ -131,6 +131,8 @@ class _Writer:
         for dim, (factor, offset) in stage.aligned.items():
             stride = f" {self.bounds.strides(node)[dim]}" if self.bounds and node else ""
             parts.append(f"stride of {op.axis[dim].name}{stride} ({factor}n + {offset})")
+        if stage.order:
+            parts.append(f"stored as {', '.join(op.axis[dim].name for dim in stage.order)}")
         if op.accumulator is not op.dtype:
             parts.append(f"accumulated in {op.accumulator}")
         if self.bounds is not None and node is not None:

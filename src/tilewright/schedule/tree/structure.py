@@ -307,9 +307,11 @@ class Structure:
     def storage_order(self, node: Node) -> list[int]:
         """Dimensions of the node's buffer, outermost first.
 
-        A local buffer keeps its vectorized dimension innermost, whatever the tensor's own order, so
-        that registers are whole vectors.
+        Where no step has said it, a local buffer keeps its vectorized dimension innermost, whatever
+        the tensor's own order, so that registers are whole vectors.
         """
+        if node.stage.order:
+            return list(node.stage.order)
         order = list(range(len(node.op.axis)))
         if node.parent is not None and node.scope == "local":
             for ax, how in node.stage.annotations.items():
