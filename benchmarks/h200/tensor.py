@@ -1,0 +1,159 @@
+"""Products and convolutions in half precision on a GPU with matrix units, beside PyTorch's.
+
+In: convolutions of ResNet-18 and matrix products.  Each is tuned for some seconds by templates and
+rules; what is best was verified against the reference.  PyTorch computes the same in the same
+process, from CUDA graphs, in each memory format it has, of which the fastest counts.  Out: a table,
+and an entry in `results/tensor_cuda.json`.
+
+    PYTHONPATH=src python benchmarks/h200/tensor.py --seconds 20 --only conv,1024
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import search_tasks
+from half import bound_us
+from results_file import append, table
+
+from tilewright.measure.database import Database
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.pipeline import Pipeline
+from tilewright.runtime.device import device
+from tilewright.schedule.task import task_of_dag
+from tilewright.search.loop import Options, tune
+from tilewright.search.rules.derive import with_rules
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+
+CALLS = 20  # of PyTorch in a graph
+REPLAYS = 30
+
+
+def _conv(torch: Any, layout: str, channels: int, size: int, outputs: int, dtype: Any) -> Any:
+    data = torch.randn(1, channels, size, size, device="cuda", dtype=dtype)
+    weight = torch.randn(outputs, channels, 3, 3, device="cuda", dtype=dtype)
+    bias = torch.randn(outputs, device="cuda", dtype=dtype)
+    if layout == "NHWC":
+        data, weight = (t.to(memory_format=torch.channels_last) for t in (data, weight))
+    return lambda: torch.relu_(torch.nn.functional.conv2d(data, weight, bias, padding=1))
+
+
+def _dense(torch: Any, layout: str, rows: int, inner: int, columns: int, dtype: Any) -> Any:
+    data = torch.randn(rows, inner, device="cuda", dtype=dtype)
+    weight = torch.randn(columns, inner, device="cuda", dtype=dtype)
+    bias = torch.randn(columns, device="cuda", dtype=dtype)
+    return lambda: torch.nn.functional.linear(data, weight, bias)
+
+
+def _products(torch: Any, layout: str, batch: int, rows: int, inner: int, columns: int,
+              dtype: Any) -> Any:  # fmt: skip
+    left = torch.randn(batch, rows, inner, device="cuda", dtype=dtype)
+    right = torch.randn(batch, columns, inner, device="cuda", dtype=dtype)
+    return lambda: torch.bmm(left, right.transpose(1, 2))
+
+
+# name -> (tensors of an element type, what PyTorch calls, its arguments)
+Case = tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...]]
+CASES: dict[str, Case] = {
+    **{
+        f"conv {c}x{n}x{n}": (
+            partial(search_tasks.conv2d_bias_relu, c, n, c, 3), _conv, (c, n, c),
+        )
+        for c, n in ((512, 7), (256, 14), (128, 28), (64, 56))
+    },
+    **{
+        f"dense {m}x{k}x{n}": (partial(search_tasks.dense_bias, m, k, n), _dense, (m, k, n))
+        for m, k, n in ((1024, 1024, 1024), (16, 4096, 4096), (128, 768, 3072), (4096, 4096, 4096))
+    },
+    "batch_matmul 12x128x64": (
+        partial(search_tasks.batch_matmul, 12, 128, 64, 128), _products, (12, 128, 64, 128),
+    ),
+}  # fmt: skip
+
+
+def peer_us(make: Callable[..., Any], sizes: tuple[int, ...], dtype: str) -> float | str:
+    """Microseconds of a call in PyTorch's fastest format, in a graph of `CALLS`."""
+    try:
+        import torch
+    except ImportError:
+        return "no torch"
+    best = float("inf")
+    for layout in ("NCHW", "NHWC"):
+        call = make(torch, layout, *sizes, dtype=getattr(torch, dtype))
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(CALLS):
+                call()
+        times = []
+        for _ in range(REPLAYS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e3 / CALLS)
+        best = min(best, sorted(times)[len(times) // 2])
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="of tuning, per operator")
+    parser.add_argument("--limit", type=float, default=500.0, help="seconds for all; then it ends")
+    parser.add_argument("--only", default="", help="parts of names, comma-separated")
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
+    options = parser.parse_args()
+    began, rows = time.monotonic(), []
+    wanted = [part for part in options.only.split(",") if part]
+    log = (options.folder or Path(tempfile.mkdtemp())) / "tensor.jsonl"
+    with Pipeline(
+        LocalBuilder(), LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20), Database(log)
+    ) as pipeline:
+        asked = Target("cuda")
+        target = asked.on(LocalRunner().describe(asked))
+        for name, (make, call, sizes) in CASES.items():
+            if (wanted and not any(p in name for p in wanted)) or (
+                time.monotonic() - began > options.limit
+            ):
+                continue
+            dag = ComputeDAG(make(dtype=options.dtype))
+            task = with_rules(task_of_dag(dag, target, f"{name} {options.dtype}"))
+            report = tune([task], pipeline, Database(log), Options(seconds=options.seconds))
+            (found,) = report.tasks
+            us = None if found.best_seconds is None else found.best_seconds * 1e6
+            peer = peer_us(call, sizes, options.dtype)
+            rows.append(
+                {
+                    "operator": name, "type": options.dtype, "us": us or "none verified",
+                    "torch_us": peer,
+                    "speed": peer / us if us and isinstance(peer, float) else "",
+                    "bound_us": bound_us(task), "trials": found.trials, "failed": found.failed,
+                    "won_by": found.best.origin if found.best else "",
+                }
+            )  # fmt: skip
+            print(rows[-1], flush=True)
+            if found.best is None:
+                print(f"  {found.failure[:1500]}", flush=True)
+    print(table(rows))
+    append("tensor_cuda", rows, device("cuda").name, folder=options.folder, seconds=options.seconds)
+
+
+if __name__ == "__main__":
+    main()

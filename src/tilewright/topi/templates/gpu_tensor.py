@@ -1,0 +1,411 @@
+"""Contractions on the matrix units of GPUs: tiles of atoms, warps, slices in shared memory.
+
+In: a configuration and an anchor with the roles of its axes.  Out: its schedule; knobs are opened
+in passing.  The anchor becomes a matrix product `P[.., m, n] += L[.., m, k] * R[.., k, n]` whose
+extents are whole atoms (`as_product`, `pad`), and
+
+    split_k blocks         partial[kb, .., m, n]   one kernel; a second one adds the partials
+      warps along m and n  tiles of atoms          accumulators in fragments
+        warps along k      board[kw, .., m, n]     in shared memory, added by the whole block
+          slices of k      in shared memory        a ring of them, filled by asynchronous copies
+
+Read next: `gpu.py`, the same on cores that multiply one pair of numbers at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import deal, fetch, lanes
+from tilewright.targets.target import Target
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.templates.gpu import (
+    SPLITS,
+    UNROLLS,
+    accumulator,
+    add_partials,
+    divisors_of,
+    op_of,
+    tile_sizes,
+    wasted,
+)
+from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.untuned import fastest
+
+KINDS = ("cuda",)
+M, N, K = 16, 8, 16  # of the atoms for operands of 16 bits
+WARP = 32
+COPIED = 16  # bytes of a copy
+SKEW = 8  # elements that a row in shared memory is longer than a multiple of 16
+WASTE = 1.34  # share of atoms that uneven tiles may add
+EACH_M, EACH_N = (1, 2, 4), (1, 2, 4, 7, 8)  # atoms of a warp
+WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
+WARPS_K = (1, 2, 4, 8)
+MOST_LINES = 14  # of an image, of a warp
+STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
+STAGES = (1, 2, 3, 4)  # slices in the ring
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which axes of an anchor are the rows, columns and the depth of a matrix product; positions
+    among its spatial (m, n) and its reduction axes (k).
+
+    image: spatial axes of which a warp has several, each with columns of its own
+    All other axes stay loops: of the batch around blocks, of the window inside a slice.
+    """
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: tuple[int, ...]
+    image: tuple[int, ...] = ()
+
+
+def atom_for(op: ComputeOp, target: Target) -> Atom:
+    """The matrix instruction for the operands of a sum of products.
+
+    Raises ScheduleError where the target has none for them.
+    """
+    kinds = {t.dtype for t in op.input_tensors}
+    found = [a for a in ATOMS.values() if {a.a.dtype} == kinds and a.a.dtype.bits == 16]
+    if not found:
+        raise ScheduleError(
+            f"template for {op.name}", f"no matrix instruction multiplies {_listed(kinds)}",
+            "Other templates compute it.",
+        )  # fmt: skip
+    return found[0]
+
+
+def _listed(kinds: Any) -> str:
+    return " and ".join(sorted(map(str, kinds)))
+
+
+# -- knobs -----------------------------------------------------------------------------------------
+
+
+def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> list[list[int]]:
+    """[blocks, warps, atoms of a warp] along an axis of `extent` elements, atoms of `unit`."""
+    atoms = -(-extent // unit)
+    return [
+        [-1, w, e] for w in warps for e in each
+        if w * e == 1 or (w * e <= 2 * atoms and wasted(atoms, w * e) <= WASTE)
+    ]  # fmt: skip
+
+
+def define_knobs(cfg: Any, op: ComputeOp, axes: Axes) -> None:
+    """Open the tiles of a product and the ways to split its sum."""
+    *image, m, n = (ax.size for ax in axes.tiled(op))
+    depth = axes.depth(op).size
+    rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
+    cfg.define_split("tile_m", -(-m // M), policy="candidate", candidate=rows)
+    cfg.define_split("tile_n", -(-n // N), policy="candidate", candidate=columns)
+    for height in image:
+        lines = tiles(height, 1, tile_sizes(height, MOST_LINES), WARPS_N)
+        cfg.define_split("tile_y", height, policy="candidate", candidate=lines)
+    atoms = depth // K
+    cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
+    cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
+    cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
+    cfg.define_knob("stages", STAGES)
+    cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+
+
+# -- the schedule ----------------------------------------------------------------------------------
+
+
+def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
+    """Make a product of the anchor, tile it by atoms, compute what follows on its results."""
+    s, anchor = a.schedule, a.anchor
+    atom = atom_for(op_of(s, anchor), a.target)
+    product, axes = whole_atoms(s, anchor, groups)
+    define_knobs(cfg, op_of(s, product), axes)
+    last = inline_around(a)
+    tiling = Tiling(cfg, atom, groups, axes)
+
+    partial = board = product
+    if (blocks := int(cfg["split_k"].val)) > 1:
+        chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
+        partial = board = s.rfactor(product, chunk)
+    if (shares := int(cfg["warps_k"].val)) > 1:
+        chunk, _ = s[partial].split(axes.depth(op_of(s, partial)), nparts=shares)
+        board = s.rfactor(partial, chunk)
+
+    root = last
+    if blocks > 1:
+        root = partial
+        add_partials(s, accumulator(s, product, last), last, a.target)
+    if shares > 1:
+        accumulated = accumulator(s, partial, root)
+        local = s.cache_write(board, "fragment")
+        s[board].set_scope("shared")
+        block, thread = tiling.share_out(s[root], root is last, shares)
+        s[board].compute_at(s[root], block)
+        s[accumulated].compute_at(s[root], thread)
+        s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
+        warp = tiling.spread(s[board])
+        s[local].compute_at(s[board], warp)
+    else:
+        local = in_fragments(s, partial, root)
+        warp = tiling.tile(s[root], root is last)
+        s[local].compute_at(s[root], warp)
+    first = s[root].leaf_iter_vars[0]
+    s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+
+
+def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups) -> tuple[Tensor, Axes]:
+    """The sum of products over rows, columns and depth of whole atoms; and which axes these are."""
+    op = op_of(s, anchor)
+    rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
+    depth = [op.reduce_axis[d] for d in groups.k]
+    axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
+    if max(map(len, (rows, columns, depth))) > 1:
+        anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
+        op = op_of(s, anchor)
+        ndim = len(op.axis)
+        axes = Axes((ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
+    *_, m, n = axes.tiled(op)
+    return s.pad(anchor, {m: M, n: N, axes.depth(op): K}), axes
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Where a stage of sums has its axes that are tiled, in their order, and its depth.
+
+    spatial: positions among the `ndim` axes of the product, behind those of rfactor
+    reduce:  position among the reduction axes
+    """
+
+    spatial: tuple[int, ...]
+    reduce: int
+    ndim: int
+
+    def tiled(self, op: ComputeOp) -> list[IterVar]:
+        """[image..,] rows, columns."""
+        return [op.axis[p - self.ndim] for p in self.spatial]
+
+    def depth(self, op: ComputeOp) -> IterVar:
+        return op.reduce_axis[self.reduce]
+
+
+def in_fragments(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
+    """The stage that sums in fragments: the reduction itself where `reader` is another stage."""
+    if reduction is reader:
+        written: Tensor = s.cache_write(reduction, "fragment")
+        return written
+    s[reduction].set_scope("fragment")
+    return reduction
+
+
+def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
+    """The sum of a warp: slices of both operands come to shared memory, then to fragments."""
+    stage = s[local]
+    op = op_of(s, local)
+    *_, m, n = axes.tiled(op)
+    k = axes.depth(op)
+    batch = [ax for ax in op.axis if ax not in (m, n)]
+    window = [ax for ax in op.reduce_axis if ax is not k]
+    slices, rest = stage.split(k, factor=K * minimum(cfg["step_k"].val, ceil_div(k.size, K)))
+    step, inner = stage.split(rest, factor=K)
+    rows, row = stage.split(m, factor=M)
+    columns, column = stage.split(n, factor=N)
+    stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
+    stage.tensorize(row, atom.name)
+    for dims in operands(op, m, n, k):
+        shared = s.cache_read(dims.tensor, "shared", [local])
+        own = s.cache_read(shared, "fragment", [local])
+        s[shared].compute_at(stage, slices)
+        s[own].compute_at(stage, step)
+        copy(cfg, s[shared], dims, warps)
+
+
+@dataclass(frozen=True)
+class Dims:
+    """A factor of a product, and which of its dimensions follow the depth, and rows or columns.
+
+    plain: whether the latter is nothing but that axis
+    """
+
+    tensor: Tensor
+    k: int
+    row: int
+    plain: bool
+
+
+def operands(op: ComputeOp, *axes: IterVar) -> list[Dims]:
+    """The two factors of a product over its rows, columns and depth."""
+    m, n, k = (ax.var for ax in axes)
+    found = []
+    for read in dict.fromkeys(e for e in E.walk(op.body) if e.op == "read"):
+        free = [E.free_variables(index) for index in read.args]
+        (row,) = (d for d, own in enumerate(free) if m in own or n in own)
+        (depth,) = (d for d, own in enumerate(free) if k in own)
+        found.append(Dims(read.attr, depth, row, read.args[row] in (m, n)))
+    return found
+
+
+def _op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a stage with the rows and columns of a product spreads over blocks and warps."""
+
+    cfg: Any
+    atom: Atom
+    groups: Groups
+    axes: Axes
+
+    @property
+    def _tiles(self) -> list[tuple[str, int]]:
+        """Knobs, and the elements that an atom has along their axes."""
+        image = [("tile_y", 1)] if self.groups.image else []
+        return [*image, ("tile_m", M), ("tile_n", N)]
+
+    @property
+    def warps(self) -> Any:
+        """Of a block, for one share of the sum."""
+        return prod(self.cfg[name].size[1] for name, _ in self._tiles)
+
+    def _axes(self, stage: Stage, original: bool) -> tuple[list[IterVar], list[IterVar]]:
+        """(batch, those that are tiled) as loops.
+
+        original: whether the axes are those of the anchor, of which several may be rows
+        """
+        axes = stage.op.axis
+        if not original:
+            tiled = self.axes.tiled(_op(stage))
+            return [ax for ax in axes if ax not in tiled], tiled
+        image, rows, columns = (
+            [axes[d] for d in dims] for dims in (self.groups.image, self.groups.m, self.groups.n)
+        )
+        own = [[ax] for ax in image] + [rows, columns]
+        batch = [ax for ax in axes if not any(ax in group for group in own)]
+        stage.reorder(*batch, *(ax for group in own for ax in group))
+        return batch, [stage.fuse(*group) if len(group) > 1 else group[0] for group in own]
+
+    def _blocks(self, stage: Stage, original: bool) -> tuple[IterVar, list[IterVar]]:
+        """Bind the block loops; (the innermost of them, what is left of each tiled axis)."""
+        batch, axes = self._axes(stage, original)
+        blocks, left = [], []
+        for axis, (name, unit) in zip(axes, self._tiles, strict=True):
+            outer, inner = stage.split(axis, factor=unit * prod(self.cfg[name].size[1:]))
+            blocks.append(outer)
+            left.append(inner)
+        stage.reorder(*batch, *blocks, *left)
+        *lines, rows, columns = blocks
+        if lines or batch:
+            stage.bind(stage.fuse(*batch, *lines), "blockIdx.z")
+        stage.bind(rows, "blockIdx.y")
+        stage.bind(columns, "blockIdx.x")
+        return columns, left
+
+    def tile(self, stage: Stage, original: bool) -> IterVar:
+        """Blocks, warps, lanes; returns the loop of warps."""
+        _, left = self._blocks(stage, original)
+        return self._warps(stage, [], left)
+
+    def spread(self, stage: Stage) -> IterVar:
+        """Warps and lanes of a stage inside a block, whose first axis are shares of the sum."""
+        return self._warps(stage, [stage.op.axis[0]], self.axes.tiled(_op(stage)))
+
+    def _warps(self, stage: Stage, lead: list[IterVar], left: list[IterVar]) -> IterVar:
+        warps, inner = [], []
+        for axis, (name, unit) in zip(left, self._tiles, strict=True):
+            warp, each = stage.split(axis, factor=unit * self.cfg[name].size[2])
+            warps.append(warp)
+            inner.append(each)
+        stage.reorder(*lead, *warps, *inner)
+        warp = stage.fuse(*lead, *warps)
+        stage.bind(warp, "threadIdx.y")
+        lanes(stage, *inner[-2:], self.atom.name)
+        return warp
+
+    def share_out(self, stage: Stage, original: bool, shares: int) -> tuple[IterVar, IterVar]:
+        """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
+        block, left = self._blocks(stage, original)
+        thread = deal(stage, stage.fuse(*left), WARP * self.warps * shares, WARP)
+        return block, thread
+
+
+def copy(cfg: Any, shared: Stage, dims: Dims, warps: Any) -> None:
+    """A slice comes to shared memory, along what is contiguous in memory; rows are as far apart as
+    neighbouring rows of a matrix must be to lie in different banks."""
+    axes = shared.op.axis
+    width = COPIED // shared.tensor.dtype.bytes
+    inner = len(axes) - 1
+    row = dims.row if dims.k == inner else dims.k
+    if dims.k != inner and not dims.plain:
+        shared.storage_order(axes[dims.k])  # pairs along k are read as one
+        row, width = inner, 1
+    shared.storage_align(axes[row], 2 * SKEW, SKEW)
+    vector = width if width > 1 and axes[inner].size % width == 0 else None
+    fetch(shared, WARP * warps, vector, lanes=WARP)
+    if vector is not None:
+        shared.pipeline(cfg["stages"].val)
+
+
+# -- who uses it -----------------------------------------------------------------------------------
+
+
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    """The fastest by the machine model, the sum split as far as the device asks for."""
+    space = sketch.space
+    blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
+    ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
+    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
+
+
+def conv_groups(a: Anchored) -> Groups:
+    """Weights are the rows of the product where channels come first, else the columns."""
+    op = op_of(a.schedule, a.anchor)
+    layout, last = op.tag.rpartition("_")[2], len(op.axis) - 1
+    if op.tag.startswith("group"):
+        raise ScheduleError(
+            f"template for {op.name}", "its channels are in groups", "Other templates compute it."
+        )
+    first = layout.index("c") == 1
+    depth = 0 if first else len(layout) - 2
+    whole = op.reduce_axis[depth].size % K == 0
+    k = (depth,) if whole else tuple(range(len(op.reduce_axis)))
+    if not first:
+        return Groups(m=tuple(range(last)), n=(last,), k=k)
+    if not whole or all(ax.size == 1 for ax in op.reduce_axis[1:]):
+        return Groups(m=(1,), n=tuple(range(2, last + 1)), k=k)
+    return Groups(m=(1,), n=(last,), k=k, image=(last - 1,) if last > 2 else ())
+
+
+def dense_groups(a: Anchored) -> Groups:
+    """The longer of both axes are the rows, of which an atom has more."""
+    op = op_of(a.schedule, a.anchor)
+    last = len(op.axis) - 1
+    few = op.axis[-2].size < M
+    return Groups(m=(last if few else last - 1,), n=(last - 1 if few else last,), k=(0,))
+
+
+def schedule_conv(cfg: Any, a: Anchored) -> None:
+    schedule_tensor(cfg, a, conv_groups(a))
+
+
+def schedule_dense(cfg: Any, a: Anchored) -> None:
+    schedule_tensor(cfg, a, dense_groups(a))
+
+
+for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
+    _name = f"conv{len(_layout) - 2}d_{_layout}"
+    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=[_name], fallback=fallback)(schedule_conv)
+anchor_template(
+    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
+)(schedule_dense)
