@@ -7,6 +7,8 @@ always lowers.  Factors are small and rarely divide: guards, clipping and tails 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
+from random import Random
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
@@ -24,6 +26,7 @@ def draw_schedule(
     units: stages also get loops that stand for no axis, split and bound like others
     """
     s = Schedule(dag)
+    _draw_products(s, Random(str(rng.getstate())))
     _draw_dataflow(s, rng, gpu)
     for stage in list(reversed(s.stages)):
         if isinstance(stage.op, PlaceholderOp) or stage.attach_kind == "inline":
@@ -45,6 +48,28 @@ def _declared(axis: IterVar) -> IterVar:
 
 def _compute_stages(s: Schedule) -> list[Stage]:
     return [st for st in s.stages if isinstance(st.op, ComputeOp)]
+
+
+def _draw_products(s: Schedule, rng: Random) -> None:
+    """Whole extents of products, and factors in another layout."""
+    for stage in _compute_stages(s):
+        if stage.op.combiner is None or rng.random() < 0.7:
+            continue
+        axes = [*stage.op.axis, *stage.op.reduce_axis]
+        some = rng.sample(axes, rng.randint(1, len(axes)))
+        with suppress(ScheduleError):
+            s.pad(stage.tensor, {_declared(ax): rng.randint(2, 4) for ax in some})
+    for stage in list(s.stages):
+        is_input = isinstance(stage.op, PlaceholderOp)
+        n = len(stage.op.shape)
+        if not n or rng.random() < (0.9 if is_input else 0.3):
+            continue
+        if is_input or "packing" in stage.op.attrs:
+            blocks = [[rng.randint(2, 3) for _ in range(rng.choice((0, 1, 2)))] for _ in range(n)]
+            parts = [n * (j + 1) + d for d, own in enumerate(blocks) for j in range(len(own))]
+            order = [*range(n), *parts]
+            rng.shuffle(order)
+            s.pack(stage.tensor, blocks, order)
 
 
 def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.places import (
     ComputeAt,
@@ -18,14 +19,15 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
 )
-from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
+from tilewright.schedule.steps.products import Pad
+from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, unplain
 
 STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
-        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack, Pad,
     )
 }  # fmt: skip
 
@@ -71,6 +73,8 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
 
 def _holds(annotation: str, value: Any) -> bool:
     """Whether a field of a step may be `value`."""
+    if annotation == "Block":  # of one dimension; see `layouts.py`
+        return _holds("tuple[Size, ...]" if isinstance(value, tuple) else "Size", value)
     item = annotation.removeprefix("tuple[").removesuffix(", ...]")
     if item != annotation:
         return isinstance(value, tuple) and all(_holds(item, v) for v in value)
