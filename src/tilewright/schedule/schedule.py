@@ -279,6 +279,19 @@ class Schedule(ScheduleState[Stage]):
         axes = stage._axes("pad", multiples)
         return self.do(S.Pad(stage.name, axes, tuple(map(_size, multiples.values()))))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def as_product(
+        self, tensor: Tensor, m: Sequence[IterVar], n: Sequence[IterVar], k: Sequence[IterVar]
+    ) -> Tensor:
+        """Compute a sum of products as one of matrices, [..., m, n]; see `steps.AsProduct`.
+
+        m, n: spatial axes of the operation that are fused, k: reduction axes
+        Returns the tensor of the product.
+        """
+        stage = self[tensor]
+        groups = (stage._axes("as_product", axes) for axes in (m, n, k))
+        return self.do(S.AsProduct(stage.name, *groups))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.

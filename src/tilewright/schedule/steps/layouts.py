@@ -18,7 +18,6 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import symbols_of
 from tilewright.schedule.space.decision import Size
-from tilewright.schedule.state import StageState
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import AnyState, Step, refuse_read_by_opaque
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
@@ -135,7 +134,9 @@ class _Blocks:
             )
         self.parts = parts
         blocks = tuple(prod(own) for own in parts)
-        outer = {d: -(-extent // b) for d, (extent, b) in enumerate(zip(shape, blocks, strict=True))}
+        outer = {
+            d: -(-extent // b) for d, (extent, b) in enumerate(zip(shape, blocks, strict=True))
+        }
         self.sizes = {k: (outer | known)[k] for k in order}
         within = parts if any(len(own) > 1 for own in parts) else ()
         self.packing = Packing(shape, blocks, order, within)

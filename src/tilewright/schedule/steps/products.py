@@ -1,15 +1,14 @@
-"""Steps that make whole matrix products of sums of products: pad, as_product.
+"""Sums of products of two reads, and the step pad: their extents rounded up.
 
-In: a stage that sums products of two reads.  Out: a stage of the same sums over other axes, which
-the stage itself then only reads, and operands to match.  What they add is zero in both operands.
-Read next: `layouts.py` (operands that are constants), `table.py`.
+In: a stage that is such a sum.  Out: a stage of the same sums over larger axes, which the stage
+itself then only reads, and factors to match, zero beyond: both, since zero times an infinity is not
+zero.  Read next: `matrices.py` (as_product), `layouts.py` (factors that are constants).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar, NoReturn
 
 from tilewright.base.artifact import Packing
@@ -29,7 +28,6 @@ from tilewright.schedule.steps.step import (
     refuse_host,
     stage_of,
 )
-from tilewright.te.dag import fresh_name
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 
 Axes = Sequence[IterVar]
@@ -58,7 +56,7 @@ class Product:
         return spatial, E.make("reduce", (value,), (self.op.combiner, tuple(reduce)), value.dtype)
 
 
-def _product(step: Step, stage: StageState, place: str) -> Product:
+def sum_of_products(step: Step, stage: StageState, place: str) -> Product:
     """The sum of products that a stage is.  Raises ScheduleError for any other."""
     op = stage.op
     assert isinstance(op, ComputeOp)
@@ -93,7 +91,7 @@ def _without_casts(node: Expr) -> Expr:
     return node
 
 
-def _refuse_scheduled(step: Step, s: AnyState, stage: StageState, place: str) -> None:
+def refuse_scheduled(step: Step, s: AnyState, stage: StageState, place: str) -> None:
     if stage.is_scheduled or stage.attach_kind != "root":
         raise ScheduleError(
             place, "the stage already has scheduled loops", f"Call {step.verb} first."
@@ -102,7 +100,7 @@ def _refuse_scheduled(step: Step, s: AnyState, stage: StageState, place: str) ->
     refuse_host(step, s, stage)
 
 
-def _root_axes(
+def root_axes(
     product: Product, names: Iterable[str], among: Axes, place: str, what: str
 ) -> list[IterVar]:
     chosen = [product.axes.get(name) for name in names]
@@ -117,7 +115,7 @@ def _root_axes(
     return [axis for axis in chosen if axis is not None]
 
 
-def _replaced(s: AnyState, stage: StageState, op: ComputeOp, at: Sequence[Expr]) -> Tensor:
+def read_instead(s: AnyState, stage: StageState, op: ComputeOp, at: Sequence[Expr]) -> Tensor:
     """`op` in a stage of its own, which `stage` reads at indices over its axes."""
     old = stage.op
     assert isinstance(old, ComputeOp)
@@ -174,10 +172,10 @@ class Pad(Step):
         place = f"pad({stage.name}, {{{pairs}}})"
         if len(self.axes) != len(self.multiples) or any(m < 1 for m in self.multiples):
             raise ScheduleError(place, "each axis needs a multiple of at least 1", "Try {i: 16}.")
-        _refuse_scheduled(self, s, stage, place)
-        product = _product(self, stage, place)
+        refuse_scheduled(self, s, stage, place)
+        product = sum_of_products(self, stage, place)
         op = product.op
-        axes = _root_axes(product, self.axes, (*op.axis, *op.reduce_axis), place, "axis")
+        axes = root_axes(product, self.axes, (*op.axis, *op.reduce_axis), place, "axis")
         rounded = {
             ax: -(-ax.size // m) * m
             for ax, m in zip(axes, self.multiples, strict=True) if ax.size % m
@@ -209,7 +207,7 @@ class Pad(Step):
         padded = ComputeOp(
             s.new_name(f"{stage.name}.padded"), tuple(spatial), body, op.tag, op.attrs
         )
-        return _replaced(s, stage, padded, [ax.var for ax in op.axis])
+        return read_instead(s, stage, padded, [ax.var for ax in op.axis])
 
     def python(self, names: PythonNames) -> str:
         axes = [names.axis(self.stage, name) for name in self.axes]

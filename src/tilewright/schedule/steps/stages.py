@@ -16,7 +16,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import may_hold, number, ranges, symbols_of
 from tilewright.ir.tuples import together
-from tilewright.schedule.space.decision import Size, ceil_div
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.state import FuseRelation, StageState, narrowed, renamed_body
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (

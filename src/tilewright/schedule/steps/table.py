@@ -12,6 +12,7 @@ from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
+from tilewright.schedule.steps.matrices import AsProduct
 from tilewright.schedule.steps.places import (
     ComputeAt,
     ComputeInline,
@@ -27,7 +28,7 @@ STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
-        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack, Pad,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack, Pad, AsProduct,
     )
 }  # fmt: skip
 
