@@ -7,8 +7,11 @@ always lowers.  Factors are small and rarely divide: guards, clipping and tails 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
+from random import Random
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.tree.loop_tree import LoopTree
@@ -24,6 +27,7 @@ def draw_schedule(
     units: stages also get loops that stand for no axis, split and bound like others
     """
     s = Schedule(dag)
+    draw_products(s, Random(str(rng.getstate())), 0.3)
     _draw_dataflow(s, rng, gpu)
     for stage in list(reversed(s.stages)):
         if isinstance(stage.op, PlaceholderOp) or stage.attach_kind == "inline":
@@ -45,6 +49,53 @@ def _declared(axis: IterVar) -> IterVar:
 
 def _compute_stages(s: Schedule) -> list[Stage]:
     return [st for st in s.stages if isinstance(st.op, ComputeOp)]
+
+
+def draw_products(s: Schedule, rng: Random, share: float) -> None:
+    """Matrix products of sums of products, whole extents, and factors in another layout.
+
+    share: of what could be changed
+    """
+    for stage in _compute_stages(s):
+        if stage.op.combiner is None or rng.random() > share:
+            continue
+        tensor = stage.tensor
+        for _ in range(3 if rng.random() < 0.6 else 0):
+            with suppress(ScheduleError):
+                tensor = s.as_product(tensor, *_draw_groups(s[tensor].op, rng))
+                break
+        for _ in range(3 if rng.random() < 0.7 else 0):
+            axes = [*s[tensor].op.axis, *s[tensor].op.reduce_axis]
+            some = rng.sample(axes, rng.randint(1, len(axes)))
+            with suppress(ScheduleError):
+                s.pad(tensor, {_declared(ax): rng.randint(2, 4) for ax in some})
+                break
+    for stage in list(s.stages):
+        is_input = isinstance(stage.op, PlaceholderOp)
+        n = len(stage.op.shape)
+        if not n or rng.random() > (share / 3 if is_input else 0.7):
+            continue
+        if is_input or "packing" in stage.op.attrs:
+            blocks = [[rng.randint(2, 3) for _ in range(rng.choice((0, 1, 2)))] for _ in range(n)]
+            parts = [n * (j + 1) + d for d, own in enumerate(blocks) for j in range(len(own))]
+            order = [*range(n), *parts]
+            rng.shuffle(order)
+            s.pack(stage.tensor, blocks, order)
+
+
+def _draw_groups(op: ComputeOp, rng: Random) -> tuple[list[IterVar], ...]:
+    """Axes for m, n and k: those along which one read of the body varies, shuffled."""
+    reads = [n for n in E.walk(op.body) if n.op == "read"]
+    follows = [E.free_variables(*n.args) for n in reads[:2]]
+    groups: tuple[list[IterVar], ...] = ([], [], [])
+    for ax in rng.sample(op.axis, len(op.axis)):
+        among = [k for k, variables in enumerate(follows) if ax.var in variables]
+        if among and rng.random() < 0.9:
+            groups[rng.choice(among)].append(_declared(ax))
+    for ax in rng.sample(op.reduce_axis, len(op.reduce_axis)):
+        if not groups[2] or rng.random() < 0.7:
+            groups[2].append(_declared(ax))
+    return groups
 
 
 def _draw_dataflow(s: Schedule, rng: random.Random, gpu: bool) -> None:

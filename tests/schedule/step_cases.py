@@ -51,8 +51,62 @@ def padded(n: int) -> list[Tensor]:
     return [a, te.compute((n,), lambda x: te.max(p[x + k], axis=k), name="C")]
 
 
+def weighted(n: int, m: int) -> list[Tensor]:
+    """Halves, and weights that are known when it is built."""
+    a, w = (
+        te.placeholder((m,), "float16", name="A"),
+        te.placeholder((n, m), "float16", name="W", constant=True),
+    )
+    k = te.reduce_axis((0, m), "k")
+    return [a, w, te.compute((n,), lambda i: te.sum(w[i, k] * a[k], axis=k), name="C")]
+
+
+def squares(n: int, m: int) -> list[Tensor]:
+    """Of a matrix and its own rows; both factors vary along i."""
+    a = te.placeholder((n, m), name="A")
+    k = te.reduce_axis((0, m), "k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * a[(i + j) % n, k], axis=k), name="C")
+    return [a, c]
+
+
+def filters(n: int, m: int, groups: int = 1) -> list[Tensor]:
+    """A convolution of one dimension with 3 filters for each group of 2 channels."""
+    a = te.placeholder((2 * groups, n), name="A")
+    w = te.placeholder((3 * groups, 2, m), name="W", constant=True)
+    c, r = te.reduce_axis((0, 2), "c"), te.reduce_axis((0, m), "r")
+    sums = te.compute(
+        (3 * groups, n + 1 - m),
+        lambda f, x: te.sum(a[f // 3 * 2 + c, x + r] * w[f, c, r], axis=[c, r]),
+        name="C",
+    )
+    return [a, w, sums]
+
+
+def window(n: int, m: int) -> list[Tensor]:
+    """A convolution of one dimension with zeros around its data."""
+    a, w = te.placeholder((n,), name="A"), te.placeholder((m,), name="W")
+    p = te.compute(
+        (n + 2,), lambda i: te.if_then_else(te.all(i >= 1, i < n + 1), a[i - 1], 0.0), name="P"
+    )
+    k = te.reduce_axis((0, m), "k")
+    sums = te.compute((n + 3 - m,), lambda x: te.sum(p[x + k] * w[k], axis=k), name="C")
+    return [a, w, sums]
+
+
 COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
-    f.__name__: f for f in (doubled, chain, row_sums, half_sums, padded, matmul)
+    f.__name__: f
+    for f in (
+        doubled,
+        chain,
+        row_sums,
+        half_sums,
+        padded,
+        matmul,
+        weighted,
+        squares,
+        filters,
+        window,
+    )
 }
 
 
@@ -141,6 +195,36 @@ CASES: dict[type[S.Step], list[Case]] = {
     S.Pack: [
         Case("row_sums(8, 10)", "s.pack(A, [4, 1], [0, 1, 2])"),
         Case("row_sums(6, 10)", "s.pack(A, [4, 1], [1, 0, 2])"),
+        Case("row_sums(40, 10)", "s.pack(A, [[2, 8], 4], [0, 1, 4, 2, 3])"),
+        Case("row_sums(40, 10)", "s.pack(A, [[2, 8], 4], [0, 1, 2, 3])"),
+        Case("weighted(6, 5)", "s.pack(W_padded, [4, 1], [0, 1, 2])", ("s.pad(C, {i: 8, k: 3})",)),
+        Case("chain(6, 4)", "s.pack(B, [2, 1], [0, 1, 2])"),
+    ],
+    S.Pad: [
+        Case("matmul(2, 6, 4)", "s.pad(C, {j: 4, r: 3})"),
+        Case("weighted(6, 5)", "s.pad(C, {i: 8, k: 3})"),
+        Case("window(6, 3)", "s.pad(C, {x: 4})"),
+        Case("window(6, 3)", "s.pad(C, {k: 2})"),
+        Case("matmul(2, 6, 4)", "s.pad(C, {i: 2, r: 4})"),
+        Case("matmul(2, 6, 4)", "s.pad(C, {i: 0})"),
+        Case("matmul(2, 6, 4)", "s.pad(C, {i: 4})", ("s[C].split(i, factor=2)",)),
+        Case("row_sums(4, 10)", "s.pad(C, {i: 8})"),
+        Case("padded(10)", "s.pad(C, {x: 8})"),
+        Case(
+            "filters(6, 3)",
+            "s.pad(C_product, {f_p: 4, k: 4})",
+            ("s.as_product(C, m=[f], n=[x], k=[c, r])",),
+        ),
+    ],
+    S.AsProduct: [
+        Case("filters(6, 3)", "s.as_product(C, m=[f], n=[x], k=[c, r])"),
+        Case("filters(6, 3, 2)", "s.as_product(C, m=[f], n=[x], k=[c])"),
+        Case("filters(6, 3, 2)", "s.as_product(C, m=[x], n=[f], k=[c, r])"),
+        Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[j], k=[r])"),
+        Case("matmul(2, 3, 4)", "s.as_product(C, m=[j, i], n=[], k=[r])"),
+        Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),
+        Case("squares(3, 4)", "s.as_product(C, m=[i], n=[i], k=[k])"),
+        Case("squares(3, 4)", "s.as_product(C, m=[i], n=[j], k=[k])"),
     ],
 }
 

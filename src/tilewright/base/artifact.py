@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -20,28 +20,61 @@ from tilewright.base.dtype import DType
 
 @dataclass(frozen=True)
 class Packing:
-    """The blocked, permuted layout of a constant: see `schedule.steps.Pack`.
+    """The layout of a constant that is stored in another one: see `schedule.steps.Pack`.
 
-    shape: of the constant as users know it; blocks: per dimension; order: of outer dimensions
-    0..n-1 and blocks n..2n-1 (of the dimensions that are split)
+    Every dimension is split into an outer part and its block, zeros filling up the last one, blocks
+    perhaps into several parts; parts are permuted, and neighbours made one dimension.
+
+    shape:  of the constant as users know it; blocks: per dimension the size of its block
+    order:  of the parts: the outer one of dimension d is d, its block n + d (of blocks of more than
+            one element), of a block in several parts the second 2n + d, and so on
+    within: per dimension the parts of its block, (): the block is one; of no dimension: ()
+    joined: the shape afterwards, where neighbours become one; (): as it is
+    then:   what is done to the result
     """
 
     shape: tuple[int, ...]
     blocks: tuple[int, ...]
     order: tuple[int, ...]
+    within: tuple[tuple[int, ...], ...] = ()
+    joined: tuple[int, ...] = ()
+    then: Packing | None = None
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        """Of what `apply` gives."""
+        if self.then is not None:
+            return self.then.packed_shape
+        sizes = dict(self._sizes())
+        return self.joined or tuple(sizes[k] for k in self.order)
+
+    def followed_by(self, other: Packing) -> Packing:
+        """This, then the other of its result."""
+        then = other if self.then is None else self.then.followed_by(other)
+        return replace(self, then=then)
 
     def apply(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """`array` of `shape` in the packed layout; what fills up the last blocks is zero."""
-        n = len(self.shape)
-        outer = [-(-d // b) for d, b in zip(self.shape, self.blocks, strict=True)]
-        rest = [(0, o * b - d) for o, b, d in zip(outer, self.blocks, self.shape, strict=True)]
-        split = [x for pair in zip(outer, self.blocks, strict=True) for x in pair]
+        """`array` of `shape` in the packed layout."""
+        parts = self._sizes()
         whole = array.reshape(self.shape)
-        blocked = (np.pad(whole, rest) if any(more for _, more in rest) else whole).reshape(split)
-        axes = [2 * k if k < n else 2 * (k - n) + 1 for k in self.order]
-        axes += [2 * d + 1 for d in range(n) if n + d not in self.order]  # blocks of one element
-        packed = blocked.transpose(axes)
-        return np.ascontiguousarray(packed.reshape(packed.shape[: len(self.order)]))
+        rest = [(0, -d % b) for d, b in zip(self.shape, self.blocks, strict=True)]
+        split = (np.pad(whole, rest) if any(more for _, more in rest) else whole).reshape(
+            [size for _, size in parts]
+        )
+        place = {number: axis for axis, (number, _) in enumerate(parts)}
+        packed = np.ascontiguousarray(split.transpose([place[k] for k in self.order]))
+        packed = packed.reshape(self.joined) if self.joined else packed
+        return packed if self.then is None else self.then.apply(packed)
+
+    def _sizes(self) -> list[tuple[int, int]]:
+        """Parts of all dimensions from the outermost to the innermost: number and size."""
+        n = len(self.shape)
+        sizes: list[tuple[int, int]] = []
+        for d, (extent, block) in enumerate(zip(self.shape, self.blocks, strict=True)):
+            inner = (self.within[d] if self.within else ()) or ((block,) if block > 1 else ())
+            factors = (-(-extent // block), *inner)
+            sizes += [(d + n * part, size) for part, size in enumerate(factors)]
+        return sizes
 
 
 @dataclass(frozen=True)

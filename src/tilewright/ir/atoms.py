@@ -45,7 +45,7 @@ class Fragment:
         """The row and column of what `lane` holds as its `element`: ints, or expressions."""
         at = dict.fromkeys(self.axes, 0)
         for bits, number in ((self.lane, lane), (self.element, element)):
-            for first, axis, to, count in _runs(bits.split()):
+            for first, axis, to, count in runs(bits.split()):
                 at[axis] = at[axis] + number // (1 << first) % (1 << count) * (1 << to)
         row, column = (at[axis] for axis in self.axes)
         return row, column
@@ -59,7 +59,7 @@ def places(fragment: Fragment) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return both[..., 0], both[..., 1]
 
 
-def _runs(bits: Sequence[str]) -> list[tuple[int, str, int, int]]:
+def runs(bits: Sequence[str]) -> list[tuple[int, str, int, int]]:
     """Neighbouring bits of a number that are neighbouring bits of one index: the first of them, the
     axis, its first bit there, how many."""
     runs: list[tuple[int, str, int, int]] = []

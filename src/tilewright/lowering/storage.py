@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.symbols import number, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
@@ -69,7 +68,7 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         size, packing = plain(bounds.elements(node)), None
         source = tree.prepacked.get(node)
         if source is not None:
-            packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
+            packing = node.op.attrs["packing"]
         if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
             size, shape = 0, node.op.shape
         stage = node.stage

@@ -7,7 +7,7 @@ they made.  Read next: `state.py`, `steps/`, `tree/`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tilewright.base import plugins
@@ -260,9 +260,41 @@ class Schedule(ScheduleState[Stage]):
         return made.tensor if len(made.tensors) == 1 else made.tensors
 
     @door(ScheduleError)
-    def pack(self, tensor: Tensor, blocks: Sequence[Size], order: Sequence[int]) -> Tensor:
-        """Store an input in a blocked, permuted layout; see `steps.Pack`."""
-        return self.do(S.Pack(self[tensor].name, tuple(_size(b) for b in blocks), tuple(order)))  # type: ignore[no-any-return]
+    def pack(
+        self, tensor: Tensor, blocks: Sequence[Size | Sequence[Size]], order: Sequence[int]
+    ) -> Tensor:
+        """Store an input in a blocked, permuted layout; see `steps.Pack`.
+
+        blocks: of each dimension, in one part or in several
+        """
+        sizes = tuple(
+            tuple(map(_size, b)) if isinstance(b, (tuple, list)) else _size(b) for b in blocks
+        )
+        return self.do(S.Pack(self[tensor].name, sizes, tuple(order)))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
+    def pad(self, tensor: Tensor, multiples: Mapping[IterVar, int]) -> Tensor:
+        """Round extents of a sum of products up, with zeros beyond; see `steps.Pad`.
+
+        multiples: of axes of the operation, spatial and reduction ones
+        Returns the tensor of the rounded extents: `tensor` itself where all are multiples.
+        """
+        stage = self[tensor]
+        axes = stage._axes("pad", multiples)
+        return self.do(S.Pad(stage.name, axes, tuple(map(_size, multiples.values()))))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
+    def as_product(
+        self, tensor: Tensor, m: Sequence[IterVar], n: Sequence[IterVar], k: Sequence[IterVar]
+    ) -> Tensor:
+        """Compute a sum of products as one of matrices, [..., m, n]; see `steps.AsProduct`.
+
+        m, n: spatial axes of the operation that are fused, k: reduction axes
+        Returns the tensor of the product.
+        """
+        stage = self[tensor]
+        groups = (stage._axes("as_product", axes) for axes in (m, n, k))
+        return self.do(S.AsProduct(stage.name, *groups))  # type: ignore[no-any-return]
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:

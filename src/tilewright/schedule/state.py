@@ -244,6 +244,14 @@ class ScheduleState(ABC, Generic[S]):
         self._insert(stage, op, names.index(anchor.name) + (1 if after is not None else 0))
         return stage
 
+    def replace_op(self, stage: StageState, op: ComputeOp) -> None:
+        """The stage computes `op`, and its tensors are those of `op`, of other shapes; whoever asks
+        for the stage of the old ones still finds it.  Readers are the caller's to redirect."""
+        stage.tensors = op.outputs
+        stage.restart(op)
+        self._by_op[op] = self._by_name[stage.name]
+        self._by_tensor |= dict.fromkeys(op.outputs, self._by_name[stage.name])
+
     # -- questions ---------------------------------------------------------------------------------
     def __getitem__(self, key: Tensor | Operation | StageState | Sequence[Tensor | Operation]) -> S:
         """The stage of an operation, of a tensor, or of all tensors of a stage."""

@@ -5,9 +5,10 @@ axes by their unique names, so a list of steps replays on an equal DAG, prints a
 (`python.py`), and is what records store (`table.py`).  Numbers may be `Choice`s.
 The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py.
 Read next: `step.py`, `loops.py` (loops of a stage), `places.py` (where a stage is computed),
-`stages.py` (new stages).
+`stages.py`, `layouts.py`, `products.py`, `matrices.py` (new stages).
 """
 
+from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
     ANNOTATIONS,
     PRAGMAS,
@@ -18,6 +19,7 @@ from tilewright.schedule.steps.loops import (
     Reorder,
     Split,
 )
+from tilewright.schedule.steps.matrices import AsProduct
 from tilewright.schedule.steps.places import (
     ComputeAt,
     ComputeInline,
@@ -26,12 +28,14 @@ from tilewright.schedule.steps.places import (
     StorageAlign,
     StorageOrder,
 )
-from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
+from tilewright.schedule.steps.products import Pad
+from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "Bind", "CacheRead", "CacheWrite", "ComputeAt",
-    "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pragma", "RFactor", "Reorder", "SetScope",
-    "Split", "Step", "StorageAlign", "StorageOrder", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "Bind", "CacheRead", "CacheWrite",
+    "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pad", "Pragma", "RFactor",
+    "Reorder", "SetScope", "Split", "Step", "StorageAlign", "StorageOrder", "describe",
+    "step_from_json",
 ]  # fmt: skip

@@ -35,14 +35,18 @@ class PythonNames:
         self.state = state
         self.lines: list[str] = []
         self._axes: dict[IterVar, str] = {}
+        self._tensors = {stage.name for stage in state.stages}
 
     def tensor(self, stage: str, value: int | None = None) -> str:
         """value: which tensor of the stage is meant; None: all of them."""
+        if stage not in self._tensors:  # a step made it beside what it gave
+            self._tensors.add(stage)
+            self.lines.append(f'{identifier(stage)} = s.find("{stage}").tensor')
         several = value is not None and len(self.state.find(stage).tensors) > 1
         return f"{identifier(stage)}[{value}]" if several else identifier(stage)
 
     def stage(self, stage: str) -> str:
-        return f"s[{identifier(stage)}]"
+        return f"s[{self.tensor(stage)}]"
 
     def axis(self, stage: str, name: str) -> str:
         """The variable of an axis; roots are unpacked from their operation when first named."""
@@ -63,7 +67,9 @@ class PythonNames:
         if result is None:
             return call
         if isinstance(result, Tensor):
-            return f"{identifier(result.op.name)} = {call}"
+            made = self.state[result].name
+            self._tensors.add(made)
+            return f"{identifier(made)} = {call}"
         axes = result if isinstance(result, tuple) else (result,)
         return f"{self._make(stage, axes)} = {call}"
 

@@ -1,7 +1,7 @@
-"""Steps that make a stage: cache_read, cache_write, rfactor, pack.
+"""Steps that make a stage: cache_read, cache_write, rfactor.
 
 In: a state.  Out: one more stage in it, whose tensor the step returns; readers are redirected.
-Read next: `table.py`, then `schedule.py` (the spelling users know).
+Read next: `layouts.py` (stages in another layout or of another shape).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import may_hold, number, ranges, symbols_of
 from tilewright.ir.tuples import together
-from tilewright.schedule.space.decision import Size, ceil_div
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.state import FuseRelation, StageState, narrowed, renamed_body
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
@@ -28,10 +28,9 @@ from tilewright.schedule.steps.step import (
     refuse_fixed,
     refuse_host,
     refuse_opaque,
-    refuse_read_by_opaque,
     stage_of,
 )
-from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor, reduction_of
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor, reduction_of
 
 
 @dataclass(frozen=True)
@@ -285,93 +284,3 @@ def _leaf_values(
                 uneven.append(r.parent)
     values = stage.axis_values({ax: ax.var for ax in stage.leaf_iter_vars}, extents)
     return values, extents, [values[ax] < extents[ax] for ax in uneven]
-
-
-@dataclass(frozen=True)
-class Pack(Step):
-    """An input is stored in another layout: some dimensions split into blocks, then permuted.
-
-    blocks: per dimension the block size (1: not split); order: of the outer dimensions 0..n-1 and
-    the blocks n..2n-1 (of the dimensions that are split).
-    rewrite:  s.pack(A, [4, 1], [0, 1, 2])
-        C: float32[8] global, 8 elements, 32 bytes
-          for i in 8:
-            for k in 10:
-              C[i] += A[i, k]
-        ->
-        A.packed: float32[2, 10, 4] global, 80 elements, 320 bytes
-          for o0 in 2:
-            for o1 in 10:
-              for b0 in 4:
-                A.packed[o0, o1, b0] = A[o0*4 + b0, o1]
-        C: float32[8] global, 8 elements, 32 bytes
-          for i in 8:
-            for k in 10:
-              C[i] += A.packed[i//4, k, i%4]
-    legal:    an input; every outer dimension and every block larger than 1 is in the order once.
-    """
-
-    blocks: tuple[Size, ...]
-    order: tuple[int, ...]
-    verb: ClassVar[str] = "pack"
-
-    def apply(self, s: AnyState) -> Tensor:
-        source = s.find(self.stage)
-        place = f"pack({source.name}, blocks={self.blocks}, order={self.order})"
-        if not isinstance(source.op, PlaceholderOp):
-            raise ScheduleError(
-                place, "only inputs can be packed", "Use cache_read for computed tensors."
-            )
-        refuse_read_by_opaque(self, s, source)
-        shape = source.op.shape
-        if symbols_of(shape):
-            raise ScheduleError(place, "its extents are variables", "Use cache_read.")
-        n = len(shape)
-        blocks = tuple(int(b) for b in self.blocks)
-        wanted = [*range(n), *(n + d for d in range(n) if len(blocks) == n and blocks[d] > 1)]
-        if len(blocks) != n or any(b < 1 for b in blocks) or sorted(self.order) != wanted:
-            raise ScheduleError(
-                place,
-                f"{n} block sizes and an order of {wanted} are needed",
-                "For OIHW16o: (16,1,1,1), (0,1,2,3,4).",
-            )
-        sizes = [-(-d // b) for d, b in zip(shape, blocks, strict=True)] + list(blocks)
-        axes = {k: IterVar(f"{'o' if k < n else 'b'}{k % n}", sizes[k]) for k in self.order}
-        index = [
-            axes[d].var * b + axes[n + d].var if b > 1 else axes[d].var
-            for d, b in enumerate(blocks)
-        ]
-        inside = E.all_of(*(ix < d for ix, d, b in zip(index, shape, blocks, strict=True) if d % b))
-        tensor = source.tensor
-        value = E.if_then_else(inside, tensor[tuple(index)], E.const(0, tensor.dtype))
-        layout = {"blocks": blocks, "order": tuple(self.order)}
-        op = ComputeOp(
-            s.new_name(f"{source.name}.packed"),
-            tuple(axes[k] for k in self.order),
-            value,
-            "pack",
-            layout,
-        )
-        for reader in s.readers(tensor):
-            assert isinstance(reader.op, ComputeOp)
-            reader.set_body(_repack(reader.op.body, tensor, op.output_tensor, blocks, self.order))
-        s.insert_stage(op, after=source)
-        return op.output_tensor
-
-    def python(self, names: PythonNames) -> str:
-        return f"s.pack({names.tensor(self.stage)}, {list(self.blocks)}, {list(self.order)})"
-
-
-def _repack(
-    body: Expr, old: Tensor, new: Tensor, blocks: tuple[int, ...], order: tuple[int, ...]
-) -> Expr:
-    n = len(blocks)
-
-    def rule(node: Expr) -> Expr | None:
-        if node.op != "read" or node.attr is not old:
-            return None
-        parts = {d: i // b for d, (i, b) in enumerate(zip(node.args, blocks, strict=True))}
-        parts |= {n + d: i % b for d, (i, b) in enumerate(zip(node.args, blocks, strict=True))}
-        return new[tuple(parts[k] for k in order)]
-
-    return E.transform(body, rule)

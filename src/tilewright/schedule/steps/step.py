@@ -63,7 +63,8 @@ def plain(value: Any) -> Any:
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    """A field without its tuples."""
+    return sum(map(_listed, value), ()) if isinstance(value, tuple) else (value,)
 
 
 def unplain(value: Any) -> Any:

@@ -10,7 +10,9 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
+from tilewright.schedule.steps.matrices import AsProduct
 from tilewright.schedule.steps.places import (
     ComputeAt,
     ComputeInline,
@@ -19,14 +21,15 @@ from tilewright.schedule.steps.places import (
     StorageAlign,
     StorageOrder,
 )
-from tilewright.schedule.steps.stages import CacheRead, CacheWrite, Pack, RFactor
+from tilewright.schedule.steps.products import Pad
+from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, unplain
 
 STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
-        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
     )
 }  # fmt: skip
 
@@ -72,6 +75,8 @@ _FIELD_TYPES: dict[str, tuple[type, ...]] = {
 
 def _holds(annotation: str, value: Any) -> bool:
     """Whether a field of a step may be `value`."""
+    if annotation == "Block":  # of one dimension; see `layouts.py`
+        return _holds("tuple[Size, ...]" if isinstance(value, tuple) else "Size", value)
     item = annotation.removeprefix("tuple[").removesuffix(", ...]")
     if item != annotation:
         return isinstance(value, tuple) and all(_holds(item, v) for v in value)

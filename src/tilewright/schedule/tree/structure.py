@@ -123,10 +123,12 @@ class Structure:
 
     @cached_property
     def prepacked(self) -> dict[Node, Tensor]:
-        """Packed constants -> the constant: packed before the program runs, without a kernel."""
+        """Packed constants -> the constant: packed before the program runs, without a kernel.  Not
+        what is computed in a loop, from the constant, nor what has gaps in memory."""
         found: dict[Node, Tensor] = {}
         for node in self.nodes:
-            if node.op.tag == "pack" and node.op.input_tensors[0].op.constant:
+            constant = node.op.tag == "pack" and node.op.input_tensors[0].op.constant
+            if constant and node.parent is None and not node.stage.aligned:
                 found[node] = node.op.input_tensors[0]
         return found
 
