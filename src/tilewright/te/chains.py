@@ -20,6 +20,7 @@ import math
 from tilewright.base.dtype import DType
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.tuples import parts
+from tilewright.targets.precision import Precision
 from tilewright.te.tensor import ComputeOp
 
 LONGEST = 8192  # terms that one accumulator takes in turn: of products, and of what is believed
@@ -51,6 +52,15 @@ def is_product(op: ComputeOp) -> bool:
     while term.op in ("cast", "if_then_else"):  # a term that may be missing counts as it is
         term = term.args[1 if term.op == "if_then_else" else 0]
     return term.op == "mul" and term.args[0] is not term.args[1] and all(map(_reads, term.args))
+
+
+def cut(op: ComputeOp, precision: Precision) -> float:
+    """Return how far the terms of a sum may be off, as a share of their sizes, where operands are
+    rounded to a precision: of sums of products of float32 only."""
+    if not precision.term or op.combiner is None or op.combiner.name != "sum":
+        return 0.0
+    wide = any(n.op == "read" and n.attr.dtype == "float32" for n in walk(op.reduced))
+    return precision.term if wide and is_product(op) else 0.0
 
 
 def _reads(node: Expr) -> bool:
