@@ -300,6 +300,7 @@ def tune(
     measuring: Measuring | None = None,
     farm: tuple[str, str] | Devices | None = None,
     progress: bool = True,
+    precision: str | None = None,
 ) -> Tuned:
     """Search for fast kernels, and write every result to a log, which `compile` builds from.
 
@@ -319,6 +320,8 @@ def tune(
     measuring: how candidates are built and timed: a `tilewright.front.Measuring`
     farm:    (HOST:PORT of a tracker, key of its devices), to use those instead of this machine's
     progress: show a table on a terminal, else lines
+    precision: in what products of float32 may be computed, a name of `targets/precision.py`, as the
+             target's option `-precision=` says it; default: as the target has it
     Raises ModelError for a network without a kernel to tune, SearchError where every trial failed,
     DeviceError or TargetError without the device, RecordError for a log that cannot be written.
     """
@@ -332,9 +335,10 @@ def tune(
     stream = None if progress else io.StringIO()
     chosen = None
     if isinstance(what, Network):
-        chosen = as_described(_target(target), devices)
-    elif target is not None:
-        raise ModelError("tune(target=)", "a task has its target", "Leave target out.")
+        chosen = as_described(_target(target, precision), devices)
+    elif target is not None or precision is not None:
+        word = "precision" if target is None else "target"
+        raise ModelError(f"tune({word}=)", "a task has its target", f"Leave {word} out.")
     path = Path(log) if log is not None else _log_of(what, chosen)
     shown = "network" if isinstance(what, Network) else "best" if isinstance(what, Task) else "sum"
     with (
@@ -434,12 +438,13 @@ def default_log(name: str, target: Target | None, dtype: str = "float32") -> Pat
     return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
 
 
-def _target(target: TargetLike | None) -> Target:
-    """`target`, that of `with target:`, or of what is here."""
+def _target(target: TargetLike | None, precision: str | None = None) -> Target:
+    """`target`, that of `with target:`, or of what is here; in a precision, if one is asked for."""
     found = target if target is not None else context.current("target")
     if found is None:
         found = "cuda" if cuda().exist else "llvm"
-    return Target(found)
+    chosen = Target(found)
+    return chosen if precision is None else chosen.with_precision(precision)
 
 
 # -- compiling -------------------------------------------------------------------------------------
@@ -454,6 +459,7 @@ def compile(
     verify: bool = True,
     partial_batches: bool = False,
     knowledge: bool = True,
+    precision: str | None = None,
 ) -> Compiled:
     """Compile a network, or one computation, to a function of its inputs, with the best kernels
     that are known.
@@ -465,12 +471,14 @@ def compile(
     verify:  compare every kernel once with a reference, where the device is here
     partial_batches: run batches between two sizes in the network for the greater one
     knowledge: where the log has nothing, use what is known of devices of this class
+    precision: see `tune`
     Raises RecordError for a log that is missing or has nothing for this target, ModelError for a
     network that cannot be compiled, TargetError for an unknown target or without its compiler.
     """
-    if isinstance(what, Task) and target is not None:
-        raise ModelError("compile(target=)", "a task has its target", "Leave target out.")
-    chosen = what.target if isinstance(what, Task) else _target(target)
+    if isinstance(what, Task) and (target is not None or precision is not None):
+        word = "precision" if target is None else "target"
+        raise ModelError(f"compile({word}=)", "a task has its target", f"Leave {word} out.")
+    chosen = what.target if isinstance(what, Task) else _target(target, precision)
     schedules = schedules_of(log, chosen) if isinstance(log, str | os.PathLike) else log
     given = {type(one).__name__ for one in (log if isinstance(log, list | tuple) else [log])}
     with (

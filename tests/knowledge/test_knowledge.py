@@ -16,7 +16,7 @@ from graph.small import database_of, image, residual, wanted
 from tilewright import cpu, knowledge
 from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import cli
-from tilewright.cost.features import FEATURES
+from tilewright.cost.features import FEATURES, PLAIN
 from tilewright.knowledge import install, store
 from tilewright.knowledge.device_class import device_classes
 from tilewright.knowledge.trees import Trees
@@ -353,7 +353,8 @@ def test_what_ships_can_be_used(path):
 
 @pytest.mark.parametrize("path", SHIPPED_TREES, ids=lambda p: p.parent.name)
 def test_trees_that_ship_can_be_used(path):
-    assert Trees.load(path).features == tuple(FEATURES)
+    """They may be older than columns that only kernels with matrix instructions have."""
+    assert Trees.load(path).features in (PLAIN, FEATURES)
 
 
 def test_something_ships():

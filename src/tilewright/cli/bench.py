@@ -54,6 +54,8 @@ def bench_network(
     inputs = sample_inputs(mod, params)
     expected = reference(mod, params, inputs)
     tolerance, title = TOLERANCE, net.name
+    if target.precision == "tf32":  # whose operands have the digits of float16
+        tolerance += rounding_tolerance(mod, {**params, **inputs}, "float16")
     if dtype != "float32":
         tolerance += rounding_tolerance(mod, {**params, **inputs}, dtype)
         net, title = net.in_type(dtype), f"{title} in {dtype}"

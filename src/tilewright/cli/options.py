@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.kind import kinds
+from tilewright.targets.precision import PRECISIONS
 from tilewright.targets.target import Target
 
 _SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
@@ -73,6 +75,12 @@ def check_log(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 target_option = click.option(
     "--target", type=TargetType(), default="llvm", show_default=True,
     help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
+)  # fmt: skip
+
+precision_option = click.option(
+    "--precision", type=click.Choice(list(PRECISIONS)),
+    help="In what products of float32 may be computed; the target's option of that name says the "
+    "same.  [default: float32]",
 )  # fmt: skip
 
 
@@ -190,10 +198,26 @@ layout_option = click.option(
 
 
 def network_options(command: Any) -> Any:
-    """MODEL, and what it is built for: --target, --dtype, --batch, --shape, --desired-layout."""
-    for option in (layout_option, shape_option, batch_option, dtype_option, target_option):
-        command = option(command)
-    return click.argument("model")(command)
+    """MODEL, and what it is built for: --target, --dtype, --batch, --shape, --desired-layout, and
+    --precision, which becomes part of the target."""
+
+    @wraps(command)
+    def in_precision(*, target: Target, precision: str | None, **given: Any) -> Any:
+        if precision is not None:
+            try:
+                target = target.with_precision(precision)
+            except TilewrightError as error:
+                raise click.BadParameter(
+                    f"{error.reason}.  {error.way_out}", param_hint="--precision"
+                ) from None
+        return command(target=target, **given)
+
+    made = in_precision
+    for option in (
+        layout_option, shape_option, batch_option, dtype_option, precision_option, target_option,
+    ):  # fmt: skip
+        made = option(made)
+    return click.argument("model")(made)
 
 
 log_option = click.option(

@@ -207,14 +207,23 @@ class Lanes:
         self.running = lane < 1  # lanes beyond the block's threads
         self.tag_of = bounds.tree.tag_of
         leaves = {ax: self.value[t] for ax, t in self.tag_of.items() if t in self.value}
-        self._point = Point(bounds, leaves, column)
+        self._leaves, self._point = leaves, Point(bounds, leaves, column)
         self._addresses: dict[Touch, Any] = {}
+        self._own: dict[Node, Point] = {}
+
+    def place(self, node: Node, own: Mapping[IterVar, Any]) -> None:
+        """Have the lanes of a stage be at other values of its axes than thread indices tell.
+
+        own: of axes of any level, each [n or 1, warp] or one number
+        """
+        self._own[node] = Point(self.bounds, {**self._leaves, **own}, column)
 
     def address(self, touch: Touch) -> Any:
         """Flat positions of all lanes, in elements: [n or 1, warp or 1], or one number."""
         found = self._addresses.get(touch)
         if found is None:
-            found = self._addresses[touch] = self._point.address(touch)
+            point = self._own.get(touch.node, self._point)
+            found = self._addresses[touch] = point.address(touch)
         return found
 
     def active(self, node: Node) -> Array:

@@ -60,6 +60,8 @@ def _matrix(
     for part in ("compute", "shared", "cache", "memory", "latency"):
         values[f"time_{part}"] = getattr(time, part) / time.total
     values |= {name: column(kernel, time, limits) for name, column in table.items()}
+    if isinstance(kernel, GpuKernel) and kernel.has_atoms:
+        values |= {name: column(kernel, time, limits) for name, column in ATOM_COLUMNS.items()}
     for name, value in values.items():
         out[_POSITION[name]] = value
     np.nan_to_num(out, copy=False, nan=0.0, posinf=64.0, neginf=-64.0)
@@ -97,7 +99,7 @@ GPU_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
     "log_chain": lambda k, t, m: log2(k.chain),
     "log_body": lambda k, t, m: log2(k.body),
     "log_rolled": lambda k, t, m: log2(k.rolled),
-    "log_fma": lambda k, t, m: log2p(k.fma),
+    "log_fma": lambda k, t, m: log2p(k.fma + k.atom_fma),
     "log_code": lambda k, t, m: log2p(k.code),
     "divisions": lambda k, t, m: k.divisions,
     "log_shared_waits": lambda k, t, m: log2p(k.shared_waits),
@@ -106,9 +108,9 @@ GPU_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
         k.instructions / k.warps / np.maximum(k.shared_waits + k.global_waits, 1)
     ),
     "log_spills": lambda k, t, m: log2p(k.spills),
-    "issue_per_fma": lambda k, t, m: log2p(k.instructions / np.maximum(k.fma * k.warps, 1)),
+    "issue_per_fma": lambda k, t, m: log2p(k.instructions / _fma(k)),
     "log_phases": lambda k, t, m: log2p(k.phases),
-    "fma_per_phase": lambda k, t, m: log2p(k.fma / np.maximum(k.phases, 1)),
+    "fma_per_phase": lambda k, t, m: log2p((k.fma + k.atom_fma) / np.maximum(k.phases, 1)),
     "log_copy_trips": lambda k, t, m: log2p(k.copy_trips),
     "copy_lanes": lambda k, t, m: k.copy_lanes,
     "vector_width": lambda k, t, m: log2(k.width),
@@ -129,6 +131,18 @@ GPU_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
     "useful": lambda k, t, m: k.anchor_share,
     "repeated": lambda k, t, m: log2(k.executed / max(k.work, 1)),
     "epilogue": lambda k, t, m: float(k.epilogue),
+}
+# Of kernels with matrix instructions; 0 of all others.
+ATOM_COLUMNS: dict[str, Callable[[GpuKernel, Times, Limits], Any]] = {
+    "log_atoms": lambda k, t, m: log2p(k.atoms),
+    "log_accumulators": lambda k, t, m: log2p(k.accumulators),
+    "log_atom_terms": lambda k, t, m: log2p(k.terms),
+    "time_tensor": lambda k, t, m: t.tensor / t.total,
+    "warps_per_quarter": lambda k, t, m: log2(k.warps * t.resident / 4),
+    "issue_per_atom": lambda k, t, m: log2p(k.instructions / _atoms(k)),
+    "operands_per_atom": lambda k, t, m: log2p(8 * k.operands / np.maximum(k.atoms, 1)),
+    "shared_passes_per_atom": lambda k, t, m: log2p(8 * k.shared_load.passes / _atoms(k)),
+    "global_loads_per_atom": lambda k, t, m: log2p(64 * k.global_load.requests / _atoms(k)),
 }
 CPU_COLUMNS: dict[str, Callable[[CpuKernel, Times, Limits], Any]] = {
     "log_code": lambda k, t, m: log2p(k.code),
@@ -166,12 +180,24 @@ _COMMON = (
     "log_work", "kernels", "main_share", "log_seconds_over_peak", "time_compute", "time_shared",
     "time_cache", "time_memory", "time_latency",
 )  # fmt: skip
-FEATURES: tuple[str, ...] = tuple(dict.fromkeys((*_COMMON, *GPU_COLUMNS, *CPU_COLUMNS)))
+# Those of kernels without atoms come first: trees that know no others see these alone.
+PLAIN: tuple[str, ...] = tuple(dict.fromkeys((*_COMMON, *GPU_COLUMNS, *CPU_COLUMNS)))
+FEATURES: tuple[str, ...] = (*PLAIN, *ATOM_COLUMNS)
 _POSITION = {name: i for i, name in enumerate(FEATURES)}
 
 
 def _fma(k: GpuKernel) -> Any:
-    return np.maximum(k.fma * k.warps, 1)
+    """Multiply-adds of a lane, in all warps of a block, those of atoms among them."""
+    return np.maximum((k.fma + k.atom_fma) * k.warps, 1)
+
+
+def _atoms(k: GpuKernel) -> Any:
+    return np.maximum(k.atoms * k.warps, 1)
+
+
+def with_atoms(rows: Matrix) -> npt.NDArray[np.bool_]:
+    """Which rows are of kernels with matrix instructions."""
+    return np.asarray(rows[:, _POSITION["log_atoms"]] > 0)
 
 
 def _each(memory: Any) -> Any:

@@ -14,8 +14,17 @@ import numpy as np
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
 from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
+from tilewright.cost.atom_facts import (
+    ACCUMULATORS,
+    Operand,
+    Product,
+    accumulators,
+    joined,
+    lanes,
+)
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
+from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
@@ -30,6 +39,7 @@ INSTRUCTION_BYTES = 16
 HELD = 64  # loads whose results the registers of a thread hold
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
+QUARTERS = 4  # of a core, each with a matrix unit of its own; a warp has one of them
 
 
 @dataclass
@@ -72,6 +82,11 @@ class GpuKernel:
     phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one
     body:    statements of the busiest stage that are written out; rolled: iterations around it
     tile:    results of the busiest stage that a thread computes at once; chain: its reduction loop
+    atoms:   matrix instructions of a warp; atom_fma: multiply-adds that they do for each lane
+    tensor:  cycles that these of a block keep their unit of a core busy; tensor_wait: cycles that
+             a warp alone takes for its own, each of which waits for the sum that it adds to
+    accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
+    operands: loads of a lane for operands of atoms
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
     """
 
@@ -101,10 +116,22 @@ class GpuKernel:
     rolled: Any = 1
     tile: Any = 1
     chain: Any = 1
+    atoms: Any = 0
+    atom_fma: Any = 0
+    tensor: Any = 0
+    tensor_wait: Any = 0
+    accumulators: Any = 0
+    terms: Any = 0
+    operands: Any = 0
     width: Any = 1
     epilogue: Any = 0
     traffic: Any = 0
     unique: float = 0.0
+
+    @property
+    def has_atoms(self) -> bool:
+        """Whether stages of it are run by matrix instructions, whatever the numbers."""
+        return not isinstance(self.atoms, int) or self.atoms > 0
 
     def __post_init__(self) -> None:
         self.global_load, self.global_store = Memory(), Memory()
@@ -123,9 +150,13 @@ class _Counter:
         self.warp = self.limits.warp_size
         self.lanes = Lanes(self.bounds, kernel.launch, rows, self.warp)
         self.nests = {node: Nest(node, kernel) for node in self.nodes}
+        for node, nest in self.nests.items():
+            if nest.operand is not None:
+                self.lanes.place(node, nest.operand.at(*lanes(nest.operand.fragment)))
         self.anchor = max(self.nodes, key=whole_work)
         self.anatomy = anatomy(self.bounds.tree)
         self._sectors_of: dict[Touch, Any] = {}
+        self._asked: set[Any] = set()  # places where operands are copied, and from which memory
 
     def run(self) -> GpuKernel:
         x, y, z = (vector(self.kernel.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
@@ -178,26 +209,46 @@ class _Counter:
         warps = minimum(ceil_div(mine, self.warp), k.warps)
         runs = nest.executions
         trips = nest.trips * runs
-        k.executed = k.executed + trips * ops.flops * mine * k.blocks
-        k.fma = k.fma + trips * ops.fma
+        plain = ops.fma + ops.other
+        if nest.mma is not None:
+            plain = 1  # one is issued
+            self._atoms(k, nest, nest.mma, trips)
+        else:
+            k.executed = k.executed + trips * ops.flops * mine * k.blocks
+            k.fma = k.fma + trips * ops.fma
         divisions, tests = nest.index_work()
         width = self._width(nest)
         k.width = maximum(k.width, width)
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
-        issued = trips * (ops.fma + ops.other) * self._slots(node) + runs * nest.rolled * LOOP_COST
+        issued = trips * plain * self._slots(node) + runs * nest.rolled * LOOP_COST
         far = near = 0
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
             issued = issued + count
             if touch.tensor.dtype.compute is not touch.tensor.dtype:
                 issued = issued + count * width  # each element is converted
-            if touch is not nest.write and touch.scope != "local":
+            if touch is not nest.write and touch.scope in ("global", "shared"):
                 far = far + count * (touch.scope == "global")
                 near = near + count * (touch.scope == "shared")
         k.instructions = k.instructions + (issued + INTEGER * index) * warps
         self._bodies(k, nest, issued + index, far, near)
+
+    def _atoms(self, k: GpuKernel, nest: Nest, mma: Product, trips: Any) -> None:
+        """What the matrix unit does.  trips: atoms of a warp"""
+        rate, node = self.limits.atom(mma.atom.name), nest.node
+        sums = accumulators(mma, node, self.bounds)
+        k.atoms = k.atoms + vector(trips)
+        k.atom_fma = k.atom_fma + trips * mma.terms / self.warp
+        k.executed = k.executed + trips * 2 * mma.terms * k.warps * k.blocks
+        k.tensor = k.tensor + trips * rate.cycles * k.warps
+        each = maximum(
+            rate.latency / minimum(maximum(sums, 1), ACCUMULATORS), QUARTERS * rate.cycles
+        )
+        k.tensor_wait = k.tensor_wait + trips * each
+        k.accumulators = maximum(k.accumulators, sums)
+        k.terms = maximum(k.terms, vector(unit_terms(node, self.bounds)))
 
     def _bodies(self, k: GpuKernel, nest: Nest, issued: Any, far: Any, near: Any) -> None:
         """Size of the code, and how often a thread begins anew with loads it must wait for.
@@ -212,6 +263,11 @@ class _Counter:
         factor = where(small, minimum(nest.rolled, together), 1)
         k.code = k.code + each * factor * self._written_around(nest) * INSTRUCTION_BYTES
         bodies = bodies / factor
+        if nest.operand is not None:  # straight-line code asks for all operands at once
+            bodies = bodies / self._written_around(nest)
+            at = nest.node.parent, nest.node.attach_axis, "near" if isinstance(far, int) else "far"
+            near, far = (near, far) if at not in self._asked else (0, 0)
+            self._asked.add(at)
         burst = far / bodies
         k.shared_waits = k.shared_waits + minimum(bodies, near)
         k.global_waits = k.global_waits + bodies * minimum(burst, maximum(burst / HELD, 1))
@@ -233,11 +289,15 @@ class _Counter:
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
     ) -> Any:
         """Instructions of a thread for one read or write; adds to the kernel's memory counts."""
-        if touch.scope == "local":
+        if touch.scope in ("local", "fragment"):
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
-        if touch.scope == "shared" and not touch.write and nest.vector is None:
+        if nest.operand is not None:
+            width = self._side_by_side(nest.operand, touch)
+            count = count / width
+            k.operands = k.operands + count
+        elif touch.scope == "shared" and not touch.write and nest.vector is None:
             width = self._together(nest, touch)
             count = count / width
         if touch.write and nest.node.op.combiner is not None:
@@ -304,6 +364,11 @@ class _Counter:
             good = good & fits
         return where(good, lanes, 1)
 
+    def _side_by_side(self, operand: Operand, touch: Touch) -> Any:
+        """Elements of one load of what a lane holds for an atom."""
+        most = minimum(self.lanes.alignment(touch), max(1, WIDEST_BYTES // touch.bytes))
+        return minimum(joined(operand, touch, self.bounds), most)
+
     def _together(self, nest: Nest, touch: Touch) -> Any:
         """Elements of one load where compilers join loads of neighbours that are written out."""
         least = self.lanes.alignment(touch)
@@ -333,14 +398,19 @@ class _Counter:
         nest = self.nests[self.anchor]
         runs = nest.trips * nest.executions
         mine = k.threads if self.anchor.scope != "shared" else 1
+        if nest.mma is not None:
+            mine = k.warps * nest.mma.terms
         k.anchor_share = minimum(whole_work(self.anchor) / maximum(runs * mine * k.blocks, 1), 1.0)
         k.body, k.rolled = nest.body, nest.rolled * nest.executions
         k.chain = maximum(nest.tile("reduce"), 1)
         k.tile = nest.product(lp for lp in nest.own if lp.serial and lp.axis.kind == "spatial")
-        if self.anchor.scope == "local":
+        if self.anchor.scope in ("local", "fragment"):
             k.tile = vector(self.bounds.elements(self.anchor)) * vector(
                 self.bounds.replicas(self.anchor)
             )
+        if nest.mma is not None:
+            k.tile = k.tile / self.warp
+            k.chain = k.chain * (nest.mma.terms // nest.mma.sums)
         others = [n for n in self.nodes if n is not self.anchor and n.parent is None]
         k.epilogue = sum(mix(n).other for n in others)
 

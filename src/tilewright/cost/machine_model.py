@@ -53,6 +53,7 @@ class Times:
 
     occupancy: warps that run together on the busiest core, of those it has room for
     tail:      useful share of the cores' time, given that blocks are whole
+    tensor:    of the units that multiply matrices
     """
 
     total: Any
@@ -64,6 +65,7 @@ class Times:
     occupancy: Any
     tail: Any
     resident: Any
+    tensor: Any = 0.0
 
 
 def predict_seconds(group: Group) -> Vector:
@@ -125,12 +127,15 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     issue = k.instructions * (1 + fetch) / ISSUE * spill
     shared = k.shared_load.passes + k.shared_store.passes
     load_unit = (k.global_load.passes + k.global_store.passes) / 4
-    units = soft_max(issue, shared + load_unit)
+    arithmetic = soft_max(issue, k.tensor) if k.has_atoms else issue
+    units = soft_max(arithmetic, shared + load_unit)
 
     # What one warp of it waits for, in cycles.
     own = k.instructions / k.warps * (ALONE + fetch)
     dependent = k.fma * FMA_LATENCY / minimum(maximum(k.tile, 1), 8)
     busy = maximum(own, dependent) + k.shared_waits * SHARED_LATENCY
+    if k.has_atoms:
+        busy = maximum(busy, k.tensor_wait + k.shared_waits * SHARED_LATENCY)
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.phases * 2 * BARRIER
     alone = soft_max(busy, units) + fills + START
 
@@ -142,7 +147,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     return Times(
         total, busiest * issue * cycle, busiest * shared * cycle, cache, memory,
         rounds * alone * cycle, minimum(together * k.warps / slots, 1.0),
-        k.blocks / (busiest * limits.cores), resident,
+        k.blocks / (busiest * limits.cores), resident, busiest * k.tensor * cycle,
     )  # fmt: skip
 
 

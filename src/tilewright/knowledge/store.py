@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilewright.base import environment
 from tilewright.base.errors import RecordError
-from tilewright.knowledge.device_class import device_class, device_classes
+from tilewright.knowledge.device_class import device_class, device_classes, machine_class
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database, readable
 from tilewright.targets.target import Target
@@ -66,8 +66,9 @@ def records(target: Target) -> list[list[Database]]:
 
 def trees(target: Target) -> Trees | None:
     """What the search for devices of the target's class begins with: of the first folder that has
-    trees.  Raises ModelError for a file that holds none."""
-    found = _files(device_class(target), TREES)
+    trees, those of its precision before others.  Raises ModelError for a file that holds none."""
+    classes = dict.fromkeys((device_class(target), machine_class(target)))
+    found = [path for of in classes for path in _files(of, TREES)]
     return _trees(*_state(found[0])) if found else None
 
 

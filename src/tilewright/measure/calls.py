@@ -181,7 +181,9 @@ def _statement(run_job: RunJob, on: Device) -> tuple[Artifact, str, str]:
     """What is signed: right for these inputs, if some are given."""
     artifact, stored = run_job.artifact, run_job.job.reference
     assert artifact is not None and stored is not None
-    return artifact, run_job.job.task.dag + stored.given, on.spec.fingerprint
+    job = run_job.job
+    claim = signatures.claim(job.task.dag, job.full_target.precision)
+    return artifact, claim + stored.given, on.spec.fingerprint
 
 
 def _hardest(data: reference.ReferenceArrays) -> Case:

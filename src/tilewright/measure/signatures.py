@@ -1,6 +1,6 @@
 """Which kernels this installation has verified: signed statements in its cache, never in a log.
 
-In: an artefact whose results were compared with the reference of a computation on a device.  Out:
+In: an artefact whose results were compared with the reference of a `claim` on a device.  Out:
 whether that was done here before, and how long the kernel took.  A statement holds for one device,
 one state of Tilewright's own code, one compiler and one generated text; what a log says counts for
 nothing.  Read next: `calls.py`, which signs what it verified, and `driver/cache.py`.
@@ -19,10 +19,16 @@ from typing import Any
 
 from tilewright.base.artifact import Artifact, Source
 from tilewright.driver.cache import default_cache
+from tilewright.targets.precision import FLOAT32
 
 _PACKAGE = Path(__file__).parents[1]
 _VOLATILE = ("compile_seconds", "cached", "log")  # the rest of `Artifact.meta` is the compiler
 _NAME = "\0"  # no text has it
+
+
+def claim(dag: str, precision: str) -> str:
+    """What is signed as verified: a computation, within the bound of a precision."""
+    return dag if precision == FLOAT32 else f"{dag} {precision}"
 
 
 def sign(artifact: Artifact, dag: str, fingerprint: str, seconds: float) -> None:

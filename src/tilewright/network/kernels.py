@@ -138,7 +138,8 @@ class _Attempt:
         if not workers.verify:
             self.check, self.seconds = UNVERIFIED, self.choice.seconds
         else:
-            known = signatures.signed(built.artifact, self.group.key, workers.target.fingerprint)
+            claim = signatures.claim(self.group.key, workers.target.precision)
+            known = signatures.signed(built.artifact, claim, workers.target.fingerprint)
             if known is not None:
                 self.check, self.seconds = BEFORE, known
             else:

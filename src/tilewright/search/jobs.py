@@ -114,7 +114,7 @@ class References:
         try:
             inputs = [t for t in task.dag.args if t not in task.dag.outputs]
             given = {t: task.inputs[t.name] for t in inputs if t.name in task.inputs}
-            timed, *also = cases(task.dag, self.seed, given)
+            timed, *also = cases(task.dag, self.seed, given, task.target.precision)
             constants = [k for k, t in enumerate(inputs) if t.op.constant]
             return self._store.put(
                 _case_key(task), timed.inputs, timed.expected, timed.tolerance, also, constants,
@@ -129,7 +129,7 @@ class References:
 
 def _case_key(task: Task) -> str:
     """What the arrays of a task depend on, beside the seed."""
-    return task.key + digest(task.inputs)
+    return f"{task.key} {task.target.precision}{digest(task.inputs)}"
 
 
 def task_id(task: Task, device: DeviceSpec | None = None) -> TaskId:

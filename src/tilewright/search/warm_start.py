@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from tilewright import knowledge
 from tilewright.base.errors import TilewrightError
-from tilewright.cost.features import FEATURES
 from tilewright.knowledge.trees import Trees
 from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
@@ -22,6 +21,7 @@ from tilewright.schedule.template import anchor_key, anchor_templates, find_anch
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
 from tilewright.search.predictions import Predictions
+from tilewright.search.propose.prior import is_known
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 
@@ -111,7 +111,7 @@ def usable_trees(target: Target) -> tuple[Trees | None, str]:
         trees = knowledge.trees(target)
     except TilewrightError as error:
         return None, f"Trees of knowledge are left out: {error}"
-    if trees is not None and trees.features != tuple(FEATURES):
+    if trees is not None and not is_known(trees):
         return None, (
             "The trees of knowledge are of a version with other features: they are left out."
         )

@@ -8,14 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from tilewright.base.dtype import FLOAT32, DType
 
 
+class AtomRate(NamedTuple):
+    """A matrix instruction of a warp, by the name that `ir.atoms` has for it.
+
+    cycles:  of a core, from one to the next where all its units are busy
+    latency: cycles until the sum can be added to again
+    """
+
+    name: str
+    cycles: float
+    latency: float
+
+
 @dataclass(frozen=True)
 class Limits:
-    """Hardware limits and rates.  Rates are per second; 0 means "does not apply"."""
+    """Hardware limits and rates.  Rates are per second; 0 means "does not apply".
+
+    rates: of the unit that adds and multiplies numbers, by element type; of the one that multiplies
+           matrices see `atoms`: what it reaches depends on the instruction, not on the type alone
+    """
 
     max_threads_per_block: int = 0
     max_block: tuple[int, int, int] = (0, 0, 0)  # x, y, z
@@ -34,6 +51,7 @@ class Limits:
     l2_bytes: int = 1 << 20
     l3_bytes: int = 0
     rates: tuple[tuple[DType, float], ...] = ()  # operations of arithmetic; a multiply-add is two
+    atoms: tuple[AtomRate, ...] = ()  # matrix instructions that the device has; no others
     memory_bandwidth: float = 0.0
     l2_bandwidth: float = 0.0
     launch_seconds: float = 0.0
@@ -58,6 +76,15 @@ class Limits:
         known = dict(self.rates)
         found = (known[t] for t in (dtype, dtype.compute, FLOAT32) if t in known)
         return next(found, 1.0)
+
+    def atom(self, name: str) -> AtomRate:
+        """The matrix instruction of that name; it takes for ever where the device has none."""
+        found = (known for known in self.atoms if known.name == name)
+        return next(found, AtomRate(name, inf, inf))
+
+    def has_atom(self, name: str) -> bool:
+        """Tell whether the device has the matrix instruction of that name."""
+        return any(known.name == name for known in self.atoms)
 
 
 def rates(float32: float, **per_float32: float) -> tuple[tuple[DType, float], ...]:

@@ -17,10 +17,11 @@ from tilewright.base import plugins
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind
 from tilewright.targets.limits import Limits
+from tilewright.targets.precision import FLOAT32, PRECISIONS
 
 OTHER_OPTIONS = (
     "arch", "mcpu", "mattr", "mtriple", "mfloat-abi", "num-cores", "device", "keys", "libs",
-    "model",
+    "model", "precision",
 )  # fmt: skip
 FIELDS = fields(Limits)
 LIMIT_NAMES = {f.name for f in FIELDS if f.type == "int"}  # annotations are text
@@ -148,6 +149,24 @@ def check_options(place: str, options: Mapping[str, str], known: DeviceKind) -> 
                 f"Write +{word}, or -{word} where it is not.",
             )  # fmt: skip
     _check_float_abi(place, options)
+    _check_precision(place, options, known)
+
+
+def _check_precision(place: str, options: Mapping[str, str], known: DeviceKind) -> None:
+    """An option that would change nothing is refused, so that nobody believes that it did."""
+    asked = options.get("precision", FLOAT32)
+    if asked == FLOAT32:
+        return
+    if asked not in PRECISIONS:
+        raise TargetError(
+            place, f"-precision={asked} is none of {', '.join(PRECISIONS)}",
+            "Other types are a computation's own: give its tensors that dtype.",
+        )  # fmt: skip
+    if asked not in known.precisions:
+        raise TargetError(
+            place, f"no schedule for {known.name} computes float32 in {asked}",
+            "Leave -precision out: float32 is then computed in float32.",
+        )  # fmt: skip
 
 
 def _check_float_abi(place: str, options: Mapping[str, str]) -> None:

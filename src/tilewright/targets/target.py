@@ -17,6 +17,7 @@ from tilewright.base import context, plugins
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, kind, kinds, resolve
 from tilewright.targets.limits import Limits
+from tilewright.targets.precision import FLOAT32, allows, needed
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.spelling import (
     FIELDS,
@@ -37,7 +38,8 @@ __all__ = ["Limits", "Target", "TargetLike"]
 TargetLike = Union[str, "Target", Mapping[Any, Any]]
 
 UNKNOWN = "unknown"  # the model where none is given
-_UNSAID = {"model": UNKNOWN, "link-params": "0"}  # as where it is not given; TVM prints them
+# As where it is not given; TVM prints the first two.
+_UNSAID = {"model": UNKNOWN, "link-params": "0", "precision": FLOAT32}
 LONGEST = 2000  # characters of a target; TVM's longest have some hundred
 
 
@@ -58,8 +60,9 @@ class Target:
     TVM's other spellings are read, too: ``{"kind": "llvm", "num-cores": 4}``, and the target of one
     device, ``{"cpu": "llvm"}``.
     Options: ``-arch=sm_XX`` (cuda), ``-mcpu=NAME -mattr=+a,+b -mtriple=T`` (llvm),
-    ``-num-cores=N``, and any integer field of `Limits` with dashes, for example
-    ``-max-threads-per-block=512``; TVM's words for them are read, too (`spelling.py`).
+    ``-num-cores=N``, ``-precision=P`` (`precision.py`), and any integer field of `Limits` with
+    dashes, for example ``-max-threads-per-block=512``; TVM's words for them are read, too
+    (`spelling.py`).
     A tag, ``"nvidia/geforce-rtx-3090"`` or ``{"tag": ..., "num-cores": 4}``, is the target that
     `tags.py` has for it.
 
@@ -177,6 +180,22 @@ class Target:
         return self.option("model", UNKNOWN)
 
     @property
+    def precision(self) -> str:
+        """In what sums of products of float32 may be computed: a name of `precision.py`."""
+        return self.option("precision", FLOAT32)
+
+    def with_precision(self, precision: str) -> Target:
+        """The same target with another precision.  Raises TargetError where that has no use."""
+        place, options = f"{self!r}.with_precision({precision!r})", dict(self.options)
+        check_options(place, {"precision": precision}, self.device_kind)
+        options.pop("precision", None)
+        if precision != FLOAT32:
+            options["precision"] = precision
+            _limits(self.device_kind, options, self._reported)
+        ordered = tuple(sorted(options.items()))
+        return _made(self.kind, ordered, self.limits, self.device, self.host)
+
+    @property
     def libs(self) -> list[str]:
         return [word for word in self.option("libs").split(",") if word]
 
@@ -242,12 +261,20 @@ class Target:
             )  # fmt: skip
         old = dict(self.options)
         new = {"arch": device.arch, **old} if device.arch else old
-        reported = self.device.reported if self.device is not None else {}
-        base = _limits(self.device_kind, old, reported)
+        base = _limits(self.device_kind, old, self._reported)
         pairs = ((f.name, getattr(self.limits, f.name), getattr(base, f.name)) for f in FIELDS)
         changed: dict[str, Any] = {name: own for name, own, known in pairs if own != known}
         limits = replace(_limits(self.device_kind, new, device.reported), **changed)
         return _made(self.kind, tuple(sorted(new.items())), limits, device, self.host)
+
+    @property
+    def _reported(self) -> Any:
+        return self.device.reported if self.device is not None else {}
+
+    def allows(self, atom: str) -> bool:
+        """Tell whether kernels may use a matrix instruction: the device has it, and its operands
+        keep as many digits as the precision asks for."""
+        return self.limits.has_atom(atom) and allows(self.precision, needed(atom))
 
     def native(self) -> Target:
         """With what this machine has, as far as it can be told without opening a device.
@@ -375,4 +402,12 @@ def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:
     for name, value in options.items():
         if limit := limit_named(name):
             chosen[limit] = int(value)
-    return replace(known.limits(options, device), **chosen)
+    limits = replace(known.limits(options, device), **chosen)
+    asked = options.get("precision", FLOAT32)
+    if asked != FLOAT32 and not any(needed(atom.name) != FLOAT32 for atom in limits.atoms):
+        given = dict(device).get("arch") or options.get("arch") or known.default_arch
+        raise TargetError(
+            f"{known.name} -precision={asked}", f"{given or known.name} has no instruction for it",
+            "Leave -precision out: float32 is then computed in float32.",
+        )  # fmt: skip
+    return limits

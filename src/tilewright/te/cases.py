@@ -18,6 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tilewright.base.case import Case
+from tilewright.targets.precision import FLOAT32
 from tilewright.te.chains import LONGEST, adds_up, terms_of
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import (
@@ -43,23 +44,26 @@ _FAR_HALF = 1.073, 0.0002  # of a type whose greatest number is soon reached
 
 
 def cases(
-    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
-) -> tuple[Case, Case]:
+    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({}),
+    precision: str = FLOAT32,
+) -> tuple[Case, Case]:  # fmt: skip
     """Random inputs, then whole numbers; the same for the same seed.
 
     given: values of inputs that are not drawn, such as indices which others must agree with; of
            these the second case keeps the integers, since any floats will do for it
+    precision: see `evaluate.tolerance`
     Raises ExpressionError for a computation that reads out of bounds.
     """
     kept = {tensor: value for tensor, value in given.items() if not tensor.dtype.is_float}
-    return _random(dag, seed, given), whole_numbers(dag, seed, kept)
+    random = _random(dag, seed, given, precision)
+    return random, whole_numbers(dag, seed, kept, precision)
 
 
-def _random(dag: ComputeDAG, seed: int, given: Mapping[Tensor, Array]) -> Case:
+def _random(dag: ComputeDAG, seed: int, given: Mapping[Tensor, Array], precision: str) -> Case:
     long = any(adds_up(op) and terms_of(op) > LONGEST for op in dag.compute_ops)
     for draw in (half_far, None) if long else (None,):
         inputs = random_inputs(dag, seed, draw, given)
-        results = approximations(dag, inputs)
+        results = approximations(dag, inputs, precision)
         if draw is None or all(map(_promised, results)):
             break
     return _case(dag, inputs, results)
@@ -92,13 +96,14 @@ def half_far(tensor: Tensor, rng: np.random.Generator) -> Array | None:
 
 
 def whole_numbers(
-    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({})
-) -> Case:
+    dag: ComputeDAG, seed: int = 0, given: Mapping[Tensor, Array] = MappingProxyType({}),
+    precision: str = FLOAT32,
+) -> Case:  # fmt: skip
     """The case in which as much as possible is exact and tells what it was computed from."""
     best: tuple[float, Case] | None = None
     for largest, halvings in _SCALES:
         inputs = random_inputs(dag, seed + 1, _drawing(dag, largest, 0.5**halvings), given)
-        results = approximations(dag, inputs)
+        results = approximations(dag, inputs, precision)
         told = min(map(_telling, results))
         if best is None or told > best[0]:
             best = told, _case(dag, inputs, results)

@@ -20,7 +20,9 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.tuples import parts
+from tilewright.targets.precision import FLOAT32, PRECISIONS, Precision
 from tilewright.te import symbolic
+from tilewright.te.chains import cut
 from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
@@ -37,6 +39,7 @@ from tilewright.te.rounding import (
     exactly,
     fits,
     grid_of,
+    holds_all,
     kept_as,
     no_nan,
     stored,
@@ -60,14 +63,16 @@ def evaluate(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     return [v.value for v in _outputs(dag, inputs, track=False)]
 
 
-def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
+def tolerance(dag: ComputeDAG, inputs: Inputs, precision: str = FLOAT32) -> list[Array]:
     """Per output element, the largest distance from `evaluate` that rounding alone can explain.
 
     A running error bound in the types of the DAG.  A sum of K terms t adds 8 sqrt(K) eps sum|t|
     with the eps of its accumulator (for a sum of products this is the whole bound; the products'
     own rounding is within it), and one rounding to the type of the stage if that is narrower.
     Where K is more than an accumulator may take in turn, the bound is that of blocks so long and of
-    the chain of their sums (`chains.depth`).  A product of K terms adds K eps
+    the chain of their sums (`chains.depth`).  Where a precision of fewer digits than float32 is
+    allowed, a sum of products of float32 may be off by the rounding of each operand besides:
+    2^-10 sum|t| of "tf32" (`chains.cut`).  A product of K terms adds K eps
     of itself; max and min, nothing; any other combiner, K roundings of
     each of its operations, spread over the levels of a balanced tree (supposing that no order of
     combining has much larger partial results than this one).
@@ -84,19 +89,22 @@ def tolerance(dag: ComputeDAG, inputs: Inputs) -> list[Array]:
     [x - e, x + e], a choice whose condition rounding may flip by the distance of its sides.
     Infinite where no promise is possible; see `agrees`.
     """
-    return evaluate_with_tolerance(dag, inputs)[1]
+    return evaluate_with_tolerance(dag, inputs, precision)[1]
 
 
-def evaluate_with_tolerance(dag: ComputeDAG, inputs: Inputs) -> tuple[list[Array], list[Array]]:
+def evaluate_with_tolerance(
+    dag: ComputeDAG, inputs: Inputs, precision: str = FLOAT32
+) -> tuple[list[Array], list[Array]]:
     """`evaluate` and `tolerance` in one walk."""
-    results = approximations(dag, inputs)
+    results = approximations(dag, inputs, precision)
     return [r.value for r in results], [np.asarray(r.error) for r in results]
 
 
-def approximations(dag: ComputeDAG, inputs: Inputs) -> list[Approx]:
+def approximations(dag: ComputeDAG, inputs: Inputs, precision: str = FLOAT32) -> list[Approx]:
     """`evaluate` and `tolerance`, and of what numbers the outputs are multiples."""
     results = []
-    for tensor, result in zip(dag.outputs, _outputs(dag, inputs, track=True), strict=True):
+    found = _outputs(dag, inputs, track=True, precision=PRECISIONS[precision])
+    for tensor, result in zip(dag.outputs, found, strict=True):
         error = np.zeros(tensor.shape) if result.error is None else result.error
         unknown = np.isnan(result.value) if tensor.dtype.is_float else np.False_
         results.append(result._replace(error=np.where(unknown, np.inf, error)))
@@ -230,7 +238,7 @@ def _input_tensors(dag: ComputeDAG) -> list[Tensor]:
     return [t for t in dag.args if isinstance(t.op, PlaceholderOp)]
 
 
-def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> Values:
+def _bind(dag: ComputeDAG, inputs: Inputs, track: bool, precision: Precision) -> Values:
     tensors = _input_tensors(dag)
     if isinstance(inputs, Mapping):
         given = {getattr(key, "name", key): value for key, value in inputs.items()}
@@ -253,12 +261,14 @@ def _bind(dag: ComputeDAG, inputs: Inputs, track: bool) -> Values:
                 f"The placeholder has shape {list(tensor.shape)}.",
             )  # fmt: skip
         bound[tensor] = value.astype(tensor.dtype.storage, copy=False)
-    return Values(bound, track)
+    return Values(bound, track, precision)
 
 
-def _outputs(dag: ComputeDAG, inputs: Inputs, track: bool) -> list[Approx]:
+def _outputs(
+    dag: ComputeDAG, inputs: Inputs, track: bool, precision: Precision = PRECISIONS[FLOAT32]
+) -> list[Approx]:
     symbolic.refuse(dag.symbols, "te.evaluate")
-    values = _bind(dag, inputs, track)
+    values = _bind(dag, inputs, track, precision)
     with np.errstate(all="ignore"):
         inside = {op for steps in dag.steps.values() for op in steps}
         for op in dag.compute_ops:
@@ -336,9 +346,7 @@ def _steps(
     return known
 
 
-def _contract(
-    op: ComputeOp, product: Contraction, values: Mapping[Tensor, Approx], track: bool
-) -> Approx:
+def _contract(op: ComputeOp, product: Contraction, values: Values, track: bool) -> Approx:
     operands = [values[w.tensor] for w in product.windows]
     kind = op.accumulator
     value = cast_value(product.run([o.value for o in operands]), kind)
@@ -350,10 +358,11 @@ def _contract(
     if rounded:
         pairs = zip(sizes, operands, strict=True)
         largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
-    error = (largest - total) + sum_rounding(largest, kind, product.terms)
+    lost = 0.0 if holds_all(operands, values.precision) else cut(op, values.precision)
+    error = (largest - total) + sum_rounding(largest, kind, product.terms) + lost * largest
     error = overflow_of_sum(value, largest, no_nan(error), kind)
     grid = math.prod(o.grid for o in operands) * grid_of(np.asarray(float(product.scale)))
-    exact = None if rounded else fits(total, grid, kind)
+    exact = None if rounded or lost else fits(total, grid, kind)
     return Approx(value, exactly(error, exact), grid)
 
 
@@ -450,6 +459,10 @@ class _Stage:
             term = self.op.reduced
             args = [self.visit(a, scope) for a in term.args]
             results = [apply(term, args, self.track, scale=0.0)]
+            lost = cut(self.op, self.values.precision) if self.track else 0.0
+            if lost and not holds_all(args, self.values.precision):
+                known = 0.0 if results[0].error is None else results[0].error
+                results = [results[0]._replace(error=known + lost * np.abs(results[0].value))]
         else:
             results = [self.visit(value, scope) for value in parts(self.op.reduced)]
         shape = [len(r) for r in block]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from tilewright.targets.precision import Precision
 from tilewright.te.rounding import Approx, Array, cast_value, grid_of
 from tilewright.te.tensor import Tensor, placeholder
 
@@ -22,11 +23,12 @@ class Values(dict[Tensor, Approx]):
     """The value of each tensor; an input is converted when it is first asked for.
 
     given: the inputs; track: whether it must be known of which number they are multiples
+    precision: in what sums of products of float32 may be computed
     """
 
-    def __init__(self, given: Mapping[Tensor, Array], track: bool) -> None:
+    def __init__(self, given: Mapping[Tensor, Array], track: bool, precision: Precision) -> None:
         super().__init__()
-        self._given, self._track = given, track
+        self._given, self._track, self.precision = given, track, precision
 
     def __missing__(self, tensor: Tensor) -> Approx:
         self[tensor] = found = self._kept(tensor, self._given[tensor])
@@ -34,7 +36,7 @@ class Values(dict[Tensor, Approx]):
 
     def copy(self) -> Values:
         """Others to which tensors may be added."""
-        made = Values(self._given, self._track)
+        made = Values(self._given, self._track, self.precision)
         made.update(self)
         return made
 

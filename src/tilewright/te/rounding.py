@@ -13,13 +13,14 @@ bits, and unsigned ones, wrap around after every operation; int32 and int64 coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.dtype import DType
+from tilewright.targets.precision import Precision
 
 Array = npt.NDArray[Any]
 LARGE_GRID = 2.0**200  # of zeros: finite, so that nothing times it is NaN
@@ -86,6 +87,12 @@ def fits(magnitude: Array, grid: float, dtype: DType) -> Array | None:
     if grid < _flushed(dtype):
         return None
     return np.asarray(magnitude <= min(dtype.greatest, grid * 2.0**dtype.digits))
+
+
+def holds_all(operands: Iterable[Approx], precision: Precision) -> bool:
+    """Tell whether operands lose nothing where they are rounded to a precision."""
+    digits = precision.digits
+    return all(o.grid > 0 and _is_within(np.abs(o.value), o.grid * 2.0**digits) for o in operands)
 
 
 def exactly(error: Array | None, exact: Array | None) -> Array | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.concurrency import lock
-from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.graph.expr import IRModule
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
@@ -70,6 +70,9 @@ class Options:
     frozen:       weights are never written to after the first call, so calls need not look
     cache:        keep compiled graphs on disk
     verify:       as in relay.build
+    precision:    in what products of float32 may be computed; default: as the target says, else as
+                  torch.set_float32_matmul_precision does: "highest" float32, others tf32 where the
+                  device and the schedules for it have that
     """
 
     log: str | None = None
@@ -79,6 +82,7 @@ class Options:
     frozen: bool = False
     cache: bool = True
     verify: bool = True
+    precision: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
@@ -228,6 +232,7 @@ def _compiled(
     if target.kind != _KINDS[where.type]:
         raise ModelError(PLACE, f"the target is {target.kind}, the inputs are on {where}",
                          "Leave target out, or move the inputs.")  # fmt: skip
+    target = _in_precision(torch, target, options.precision)
     dynamic = [k for k in tensors if k not in fixed and k not in numbers]
     site = _Site(torch, where, target, options)
     if torch.is_autocast_enabled(where.type):
@@ -266,6 +271,19 @@ def _compiled(
         {k: whole[k] for k in kept if k >= len(args)}, again, bool(writes),
         lambda args: gm.forward(*args),
     )  # fmt: skip
+
+
+def _in_precision(torch: Any, target: Target, asked: str | None) -> Target:
+    """The target in the precision that is asked for; raises TargetError where there is none.  What
+    PyTorch allows is a permission only: without a use for it nothing changes."""
+    if asked is not None:
+        return target.with_precision(asked)
+    if target.option("precision") or torch.get_float32_matmul_precision() == "highest":
+        return target
+    try:
+        return target.with_precision("tf32")
+    except TargetError:
+        return target
 
 
 def _with_held(run: Run, held: Sequence[Any], args: Sequence[Any]) -> Any:

@@ -90,3 +90,15 @@ def block_elements(node: Node, bounds: Bounds, block: Block) -> Number:
     """Partial results that a thread keeps of it, for all virtual threads together."""
     count: Number = where(block.made, elements_inside(node, bounds, block.at), 0)
     return count
+
+
+def unit_terms(node: Node, bounds: Bounds) -> Number:
+    """Return the terms that one accumulator of a matrix unit takes in turn, where an atom computes
+    the stage; of long sums, those of a block."""
+    if may_be_long(node.op):
+        return chains(node, bounds).longest
+    total: Number = 1
+    for ax in node.stage.leaf_iter_vars:
+        if ax.kind == "reduce" and ax not in node.stage.binds:
+            total = total * bounds.extent[ax]
+    return total

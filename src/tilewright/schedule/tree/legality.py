@@ -14,10 +14,12 @@ import numpy as np
 
 from tilewright.base.errors import LegalityError
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
+from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
+from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
-from tilewright.te.chains import LONGEST
+from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
@@ -38,6 +40,9 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
+    "atom": "a matrix instruction that the device does not have",
+    "precision": "operands in fewer digits than the target's -precision= allows, or so many terms "
+    "in one accumulator of a matrix unit, which cuts what it adds, that a sum loses its digits",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
 }
 
@@ -80,6 +85,8 @@ def judge(resources: Resources) -> Verdict:
     for kernel in resources.kernels:
         steps = kernel.text(kernel.root).steps
         found.discourage("long_sums", kernel.longest_chain > LONGEST)
+        for node in kernel.nodes:
+            _judge_atom(node, kernel, found)
         found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
         if resources.target.has_threads:
             _judge_gpu(kernel, found)
@@ -110,6 +117,19 @@ class _Findings:
         known = self.quantities
         known[name] = maximum(known[name], value) if name in known else value
         return value
+
+
+def _judge_atom(node: Node, kernel: KernelResources, found: _Findings) -> None:
+    """Whether there is the instruction that computes a stage, and in how many digits."""
+    named = getattr(node.stage, "atom", None)
+    if named is None:
+        return
+    target, asked = kernel.target, needed(named[0])
+    found.refuse("atom", not target.limits.has_atom(named[0]))
+    found.discourage("precision", not allows(target.precision, asked))
+    if all(isinstance(ax.extent, int) for ax in node.op.reduce_axis):
+        most = longest_in_unit(terms_of(node.op), asked)
+        found.discourage("precision", unit_terms(node, kernel.bounds) > most)
 
 
 def _judge_cpu(kernel: KernelResources, found: _Findings) -> None:

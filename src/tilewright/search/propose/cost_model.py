@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from tilewright.base.errors import ModelError
 from tilewright.base.output import FileKind, beginning, write
-from tilewright.cost.features import FEATURES, Matrix, Vector
+from tilewright.cost.features import FEATURES, PLAIN, Matrix, Vector, with_atoms
 from tilewright.knowledge.trees import Trees
 from tilewright.search.propose.losses import Loss, relevance
-from tilewright.search.propose.prior import booster_of
+from tilewright.search.propose.prior import Prior, is_known
 
 _MODEL = FileKind("a cost model", beginning(b'{"learner"'))
 
@@ -91,7 +91,7 @@ class CostModel:
         self._tasks: dict[str, _Rows] = {}
         self._rows = 0
         self._booster: Any = None
-        self._prior: Any = None
+        self._prior: Prior | None = None
         self._pending: Future[Any] | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._judged: deque[tuple[str, float, float]] = deque(maxlen=RECENT)
@@ -111,8 +111,9 @@ class CostModel:
 
     def begin_with(self, prior: Trees) -> None:
         """Let trees that were trained elsewhere refine the machine model; this model learns what is
-        left.  Raises ModelError for trees on other features, and where rows are known already."""
-        if prior.features != tuple(FEATURES):
+        left.  Raises ModelError for trees on features that rows do not have, and where rows are
+        known already."""
+        if not is_known(prior):
             raise ModelError(
                 "cost model", "the trees to begin with are of a version with other features",
                 "Publish them again with this version.",
@@ -122,20 +123,21 @@ class CostModel:
                 "cost model", "it has rows, which trees to begin with would change",
                 "Give the trees to a new model.",
             )  # fmt: skip
-        self._prior = booster_of(prior)
+        self._prior = Prior(prior)
 
     def _refined(self, features: Matrix, machine: Vector) -> Vector:
         """The machine model's seconds, as the trees to begin with correct them."""
         if self._prior is None or not len(features):
             return machine
-        return machine * np.exp(np.asarray(self._prior.inplace_predict(features), np.float64))
+        return machine * np.exp(self._prior.predict(features))
 
     def predict(self, features: Matrix, machine: Vector) -> Vector:
         """log of the predicted seconds, [n]; before the first fit those of the machine model."""
         base = np.log(np.maximum(self._refined(features, machine), 1e-12))
         if self._booster is None or not len(features):
             return base
-        found = self._booster.inplace_predict(features, predict_type="margin")
+        known = _columns(features, self._booster.num_features())
+        found = self._booster.inplace_predict(known, predict_type="margin")
         return base + np.asarray(found, np.float64) * (1 if self.options.loss == "reg" else -1)
 
     def add(self, task: str, features: Matrix, machine: Vector, measured: Vector) -> None:
@@ -181,7 +183,7 @@ class CostModel:
             if not data:  # of which xgboost would end the process
                 raise ValueError("empty")
             booster.load_model(bytearray(data))
-            fits = booster.num_features() == len(FEATURES)
+            fits = booster.num_features() in (len(PLAIN), len(FEATURES))
         except (OSError, ValueError, xgboost.core.XGBoostError) as error:
             why = error.strerror if isinstance(error, OSError) else "these are no trees"
             raise ModelError(
@@ -254,7 +256,14 @@ class CostModel:
         if not told:
             return None
         features, labels, weights, margin = map(np.concatenate, zip(*told, strict=True))
+        if not with_atoms(features).any():  # what is 0 throughout would only blur what trees draw
+            features = _columns(features, len(PLAIN))
         return Lesson(features, labels, weights, [len(part[0]) for part in told], margin)
+
+
+def _columns(rows: Matrix, count: int) -> Matrix:
+    """The first ones, as many as a model knows."""
+    return rows if rows.shape[1] == count else np.ascontiguousarray(rows[:, :count])
 
 
 def _part(rows: _Rows, loss: Loss) -> tuple[Matrix, Vector, Vector, Vector] | None:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.cost.features import FEATURES, Matrix, Vector
+from tilewright.cost.features import ATOM_COLUMNS, FEATURES, Matrix, Vector, with_atoms
 from tilewright.knowledge.trees import Trees
 
 _LEAF = -1
 
 
 def trees_of(booster: Any) -> Trees:
-    """The trees of a booster on `FEATURES`."""
+    """The trees of a booster on the first of `FEATURES`, as many as it has."""
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     parts, begin = [], 0
     for tree in learner["gradient_booster"]["model"]["trees"]:
@@ -43,7 +43,8 @@ def trees_of(booster: Any) -> Trees:
     base = float(str(learner["learner_model_param"]["base_score"]).strip("[]"))
     roots = np.cumsum([0, *sizes[:-1]])
     feature, threshold, left, right, value = arrays
-    return Trees(feature, threshold, left, right, value, roots, base, tuple(FEATURES))
+    known = FEATURES[: booster.num_features()]
+    return Trees(feature, threshold, left, right, value, roots, base, known)
 
 
 def _parents_first(left: np.ndarray, right: np.ndarray) -> list[int]:
@@ -101,6 +102,33 @@ def _tree(trees: Trees, blank: dict[str, Any], number: int, begin: int, end: int
         "sum_hessian": [1.0] * nodes,
         "tree_param": blank["tree_param"] | {"num_nodes": str(nodes)},
     }
+
+
+class Prior:
+    """Trees that were trained elsewhere, for rows of `FEATURES`.
+
+    They look at the columns that they name, wherever these are.  Of rows with something that they
+    have no columns for, such as matrix instructions, they say nothing: they saw no such kernel.
+    """
+
+    def __init__(self, trees: Trees) -> None:
+        self._booster = booster_of(trees)
+        columns = [FEATURES.index(name) for name in trees.features]
+        self._columns = None if columns == list(range(len(FEATURES))) else columns
+        self._knows_atoms = set(ATOM_COLUMNS) <= set(trees.features)
+
+    def predict(self, rows: Matrix) -> Vector:
+        """log of what measured seconds are by those of the machine model, [n]."""
+        seen = rows
+        if self._columns is not None:
+            seen = np.ascontiguousarray(rows[:, self._columns])
+        found: Vector = np.asarray(self._booster.inplace_predict(seen), np.float64)
+        return found if self._knows_atoms else np.where(with_atoms(rows), 0.0, found)
+
+
+def is_known(trees: Trees) -> bool:
+    """Tell whether rows have all columns that the trees look at; they may have more."""
+    return set(trees.features) <= set(FEATURES)
 
 
 def predict(trees: Trees, rows: Matrix) -> Vector:

@@ -1,0 +1,51 @@
+"""Precisions: in how many digits sums of products of float32 may be computed, where users allow it.
+
+In: the option `-precision=` of a target.  Out: what a result may then be off by.  float16, bfloat16
+and integers are no precisions but element types: they follow from a computation.  A result is a
+record of the target with its option, so that none in fewer digits stands for one of float32.
+Read next: `target.py`; `../te/evaluate.py`, whose bound it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Precision:
+    """rank: a target of some rank may run what is computed in a precision of that rank or below
+
+    digits: of an operand, the hidden one included
+    term:   how far each product of two numbers of float32 may be off, as a share of its size, for
+            operands that are rounded; what rounding a sum adds is as in float32
+    """
+
+    name: str
+    rank: int
+    digits: int
+    term: float
+
+
+FLOAT32 = "float32"  # unless a target says otherwise
+PRECISIONS = {
+    p.name: p
+    for p in (
+        Precision(FLOAT32, 0, 24, 0.0),
+        # Three products of numbers that are cut in two: held to the bound of float32.
+        Precision("3xtf32", 1, 22, 0.0),
+        # Both operands are rounded to 11 digits, and so off by 2^-11 of themselves.
+        Precision("tf32", 2, 11, 2.0**-10),
+    )
+}
+
+
+def needed(atom: str) -> str:
+    """The precision that a matrix instruction computes in, by the name that `ir.atoms` has for it;
+    that of float32 where its operands are exact: halves, integers."""
+    word = atom.rpartition(".")[2]
+    return word if word in PRECISIONS else FLOAT32
+
+
+def allows(target: str, asked: str) -> bool:
+    """Tell whether a target of one precision may run what is computed in another."""
+    return PRECISIONS[asked].rank <= PRECISIONS[target].rank

@@ -1,0 +1,197 @@
+"""Precision as a request: who may ask, what it is kept apart by, how far a result may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.base.errors import ModelError, TargetError
+from tilewright.knowledge.device_class import device_class, device_classes
+from tilewright.measure import signatures
+from tilewright.schedule.task import Task
+from tilewright.search.jobs import References, task_id
+from tilewright.targets import kind
+from tilewright.targets.cuda import KIND
+from tilewright.targets.precision import PRECISIONS, allows, needed
+from tilewright.targets.target import Target
+from tilewright.te.cases import cases
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
+
+
+@pytest.fixture
+def tf32(monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
+    """A target of that precision, as if a template made use of it."""
+    monkeypatch.setitem(kind._KINDS, "cuda", replace(KIND, precisions=("tf32",)))
+    yield Target("cuda -precision=tf32")
+
+
+def product(m: int, k: int, n: int, dtype: str = "float32", after: bool = False) -> ComputeDAG:
+    a = te.placeholder((m, k), dtype, "A")
+    b = te.placeholder((k, n), dtype, "B")
+    r = te.reduce_axis((0, k), "r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    out = te.compute((m, n), lambda i, j: te.max(c[i, j], 0), name="D") if after else c
+    return ComputeDAG([a, b, out])
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    """To the 11 digits of TF32, to nearest."""
+    bits = x.astype(np.float32).view(np.uint32).astype(np.uint64)
+    bits = (bits + 0xFFF + (bits >> 13 & 1)) >> 13 << 13
+    return bits.astype(np.uint32).view(np.float32)
+
+
+# -- who may ask -----------------------------------------------------------------------------------
+
+
+def test_a_precision_that_nothing_uses_is_refused_and_float32_is_what_all_are() -> None:
+    for text in ("cuda -precision=tf32", "llvm -precision=tf32"):
+        with pytest.raises(TargetError, match="no schedule for .* computes float32 in tf32"):
+            Target(text)
+    assert str(Target("cuda -precision=float32")) == "cuda"
+    assert Target("cuda").precision == "float32"
+    assert Target("cuda").with_precision("float32") == Target("cuda")
+
+
+def test_an_unknown_precision_is_refused(tf32: Target) -> None:
+    with pytest.raises(TargetError, match="is none of float32, 3xtf32, tf32"):
+        Target("cuda -precision=float16")
+    with pytest.raises(TargetError, match="no schedule for cuda computes float32 in 3xtf32"):
+        Target("cuda").with_precision("3xtf32")
+
+
+def test_a_device_without_the_instruction_is_refused(tf32: Target) -> None:
+    assert Target("cuda -arch=sm_86 -precision=tf32").precision == "tf32"
+    with pytest.raises(TargetError, match="sm_75 has no instruction for it"):
+        Target("cuda -arch=sm_75 -precision=tf32")
+    with pytest.raises(TargetError, match="sm_75 has no instruction for it"):
+        Target("cuda -arch=sm_75").with_precision("tf32")
+
+
+def test_which_atoms_kernels_may_use(tf32: Target) -> None:
+    assert not Target("cuda").allows("m16n8k8.tf32")
+    assert Target("cuda").allows("m16n8k16.float16")
+    assert tf32.allows("m16n8k8.tf32")
+    assert not Target("cuda -arch=sm_75").allows("m16n8k16.float16")
+    assert [needed(n) for n in ("m16n8k8.tf32", "m16n8k16.bfloat16")] == ["tf32", "float32"]
+    assert allows("tf32", "3xtf32") and not allows("3xtf32", "tf32")
+
+
+def test_every_atom_of_a_target_is_one_that_programs_have() -> None:
+    from tilewright.ir.atoms import ATOMS
+
+    assert {rate.name for rate in Target("cuda").limits.atoms} == set(ATOMS)
+
+
+def test_the_front_door_takes_it(tf32: Target) -> None:
+    net = tw.task(lambda: product(16, 16, 16).args)
+    with pytest.raises(ModelError, match="a task has its target"):
+        tw.tune(net, precision="tf32")
+    with pytest.raises(ModelError, match="a task has its target"):
+        tw.compile(net, precision="tf32")
+
+
+# -- what it is kept apart by ----------------------------------------------------------------------
+
+
+def test_records_knowledge_and_signatures_of_two_precisions_are_apart(tf32: Target) -> None:
+    dag, plain = product(16, 16, 16), Target("cuda")
+    here, there = (task_id(Task("t", (), dag, t)) for t in (plain, tf32))
+    assert here.dag == there.dag and here.key != there.key
+    assert device_class(tf32) == device_class(plain) + "-tf32"
+    assert not set(device_classes(tf32)) & set(device_classes(plain))
+    assert signatures.claim("d", "float32") == "d" != signatures.claim("d", "tf32")
+
+
+def test_the_references_of_two_precisions_are_apart(tf32: Target) -> None:
+    from tilewright.measure import reference
+
+    references = References()
+    try:
+        bounds = []
+        for target in (Target("cuda"), tf32):
+            known = references.get(Task("t", (), product(16, 64, 16), target))
+            bounds.append(reference.load(known).tolerance[0].max())
+    finally:
+        references.close()
+    assert bounds[1] > 10 * bounds[0]
+
+
+# -- the bound -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_product_of_rounded_operands_is_within_the_bound_of_tf32_only(after: bool) -> None:
+    dag = product(32, 256, 32, after=after)
+    inputs = random_inputs(dag, 3)
+    reached = rounded(inputs[0]).astype(np.float64) @ rounded(inputs[1]).astype(np.float64)
+    reached = np.maximum(reached, 0) if after else reached
+    for precision, right in (("tf32", True), ("3xtf32", False), ("float32", False)):
+        (value,), (bound,) = evaluate_with_tolerance(dag, inputs, precision)
+        assert bool(agrees(reached, value, bound).all()) is right
+
+
+def test_the_bound_of_tf32_is_that_of_its_operands_and_of_the_sum() -> None:
+    dag = product(8, 64, 8)
+    inputs = random_inputs(dag, 0)
+    _, (plain,) = evaluate_with_tolerance(dag, inputs)
+    _, (wide,) = evaluate_with_tolerance(dag, inputs, "tf32")
+    sizes = np.abs(inputs[0]).astype(np.float64) @ np.abs(inputs[1]).astype(np.float64)
+    np.testing.assert_allclose(wide - plain, 2.0**-10 * sizes, rtol=1e-6)
+    _, (three,) = evaluate_with_tolerance(dag, inputs, "3xtf32")
+    np.testing.assert_array_equal(three, plain)
+
+
+def guarded() -> ComputeDAG:
+    """A sum that the reference adds up point by point: its index is no affine one."""
+    a = te.placeholder((16, 40), "float32", "A")
+    b = te.placeholder((40,), "float32", "B")
+    r = te.reduce_axis((0, 40), "r")
+    c = te.compute((16,), lambda i: te.sum(a[i, r] * b[te.min(r + i, 39)], axis=r), name="C")
+    return ComputeDAG([a, b, c])
+
+
+def test_sums_of_every_form_have_the_bound() -> None:
+    dag = guarded()
+    inputs = random_inputs(dag, 1)
+    _, (plain,) = evaluate_with_tolerance(dag, inputs)
+    _, (wide,) = evaluate_with_tolerance(dag, inputs, "tf32")
+    assert (wide > 50 * plain).all()
+
+
+def test_what_is_no_product_of_float32_has_the_bound_that_it_had() -> None:
+    halves = product(16, 64, 16, "float16")
+    a = te.placeholder((16, 64), "float32", "A")
+    r = te.reduce_axis((0, 64), "r")
+    sums = ComputeDAG([a, te.compute((16,), lambda i: te.sum(a[i, r], axis=r), name="S")])
+    squares = te.compute((16,), lambda i: te.sum(a[i, r] * a[i, r], axis=r), name="Q")
+    for dag in (halves, sums, ComputeDAG([a, squares])):
+        inputs = random_inputs(dag, 0)
+        _, (plain,) = evaluate_with_tolerance(dag, inputs)
+        _, (wide,) = evaluate_with_tolerance(dag, inputs, "tf32")
+        np.testing.assert_array_equal(plain, wide)
+
+
+def test_small_whole_numbers_stay_exact_and_larger_ones_do_not() -> None:
+    dag = product(8, 32, 8)
+    _, whole = cases(dag, precision="tf32")
+    assert not whole.tolerance[0].any()
+    dag = product(8, 3, 8)
+    large = [np.full(t.shape, 2049.0, np.float32) for t in dag.args[:2]]
+    assert not evaluate_with_tolerance(dag, large)[1][0].any()
+    assert evaluate_with_tolerance(dag, large, "tf32")[1][0].all()
+
+
+def test_a_missing_term_is_found_in_every_precision() -> None:
+    dag = product(16, 64, 16)
+    for precision in PRECISIONS:
+        _, whole = cases(dag, precision=precision)
+        a, b = whole.inputs
+        wrong = a[:, :-1].astype(np.float64) @ b[:-1]
+        assert not agrees(wrong, whole.expected[0], whole.tolerance[0]).all()
