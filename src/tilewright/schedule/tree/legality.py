@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import LegalityError
+from tilewright.ir.atoms import WARP
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
@@ -38,6 +39,8 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
+    "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
+    f"around it that are no multiples of these, or other than {WARP} lanes along threadIdx.x",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
 }
 
@@ -81,6 +84,7 @@ def judge(resources: Resources) -> Verdict:
         steps = kernel.text(kernel.root).steps
         found.discourage("long_sums", kernel.longest_chain > LONGEST)
         found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
+        _judge_atoms(kernel, found)
         if resources.target.has_threads:
             _judge_gpu(kernel, found)
         else:
@@ -145,6 +149,20 @@ def _judge_launch(
     shared = found.note("shared_bytes", kernel.shared_bytes)
     found.refuse("shared_memory", shared > limits.shared_bytes_per_block)
     return threads
+
+
+def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
+    bounds = kernel.bounds
+    for node in kernel.nodes:
+        if node.product is None:
+            continue
+        found.refuse("atom", node.product.atom.name not in kernel.target.atoms)
+        found.refuse("atom", kernel.launch["threadIdx.x"] != WARP)
+        for letter, part in node.product.parts.items():
+            wanted = node.product.atom.extents[letter]
+            found.refuse("atom", bounds.extent[part.leaf] != wanted)
+            for split in part.splits:
+                found.refuse("atom", bounds.factor[split] % wanted != 0)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
