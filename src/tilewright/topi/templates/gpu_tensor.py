@@ -313,7 +313,7 @@ class Tiling:
         return columns, left
 
     def tile(self, stage: Stage, original: bool) -> IterVar:
-        """Blocks, warps, lanes; returns the loop of warps."""
+        """Blocks, warps, lanes; returns the loop of lanes."""
         _, left = self._blocks(stage, original)
         return self._warps(stage, [], left)
 
@@ -330,8 +330,9 @@ class Tiling:
         stage.reorder(*lead, *warps, *inner)
         warp = stage.fuse(*lead, *warps)
         stage.bind(warp, "threadIdx.y")
-        lanes(stage, *inner[-2:], self.atom.name)
-        return warp
+        lane, *_, pair = lanes(stage, *inner[-2:], self.atom.name)
+        stage.vectorize(pair)
+        return lane
 
     def share_out(self, stage: Stage, original: bool, shares: int) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
