@@ -69,10 +69,10 @@ def test_overhang_gives_new_guards_and_storage_and_leaves_the_given_ones() -> No
     tree = LoopTree(tiled(product(5, 13, 3, copies=True), 2, 2, 4))
     bounds = tree.bounds()
     storage = store_tensors(tree, bounds)
-    before = dict(storage.buffers), dict(storage.strides)
+    before = dict(storage.buffers), dict(storage.layouts)
     places = [place(tree, bounds, root) for root in tree.roots]
     found = let_overhang(places, storage)
-    assert (storage.buffers, storage.strides) == before
+    assert (storage.buffers, storage.layouts) == before
     grown = [t.name for t in storage.buffers if found.storage.buffers[t] is not storage.buffers[t]]
     assert grown == ["x", "y", "c.local"]
     (local,) = found.guards[-1].dropped

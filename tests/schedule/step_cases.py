@@ -51,9 +51,38 @@ def padded(n: int) -> list[Tensor]:
     return [a, te.compute((n,), lambda x: te.max(p[x + k], axis=k), name="C")]
 
 
+def half_products(m: int, n: int, k: int) -> list[Tensor]:
+    """C = 2 P, where P is a product of halves, its sums in float32."""
+    a, b = te.placeholder((m, k), "float16", name="A"), te.placeholder((k, n), "float16", name="B")
+    r = te.reduce_axis((0, k), "r")
+    value = lambda i, j: a[i, r].astype("float32") * b[r, j].astype("float32")  # noqa: E731
+    p = te.compute((m, n), lambda i, j: te.sum(value(i, j), axis=r), name="P")
+    return [a, b, te.compute((m, n), lambda i, j: p[i, j] * 2.0, name="C")]
+
+
 COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
-    f.__name__: f for f in (doubled, chain, row_sums, half_sums, padded, matmul)
+    f.__name__: f for f in (doubled, chain, row_sums, half_sums, padded, matmul, half_products)
 }
+
+
+WARP = (  # 32 lanes take the elements that they hold: 8 rows, 2 columns in 4 places
+    "s[C].split(C_i, factor=8)",
+    "s[C].split(C_j, factor=2)",
+    "s[C].reorder(C_i_inner, C_j_outer, C_i_outer, C_j_inner)",
+    "s[C].fuse(C_i_inner, C_j_outer)",
+    's[C].bind(i_inner_j_outer_fused, "threadIdx.x")',
+)
+TENSORIZE = 's[P].tensorize(P_i, "m16n8k16.float16")'
+FRAGMENTS = (
+    's[P].set_scope("fragment")',
+    "s[P].compute_at(s[C], i_inner_j_outer_fused)",
+    's.cache_read(A, "fragment", [P])',
+    's.cache_read(B, "fragment", [P])',
+    "s[P].split(r, factor=16)",
+    "s[P].reorder(r_outer, P_i, P_j, r_inner)",
+    "s[A_fragment].compute_at(s[P], r_outer)",
+    "s[B_fragment].compute_at(s[P], r_outer)",
+)
 
 
 @dataclass(frozen=True)
@@ -97,6 +126,15 @@ CASES: dict[type[S.Step], list[Case]] = {
     S.Pragma: [
         Case("row_sums(4, 10)", 's[C].pragma(i, "auto_unroll_max_step", 16)'),
         Case("row_sums(4, 10)", 's[C].pragma(k, "unroll_explicit", 0)'),
+    ],
+    S.Tensorize: [
+        Case(
+            "half_products(16, 8, 32)", 's[P].tensorize(P_i, "m16n8k16.float16")', WARP + FRAGMENTS
+        ),
+        Case("half_products(16, 8, 32)", 's[P].tensorize(r, "m16n8k16.float16")', FRAGMENTS[:1]),
+        Case("half_products(16, 8, 32)", 's[P].tensorize(P_i, "m16n8k16.float16")', FRAGMENTS[:1]),
+        Case("half_products(16, 8, 16)", TENSORIZE),
+        Case("half_products(16, 8, 16)", 's[P].tensorize(P_i, "m16n8k16.float8")', FRAGMENTS[:1]),
     ],
     S.ComputeAt: [
         Case("chain(6, 4)", "s[B].compute_at(s[C], i)"),

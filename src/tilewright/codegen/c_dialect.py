@@ -142,6 +142,11 @@ def multiply(atom: str) -> str:
     return f"tw_mma_{atom.replace('.', '_')}"
 
 
+def instruction(function: str) -> str:
+    """That of `Dialect.instructions` for a function of numbers."""
+    return f"tw_{function}"
+
+
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:
     """A decimal literal that reads back as exactly the `dtype` nearest to `value`, or its bits."""
     if held_as_bits(dtype):

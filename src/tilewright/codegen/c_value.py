@@ -16,6 +16,7 @@ from tilewright.codegen.c_dialect import (
     conversion,
     float_literal,
     held_as_bits,
+    instruction,
     int_literal,
     is_native,
     packed_bits,
@@ -28,6 +29,7 @@ from tilewright.ir.stmt import Buffer
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
 ACCESS_BYTES = (8, 16)  # of a vector access
+HALVES = 2  # in a word
 INDEX_LIMIT = 2**31  # buffers of so many elements are indexed with 64 bits
 
 # How tightly a piece of text binds, loosest first.
@@ -49,6 +51,12 @@ _HELPERS = {
     "floordiv": "return a / b - ((a % b != 0) & ((a % b < 0) != (b < 0)));",
     "floormod": "return a % b + ((a % b != 0) & ((a % b < 0) != (b < 0))) * b;",
 }
+
+
+def _is_wide(node: Expr) -> bool:
+    """Whether a vector has the size of an access: of several words, or of one of two halves."""
+    size = node.lanes * node.dtype.bytes
+    return size in ACCESS_BYTES or (size == WORD_BYTES and node.lanes == HALVES)
 
 
 def widened(index: Expr) -> Expr:
@@ -97,7 +105,7 @@ class ValuePrinter:
         """Whether a load is one vector access in C."""
         index = node.args[0]
         return (
-            node.lanes * node.dtype.bytes in ACCESS_BYTES
+            _is_wide(node)
             and node.attr.scope != "local"
             and index.op == "ramp"
             and index.args[1].op == "const"
@@ -111,7 +119,7 @@ class ValuePrinter:
         if node.op in ("select", "if_then_else"):
             test, a, b = node.args
             return test.op == "broadcast" and self._is_vector(a) and self._is_vector(b)
-        return node.op in ("broadcast", "var") and node.lanes * node.dtype.bytes in ACCESS_BYTES
+        return node.op in ("broadcast", "var") and _is_wide(node)
 
     def _access(self, node: Expr, const: bool) -> str:
         buffer = node.attr
@@ -206,11 +214,19 @@ class ValuePrinter:
         function = (
             self._helper(name, node.dtype, self.dialect.product(node.dtype))
             if name == "product"
-            else self.dialect.function(name, node.dtype)
+            else self._instruction(name) or self.dialect.function(name, node.dtype)
         )
         if function is None:
             raise self._broken(f"there is no {name} of {node.dtype}")
         return f"{function}({', '.join(map(self._print, node.args))})", ATOM
+
+    def _instruction(self, name: str) -> str | None:
+        """What the dialect has of its own for a function."""
+        own = instruction(name)
+        if own not in self.dialect.instructions:
+            return None
+        self.helpers[own] = self.dialect.instructions[own]
+        return own
 
     def _conditional(self, node: Expr) -> tuple[str, int]:
         return self._choice(*node.args), TERNARY

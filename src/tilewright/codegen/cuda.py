@@ -14,7 +14,7 @@ import math
 from tilewright.base.artifact import Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect, async_copy, multiply
+from tilewright.codegen.c_dialect import Dialect, async_copy, instruction, multiply
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -108,6 +108,12 @@ _INSTRUCTIONS = {
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
     },
+    instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
+  unsigned int y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+  return __uint_as_float(y);
+}
+""",
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

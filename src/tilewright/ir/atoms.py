@@ -50,6 +50,24 @@ class Fragment:
         row, column = (at[axis] for axis in self.axes)
         return row, column
 
+    def holder(self, row: Any, column: Any) -> tuple[Any, Any]:
+        """The lane that holds what is at `row` and `column`, and its place there: see `place`."""
+        index = dict(zip(self.axes, (row, column), strict=True))
+        lane, element = (
+            sum(
+                index[axis] // (1 << to) % (1 << count) * (1 << first)
+                for first, axis, to, count in _runs(bits.split())
+            )
+            for bits in (self.lane, self.element)
+        )
+        return lane, element
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of its rows and columns, by their letters."""
+        bits = [*self.lane.split(), *self.element.split()]
+        return {axis: 1 << sum(bit[0] == axis for bit in bits) for axis in self.axes}
+
 
 @cache
 def places(fragment: Fragment) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -90,6 +108,11 @@ class Atom:
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Of m, n and k, in this order."""
+        return {axis: (self.a.extents | self.b.extents)[axis] for axis in "mnk"}
 
 
 def _atom(name: str, dtype: str, a: str, b: str, cut: int = 0) -> Atom:

@@ -14,6 +14,7 @@ it:
     overhang.py    which guards are needless, and what room that takes
     emission.py    loops around statements
     reductions.py  reductions in place, into an accumulator, over threads
+    fragments.py   what the lanes of a warp hold together: operands and sums of atoms
 
 A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
 accumulator (`NAME.acc`), one element per iteration of the spatial loops inside the reduction, and

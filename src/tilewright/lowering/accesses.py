@@ -12,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, load
 from tilewright.ir.symbols import is_symbol
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
+from tilewright.schedule.tree.layout import Fragments
 from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.products import Operand
 
 
 class Accesses:
@@ -33,6 +36,12 @@ class Accesses:
     ) -> None:
         self.place, self.storage, self.products = place, storage, products or {}
         self.used: dict[Buffer, None] = {}
+
+    def at(self, place: Placement) -> Accesses:
+        """The same elsewhere; what is used counts for both."""
+        other = Accesses(place, self.storage, self.products)
+        other.used = self.used
+        return other
 
     def value(self, node: Node, expression: Expr) -> Expr:
         """An expression of `node` over leaf variables, reads turned into loads, conditions
@@ -62,6 +71,8 @@ class Accesses:
         producer = self.place.producer(node)
         args = [self._inside(i, size) for i, size in zip(node.args, node.attr.shape, strict=True)]
         if producer is not None and producer.parent is not None:
+            if producer.held is not None:
+                return self._held(producer, buffer, args, node)
             return load(buffer, self._flat(producer, args))
         flat = E.const(0)
         strides = self.storage.strides_of(node.attr, producer)
@@ -88,8 +99,52 @@ class Accesses:
 
     def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
         """Flat position in the node's buffer of an index into its whole tensor."""
-        flat = E.const(0)
-        bases, strides = self.place.region_base[node], self.storage.strides[node]
-        for i, base, stride in zip(index, bases, strides, strict=True):
-            flat = flat + (i - base) * stride
-        return self.place.simplify(flat)
+        flat = self.storage.layouts[node].place(self._relative(node, index))
+        return self.place.simplify(E.convert(flat))
+
+    def _relative(self, node: Node, index: Sequence[Expr]) -> list[Expr]:
+        bases = self.place.region_base[node]
+        return [i - base for i, base in zip(index, bases, strict=True)]
+
+    # -- what a warp holds -------------------------------------------------------------------------
+    def tile(self, node: Node) -> Expr:
+        """Where a lane keeps the first element of the tile that an iteration of `node` begins."""
+        return self._tile(node, [self.place.coordinate(node, ax) for ax in node.op.axis], node.name)
+
+    def tile_read(self, node: Node, operand: Operand) -> tuple[Buffer, Expr]:
+        """The same of the tile of an operand that an atom of `node` multiplies, and its buffer."""
+        mapping = self.place.coordinates(node)
+        index = [E.substitute(i, mapping) for i in operand.read.args]
+        buffer = self.storage.buffers[operand.read.attr]
+        self.used[buffer] = None
+        return buffer, self._tile(operand.node, index, node.name)
+
+    def _tile(self, node: Node, index: Sequence[Expr], reader: str) -> Expr:
+        simplify, held = self.place.simplify, node.held
+        assert held is not None
+        relative = [simplify(i) for i in self._relative(node, index)]
+        for dim, letter in held.letters:
+            rest = simplify(relative[dim] % held.tile(dim))
+            if rest.op != "const" or rest.attr:
+                raise ScheduleError(
+                    f"stage {node.name}",
+                    f"an atom of {reader} begins {rest} elements inside a tile, along"
+                    f" {node.op.axis[dim].name} ({letter})",
+                    "Compute it inside the loops that shift it, or split by multiples of the atom.",
+                )  # fmt: skip
+        return simplify(E.convert(self.storage.layouts[node].place(relative)))
+
+    def _held(self, node: Node, buffer: Buffer, index: Sequence[Expr], read: Expr) -> Expr:
+        """An element that a lane of the warp holds, read by that lane."""
+        layout, simplify = self.storage.layouts[node], self.place.simplify
+        assert isinstance(layout, Fragments)
+        relative = [simplify(i) for i in self._relative(node, index)]
+        lane, own = simplify(layout.lane(relative)), self.place.thread_var["threadIdx.x"]
+        if lane is not own:
+            raise ScheduleError(
+                f"read of {node.name}",
+                f"lane {lane} of the warp holds the element, but {own} reads it",
+                "Split m by 8 and n by 2 and 4, fuse (8, 4) and bind them to threadIdx.x, as"
+                " schedule.thread_loops.lanes does.",
+            )  # fmt: skip
+        return E.cast(read.dtype, load(buffer, simplify(layout.place(relative))))

@@ -51,10 +51,8 @@ class Emission:
         if not self.place.is_loop(axis):
             return body
         var = self.place.leaf[axis] if var is None else var
-        kind, extent = (
-            _KIND.get(node.stage.annotations.get(axis, ""), "serial"),
-            self.place.extent(axis),
-        )
+        kind = _KIND.get(node.stage.annotations.get(axis, ""), "serial")
+        extent = self.place.trips(node, axis)
         if isinstance(extent, Expr) and (mark := node.stage.mark(axis)) not in (None, "parallel"):
             raise LoweringError(
                 f"{mark}({node.name}.{axis.name})", f"the loop has {extent} iterations, no number",

@@ -3,8 +3,8 @@
 In: a `Placement`, and the tests that are known to be needless.  Out: `Guards`, immutable, which
 gives conditions.  Guards sit on stores.  Read next: `overhang.py` (which tests are needless).
 
-A matrix unit wants all lanes of a warp together, so its statements would take none of these guards:
-what it computes beyond a tensor is dropped by the guard of the stage that stores it.
+A matrix instruction wants all lanes of a warp together.  Its guards ask only whether the first of
+its elements is one, which is the same in all lanes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.lowering.placement import Placement
+from tilewright.schedule.scopes import in_registers
 from tilewright.schedule.tree.loop_tree import Base, Node, Quotient
 from tilewright.schedule.tree.recurrence import steps_of
 from tilewright.te.tensor import IterVar
@@ -54,7 +55,7 @@ class Guards:
         if "spatial" in kinds and (first := steps_of(place.tree).late.get(node)) is not None:
             tests.append(place.coordinate(node, node.op.axis[0]) >= first)
         for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
-            if below:
+            if below and node.product is None:
                 tests.append(place.coordinate(node, ax) >= 0)
             if above:
                 tests.append(place.coordinate(node, ax) < ax.size)
@@ -81,7 +82,7 @@ class Guards:
         for ax, tag in bound:
             if tag != "vthread" and _fewer(place.extent(ax), place.launch[tag]):
                 tests.append(place.thread_var[tag] < place.extent(ax))
-        if once and node.scope != "local":
+        if once and not in_registers(node.scope):
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
             sharing = (THREAD_TAGS, BLOCK_TAGS) if node.scope == "global" else (THREAD_TAGS,)
             for tags in sharing:

@@ -21,6 +21,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Rules,
     Seq,
     Stmt,
@@ -34,6 +35,8 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
+
+WORD = 4  # bytes of a register of a GPU
 
 
 def loop_ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
@@ -50,16 +53,19 @@ def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
 
     rewrite:  vectorized for i in 4: A[4*x + i] = B[4*x + i]
               ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
-    On a GPU only accesses of 8 or 16 aligned bytes become vectors; anything else unrolls.  A local
-    buffer is registers, so 16 bytes of halves may be added to 32 of floats there.
+    On a GPU only accesses of 8 or 16 aligned bytes become vectors, where there are atoms also of 4;
+    anything else unrolls.  A local buffer is registers, so 16 bytes of halves may be added to 32 of
+    floats there.
     """
     simplify = Simplifier(loop_ranges(kernel))
+    by_warps = any(isinstance(s, Mma) for s in statements(kernel.body))
+    shortest = WORD if by_warps else 2 * WORD
 
     def visit(stmt: Stmt) -> Stmt:
         stmt = map_children(stmt, visit)
         if not (isinstance(stmt, For) and stmt.kind == "vectorized"):
             return stmt
-        lanes = _Lanes(stmt.var, stmt.extent, simplify, gpu)
+        lanes = Lanes(stmt.var, stmt.extent, simplify, gpu, shortest)
         body = lanes.statement(stmt.body)
         return body if body is not None else replace(stmt, kind="unrolled")
 
@@ -67,11 +73,14 @@ def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
-class _Lanes:
+class Lanes:
     """Turns one loop into vectors; every method gives None where that is impossible."""
 
-    def __init__(self, var: Expr, lanes: int, simplify: Simplifier, gpu: bool) -> None:
+    def __init__(
+        self, var: Expr, lanes: int, simplify: Simplifier, gpu: bool, shortest: int = 2 * WORD
+    ) -> None:
         self.var, self.lanes, self.simplify, self.gpu = var, lanes, simplify, gpu
+        self.shortest = shortest  # bytes of an access, on a GPU
         self._values: dict[Expr, Expr | None] = {}  # inlined stages share what they read twice
 
     def statement(self, stmt: Stmt) -> Stmt | None:
@@ -100,7 +109,8 @@ class _Lanes:
     def _if(self, stmt: If) -> Stmt | None:
         if stmt.orelse is not None:
             return None
-        inside = _Lanes(self.var, self.lanes, self.simplify.assuming(stmt.condition), self.gpu)
+        simplify = self.simplify.assuming(stmt.condition)
+        inside = Lanes(self.var, self.lanes, simplify, self.gpu, self.shortest)
         test, then = self.condition(stmt.condition), inside.statement(stmt.then)
         return None if test is None or then is None else If(test, then)
 
@@ -124,7 +134,8 @@ class _Lanes:
             return None
         base = self.simplify.to_expr(type(form)(rest, form.constant), node.dtype)
         width = self.lanes * buffer.dtype.bytes
-        fits = width in (8, 16) or (buffer.scope == "local" and width in (32, 64))
+        fits = width in (WORD, 2 * WORD, 4 * WORD) and width >= self.shortest
+        fits = fits or (buffer.scope == "local" and width in (32, 64))
         if self.gpu and not (stride == 1 and fits and self.simplify.is_multiple(base, self.lanes)):
             return None
         return E.ramp(base, stride, self.lanes)
@@ -152,8 +163,8 @@ class _Lanes:
 
 _LANES: Rules[Callable[..., Stmt | None]] = Rules(
     "vectorize",
-    {Store: _Lanes._store, Seq: _Lanes._seq, For: _Lanes._for, If: _Lanes._if},
-    otherwise=_Lanes._scalar,
+    {Store: Lanes._store, Seq: Lanes._seq, For: Lanes._for, If: Lanes._if},
+    otherwise=Lanes._scalar,
 )
 
 
@@ -215,7 +226,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        Store: _Unroll._step,
+        **dict.fromkeys((Store, Mma), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys((Seq, If, Allocate, Barrier), _Unroll._parts),
     },

@@ -6,8 +6,8 @@ vthread still in place.
 
 `storage.py` says where tensors live, `placement.py` where iterations are; `accesses.py` and
 `guards.py` make indices and conditions of these, `overhang.py` finds the needless ones,
-`emission.py` and `reductions.py` put statements into loops.  Each of these takes what the earlier
-ones made and changes nothing of it.  Read next: `virtual_threads.py`, `loops.py`.
+`emission.py`, `reductions.py` and `fragments.py` put statements into loops.  Each of these takes
+what the earlier ones made and changes nothing of it.  Read next: `virtual_threads.py`, `loops.py`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
+from tilewright.lowering.fragments import operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
@@ -152,10 +153,15 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
 
     combiner = node.op.combiner
     if combiner is None:
-        return emission.nest(node, _copy(emission, node), inside)
+        value = operand if node.held is not None else _copy
+        return emission.nest(node, value(emission, node), inside)
 
     def reduced(guards: Guards) -> Stmt:
-        made = reduction(replace(emission, guards=guards), node, combiner, inside)
+        own = replace(emission, guards=guards)
+        if node.product is not None:
+            made = product(own, node)
+        else:
+            made = reduction(own, node, combiner, inside)
         return emission.nest(node, made.innermost, inside, made.around, made.upto)
 
     if may_split and node.parent is not None and not node.children:

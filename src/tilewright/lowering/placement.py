@@ -3,8 +3,8 @@
 In: a root of a `LoopTree`, `Bounds` (ints).  Out: `Placement`, immutable: launch, leaves, axes and
 where the region of each stage starts.  Read next: `accesses.py`, `guards.py`.
 
-Warps would enter here: an atom of 32 lanes is a thread index that no leaf of its stage takes, so
-`launch` has it and `values` of its three axes do not.
+Lanes of a warp are a thread index that no leaf of a stage with an atom takes: `launch` has it, and
+`values` are those where an atom, or a tile of an operand, begins.
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ class Placement:
         """An int, or an expression of symbols."""
         return plain(self.bounds.extent[axis])
 
+    def trips(self, node: Node, axis: IterVar) -> Any:
+        """Iterations of the loop of a leaf of `node`."""
+        return plain(self.bounds.trips(node, axis))
+
     def is_loop(self, axis: IterVar) -> bool:
         """Whether the leaf `axis` is run by a loop: not by threads, and more than once."""
         return self.leaf[axis].op == "var" and self.tree.tag_of.get(axis, "vthread") == "vthread"
@@ -89,7 +93,7 @@ def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
     leaf: dict[IterVar, Expr] = {}
     for node in nodes:
         for ax in node.stage.leaf_iter_vars:
-            extent, tag = plain(bounds.extent[ax]), node.stage.binds.get(ax, "")
+            extent, tag = plain(bounds.trips(node, ax)), node.stage.binds.get(ax, "")
             if not isinstance(extent, Expr) and extent == 1:
                 leaf[ax] = E.const(0)
             elif tag and tag != "vthread":
@@ -101,10 +105,19 @@ def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
     values: dict[IterVar, Expr] = {}
     for node in nodes:
         inner = {r.inner: plain(bounds.extent[r.inner]) for r in node.stage.relations}
-        values |= node.stage.axis_values({ax: leaf[ax] for ax in node.stage.leaf_iter_vars}, inner)
+        tiles = _tiles(node)
+        loops = {ax: leaf[ax] * tiles.get(ax, 1) for ax in node.stage.leaf_iter_vars}
+        values |= node.stage.axis_values(loops, inner)
     region_base = {
         node: tuple(simplify(b.expression(values)) for b in bounds.base[node]) for node in nodes
     }
     return Placement(
         tree, bounds, root, nodes, launch, thread_var, leaf, values, region_base, simplify
     )
+
+
+def _tiles(node: Node) -> dict[IterVar, int]:
+    """Loops over tiles -> what they step by."""
+    if node.held is None or node.product is not None:
+        return {}
+    return {node.op.axis[dim]: node.held.tile(dim) for dim in node.held.dims}

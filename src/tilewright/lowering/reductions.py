@@ -3,9 +3,9 @@
 In: an `Emission` and a reduction stage.  Out: a `Reduction`: the innermost statement and what
 stands around the loops from its first reduction loop inwards; `nest.py` puts the loops in between.
 
-Another form of a reduction enters here.  An atom of a matrix unit would be an `update` in place of
-the three innermost loops, its accumulator a fragment; a ring of asynchronous copies would be one
-more thing that stands `around` a reduction loop.  Read next: `nest.py`.
+Another form of a reduction enters here.  A ring of asynchronous copies would be one more thing that
+stands `around` a reduction loop.  Read next: `fragments.py` (sums by matrix instructions),
+`nest.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 In: a `LoopTree` and its `Bounds` (ints).  Out: `Storage`, immutable; a changed one is another one.
 Read next: `placement.py`.
 
-A fragment (the operand or accumulator of a matrix unit, spread over the lanes of a warp) would have
-its layout here: a permutation of index bits in place of strides.
+What the lanes of a warp hold together is a local buffer of each.
 """
 
 from __future__ import annotations
@@ -17,16 +16,18 @@ from typing import Any
 from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.symbols import number, plain
+from tilewright.schedule.scopes import SCOPES
+from tilewright.schedule.tree.layout import Layout, Strided
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.te.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """buffers: of every tensor that is stored; strides: of the buffer of a stage, in elements."""
+    """buffers: of every tensor that is stored; layouts: of the buffer of a stage"""
 
     buffers: Mapping[Tensor, Buffer]
-    strides: Mapping[Node, tuple[Any, ...]]
+    layouts: Mapping[Node, Layout]
 
     def of(self, node: Node) -> tuple[Buffer, ...]:
         """Of each tensor of a stage."""
@@ -37,7 +38,9 @@ class Storage:
         made."""
         if producer is None:
             return row_major(tensor.shape)
-        return self.strides[producer]
+        layout = self.layouts[producer]
+        assert isinstance(layout, Strided)  # of a fragment, readers ask for lanes and tiles
+        return layout.strides
 
     def grown(self, sizes: Mapping[Tensor, int]) -> Storage:
         """The same with other numbers of elements."""
@@ -51,8 +54,8 @@ class Storage:
             tensor: replace(self.buffers[tensor], size=math.prod(shape), shape=shape)
             for tensor in node.stage.tensors
         }
-        strides = row_major(shape, tree.storage_order(node))
-        return Storage({**self.buffers, **grown}, {**self.strides, node: strides})
+        layout = Strided(row_major(shape, tree.storage_order(node)), math.prod(shape))
+        return Storage({**self.buffers, **grown}, {**self.layouts, node: layout})
 
 
 def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
@@ -76,11 +79,19 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         for tensor, own, dtype in zip(
             stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
         ):
-            buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing)
+            kind = dtype if node.product is None else node.op.accumulator
+            scope = SCOPES[node.scope].memory
+            buffers[tensor] = Buffer(own, kind, size, scope, shape, packing)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
-    strides = {node: tuple(plain(s) for s in bounds.strides(node)) for node in tree.nodes}
-    return Storage(buffers, strides)
+    return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes})
+
+
+def _layout(node: Node, bounds: Bounds) -> Layout:
+    layout = bounds.layout(node)
+    if isinstance(layout, Strided):
+        return Strided(tuple(map(plain, layout.strides)), plain(layout.size))
+    return replace(layout, shape=tuple(map(plain, layout.shape)))
 
 
 def row_major(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:

@@ -146,6 +146,11 @@ class Stage(StageState):
             )  # fmt: skip
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
 
+    @door(ScheduleError)
+    def tensorize(self, axis: IterVar, atom: str) -> None:
+        """Have a matrix instruction run the loops from `axis` inwards; see `steps.Tensorize`."""
+        self._do(S.Tensorize(self.name, self._axis("tensorize", axis), atom))
+
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute inside a loop of a reader; see `steps.ComputeAt`."""
         host = self.schedule[parent]

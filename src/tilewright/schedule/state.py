@@ -65,6 +65,8 @@ class StageState:
     binds, annotations: loop -> thread tag, or "vectorize", "unroll", "parallel"; none has both
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
+    atom:           name of a matrix instruction and the first of the three innermost loops, m, n
+                    and k, which are inside it
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class StageState:
         self.annotations: dict[IterVar, str] = {}
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
+        self.atom: tuple[str, IterVar] | None = None
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""
@@ -151,8 +154,21 @@ class StageState:
         )
 
     def mark(self, axis: IterVar) -> str | None:
-        """The thread tag or annotation of a loop."""
+        """The thread tag or annotation of a loop, or the atom that it is inside of."""
+        if self.atom is not None and self.inside_atom(axis):
+            return self.atom[0]
         return self.binds.get(axis) or self.annotations.get(axis)
+
+    def inside_atom(self, axis: IterVar) -> bool:
+        """Whether `axis` is one of the loops that a matrix instruction runs."""
+        return self.atom is not None and axis in self.inside
+
+    @property
+    def inside(self) -> tuple[IterVar, ...]:
+        """The loops inside the atom: m, n and k; none without one."""
+        if self.atom is None:
+            return ()
+        return tuple(self.leaf_iter_vars[self.leaf_iter_vars.index(self.atom[1]) :])
 
     @property
     def is_scheduled(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.ir.atoms import ATOMS
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.te.tensor import IterVar
@@ -33,6 +34,28 @@ def deal(stage: Stage, loop: IterVar, threads: Size, lanes: Size | None = None) 
         stage.bind(row, "threadIdx.y")
     stage.bind(thread, "threadIdx.x")
     return thread
+
+
+def lanes(
+    stage: Stage, m: IterVar, n: IterVar, atom: str
+) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+    """Let each lane of a warp take those elements of a tile that it holds as sums of `atom`.
+
+    m, n: loops of `stage` that go over whole atoms
+    Returns the loop of the lanes, which is threadIdx.x, and inside it those that are left: over
+    parts of atoms along m, over atoms along n, over neighbours along n.
+    """
+    held = ATOMS[atom].sum
+    bits = held.lane.split()
+    rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")
+    width = 1 << sum(bit[0] == "n" for bit in held.element.split())
+    high, row = stage.split(m, factor=rows)
+    tile, column = stage.split(n, factor=groups * width)
+    group, pair = stage.split(column, factor=width)
+    stage.reorder(row, group, high, tile, pair)
+    lane = stage.fuse(row, group)
+    stage.bind(lane, "threadIdx.x")
+    return lane, high, tile, pair
 
 
 def fetch(

@@ -117,6 +117,13 @@ def _number(arch: str) -> int:
     return int(digits) if digits else 0
 
 
+def atoms(arch: str) -> tuple[str, ...]:
+    """Those of warps that take their operands from registers."""
+    if _number(arch) < 80:
+        return ()
+    return "m16n8k16.float16", "m16n8k16.bfloat16", "m16n8k8.tf32"
+
+
 KIND = DeviceKind(
     name="cuda",
     limits=limits,
@@ -130,5 +137,6 @@ KIND = DeviceKind(
     has_threads=True,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
+    atoms=atoms,
     bounded=("build",),
 )

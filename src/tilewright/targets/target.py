@@ -239,6 +239,12 @@ class Target:
         return self.option("arch") or own or self.device_kind.default_arch
 
     @property
+    def atoms(self) -> tuple[str, ...]:
+        """Names of the matrix instructions that kernels may use."""
+        known = self.device_kind.atoms
+        return known(self.arch) if known is not None else ()
+
+    @property
     def triple(self) -> str:
         """Of the processor that runs the code or, of a device, sits beside it; "" for this one."""
         return self.option("mtriple") or (self.host.triple if self.host is not None else "")

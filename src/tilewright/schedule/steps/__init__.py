@@ -4,10 +4,11 @@ In: names of stages and axes, numbers.  Out: a changed `ScheduleState`.  A step 
 axes by their unique names, so a list of steps replays on an equal DAG, prints as runnable Python
 (`python.py`), and is what records store (`table.py`).  Numbers may be `Choice`s.
 The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py.
-Read next: `step.py`, `loops.py` (loops of a stage), `places.py` (where a stage is computed),
-`stages.py` (new stages).
+Read next: `step.py`, `loops.py` (loops of a stage), `atoms.py` (loops that a matrix instruction
+runs), `places.py` (where a stage is computed), `stages.py` (new stages).
 """
 
+from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.loops import (
     ANNOTATIONS,
     PRAGMAS,
@@ -32,5 +33,5 @@ from tilewright.schedule.steps.table import STEPS, step_from_json
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "Bind", "CacheRead", "CacheWrite", "ComputeAt",
     "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pragma", "RFactor", "Reorder", "SetScope",
-    "Split", "Step", "StorageAlign", "describe", "step_from_json",
+    "Split", "Step", "StorageAlign", "Tensorize", "describe", "step_from_json",
 ]  # fmt: skip

@@ -13,7 +13,15 @@ from tilewright.ir.stmt import TAGS
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.state import StageState
 from tilewright.schedule.steps.names import PythonNames, value_text
-from tilewright.schedule.steps.step import AnyState, Step, describe, leaf, refuse_inlined, stage_of
+from tilewright.schedule.steps.step import (
+    AnyState,
+    Step,
+    describe,
+    leaf,
+    refuse_inlined,
+    refuse_inside,
+    stage_of,
+)
 from tilewright.te.tensor import IterVar
 
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
@@ -162,6 +170,8 @@ class Reorder(Step):
         stage = stage_of(self, s)
         refuse_inlined(self, stage)
         axes = [leaf(self, stage, a) for a in self.axes]
+        for ax in axes:
+            refuse_inside(self, stage, ax)
         if len(set(axes)) != len(axes):
             place = f"reorder({', '.join((stage.name, *self.axes))})"
             raise ScheduleError(place, "an axis is named twice", f"{describe(stage)}.")

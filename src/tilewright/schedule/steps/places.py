@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.state import StageState
 from tilewright.schedule.steps.names import PythonNames, value_text
@@ -20,6 +21,7 @@ from tilewright.schedule.steps.step import (
     refuse_fixed,
     refuse_host,
     refuse_inlined,
+    refuse_inside,
     refuse_opaque,
     refuse_read_by_opaque,
     stage_of,
@@ -69,6 +71,7 @@ class ComputeAt(Step):
         refuse_read_by_opaque(self, s, stage)
         refuse_inlined(self, parent)
         axis = leaf(self, parent, self.axis)
+        refuse_inside(self, parent, axis)
         walker: StageState | None = parent
         while walker is not None:
             if walker is stage:
@@ -165,7 +168,9 @@ class ComputeRoot(Step):
 
 @dataclass(frozen=True)
 class SetScope(Step):
-    """Where the stage's buffer lives: "global", "shared" or "local".
+    """Where the stage's buffer lives: "global", "shared", "fragment" or "local".
+
+    A fragment is held by the lanes of a warp together: the sums of `Tensorize` and its operands.
 
     rewrite:  s[B].set_scope("shared")
         C: float32[6, 4] global, 24 elements, 96 bytes
@@ -196,6 +201,12 @@ class SetScope(Step):
         check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
         if stage.is_output and self.scope != "global":
             raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
+        if stage.atom is not None and self.scope != FRAGMENT:
+            raise ScheduleError(
+                f"set_scope({stage.name}, {self.scope})",
+                f"{stage.atom[0]} computes it, in the registers of a warp",
+                f"Leave it in scope {FRAGMENT}; s.cache_write makes a stage of that before.",
+            )
         stage.scope = self.scope
 
     def python(self, names: PythonNames) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.stmt import SCOPES
+from tilewright.schedule.scopes import SCOPES
 from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.names import PythonNames
@@ -100,6 +100,16 @@ def stage_of(step: Step, s: AnyState, name: str = "") -> StageState:
             "Schedule its cache_read stage.",
         )
     return stage
+
+
+def refuse_inside(step: Step, stage: StageState, axis: IterVar) -> None:
+    """Refuse a step on a loop that a matrix instruction runs."""
+    if stage.atom is not None and stage.inside_atom(axis):
+        raise ScheduleError(
+            f"{step.verb}({stage.name}.{axis.name})",
+            f"the loop is inside {stage.atom[0]}, which runs it",
+            "Leave m, n and k as they are; tensorize comes after all splits of these axes.",
+        )
 
 
 def refuse_inlined(step: Step, stage: StageState) -> None:

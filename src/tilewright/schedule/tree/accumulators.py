@@ -3,8 +3,8 @@
 In: a node of a loop tree, its bounds.  Out: axes, and a count that is an int or an int64 vector.
 A sum of float16 keeps its partial results in float32 while its stage is float16: lowering gives it
 a local buffer of one element per iteration of the spatial loops inside the reduction, and writes
-the stage after it.  A fragment of a matrix unit, distributed over the lanes of a warp, would be
-another kind of accumulator and would be counted here.  Read next: `lowering/reductions.py`.
+the stage after it.  The fragment of a matrix instruction is its own accumulator.
+Read next: `lowering/reductions.py`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ def reduces_across_threads(node: Node) -> bool:
 
 def has_accumulator(node: Node) -> bool:
     """Tell whether partial results are kept beside the stage's own buffer, as their type is another
-    one.  A reduction over threads keeps one per thread in any case, and is not meant."""
-    return node.op.accumulator is not node.op.dtype and not reduces_across_threads(node)
+    one.  A reduction over threads keeps one per thread in any case, and is not meant; what an atom
+    computes is itself of the type of partial results."""
+    if node.product is not None or reduces_across_threads(node):
+        return False
+    return node.op.accumulator is not node.op.dtype
 
 
 def accumulator_axes(node: Node) -> list[IterVar]:

@@ -16,8 +16,10 @@ import numpy as np
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import plain
+from tilewright.schedule.scopes import in_registers
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -31,6 +33,7 @@ from tilewright.schedule.space.decision import (
 )
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.access import Access, DivMod
+from tilewright.schedule.tree.layout import Fragments, Layout, Strided
 from tilewright.schedule.tree.structure import Node, Structure
 from tilewright.te.tensor import IterVar
 
@@ -135,17 +138,27 @@ class Bounds:
             for d, ax in enumerate(axes):
                 size = _some(ax.size)
                 base, extent = self._region(node, d, size)
+                if node.held is not None:
+                    extent = self._whole(extent, node.held.tile(d))
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)
                 outside[d] = (self._may(lo < 0), self._may(hi + extent > size))
+        if node.product is not None:
+            k = node.product.parts["k"].root
+            self.extent[k] = self._whole(self.extent[k], node.product.atom.extents["k"])
         self.base[node], self.outside[node] = bases, outside
         self._propagate(node)
+
+    def _whole(self, extent: Any, tile: int) -> Any:
+        """An extent in whole tiles: what lies beyond the tensors is zero in the operands."""
+        return self._short(ceil_div(extent, tile) * tile)
 
     def _propagate(self, node: Node) -> None:
         need: dict[IterVar, Any] = {}
         uneven: dict[SplitRelation, Any] = {}
         vectors = {ax for ax, how in node.stage.annotations.items() if how == "vectorize"}
         lanes = node.stage.binds.keys() | vectors  # as many as were asked for
+        inside = node.stage.inside  # these, too
         for r in node.stage.relations:
             if isinstance(r, FuseRelation):
                 self.extent[r.fused] = self._short(self.extent[r.outer] * self.extent[r.inner])
@@ -153,7 +166,8 @@ class Bounds:
             n = self.extent[r.parent]
             if r.factor is not None:
                 f = evaluate(r.factor, self.assignment)
-                if node.parent is not None and not self.tree.leaves_under[r.inner] & lanes:
+                given = r.inner in inside or self.tree.leaves_under[r.inner] & lanes
+                if node.parent is not None and not given:
                     f = self._needed(f, n)
                 outer = self._short(ceil_div(n, f))
             else:
@@ -216,6 +230,8 @@ class Bounds:
                 return whole
             span = self._span_access(access, read.reader, node)
             hull = span if hull is None else self._hull(hull, span)
+        if hull is not None and node.held is not None and dim in node.held.dims:
+            return hull  # tiles begin where those of the reader do
         return whole if hull is None else self._clipped(hull, size)
 
     def _hull(self, a: Span, b: Span) -> Span:
@@ -371,11 +387,28 @@ class Bounds:
         return strides
 
     def elements(self, node: Node) -> Number:
-        """Elements of the node's buffer (one copy)."""
+        """Elements of the node's buffer (one copy); of a fragment, those of one lane."""
+        if node.held is not None:
+            return self._short(self.layout(node).size)  # type: ignore[no-any-return]
         order = self.tree.storage_order(node)
         if not order:
             return 1
         return self._short(self.strides(node)[order[0]] * self.region(node)[order[0]])  # type: ignore[no-any-return]
+
+    def layout(self, node: Node) -> Layout:
+        """Where the elements of the node's buffer lie."""
+        if node.held is not None:
+            return Fragments(node.held, tuple(self.region(node)))
+        return Strided(tuple(self.strides(node)), self.elements(node))
+
+    def trips(self, node: Node, leaf: IterVar) -> Number:
+        """Iterations of the loop of a leaf: none are left of those inside an atom, and one for each
+        tile of an operand."""
+        if node.stage.inside_atom(leaf):
+            return 1
+        if node.held is not None and node.product is None and leaf in node.op.axis:
+            return self._short(self.extent[leaf] // node.held.tile(node.op.axis.index(leaf)))  # type: ignore[no-any-return]
+        return self.extent[leaf]
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:
         """Virtual threads around `node` that its values differ by: axis -> whether they do (or a
@@ -394,7 +427,8 @@ class Bounds:
             for base in self.base[node]:
                 flag = flag | self._depends(base, v)
             for producer in self.tree.nodes:
-                if producer is node or producer.scope != "local" or producer.parent is None:
+                own = in_registers(producer.scope)
+                if producer is node or not own or producer.parent is None:
                     continue
                 if any(r.reader is node for r in producer.reads):
                     flag = flag | self.vthreads(producer).get(v, False)
@@ -418,7 +452,7 @@ class Bounds:
 
     def replicas(self, node: Node) -> Number:
         """Copies of a local buffer: one per virtual thread that its values differ by."""
-        if node.scope != "local":
+        if not in_registers(node.scope):
             return 1
         copies: Number = 1
         for ax, flag in self.vthreads(node).items():
@@ -433,6 +467,8 @@ class Bounds:
                 if tag != "vthread":
                     e = self.extent[ax]
                     result[tag] = self._short(maximum(result[tag], e)) if tag in result else e
+            if node.product is not None:
+                result["threadIdx.x"] = maximum(result.get("threadIdx.x", 1), WARP)
         return result
 
 

@@ -55,6 +55,8 @@ def chains(node: Node, bounds: Bounds) -> Chains:
     op = node.op
     if op.combiner is None or not may_be_long(op):
         return Chains()
+    if node.product is not None:  # each atom adds once
+        return Chains((), _atoms_in_turn(node, bounds))
     stage, extents = node.stage, bounds.extent
     leaves = stage.leaf_iter_vars
     own = [k for k, ax in enumerate(leaves) if ax.kind == "reduce" and ax not in stage.binds]
@@ -84,6 +86,14 @@ def chains(node: Node, bounds: Bounds) -> Chains:
         inside = k
     found = tuple(b for b in reversed(blocks) if b.made is not False)
     return Chains(found, maximum(longest, chain))
+
+
+def _atoms_in_turn(node: Node, bounds: Bounds) -> Number:
+    count: Number = 1
+    for ax in node.stage.leaf_iter_vars:
+        if ax.kind == "reduce":
+            count = count * bounds.trips(node, ax)
+    return count
 
 
 def block_elements(node: Node, bounds: Bounds, block: Block) -> Number:

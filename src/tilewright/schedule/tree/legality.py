@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import LegalityError
+from tilewright.ir.atoms import WARP
 from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
@@ -40,7 +41,8 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
-    "atom": "a matrix instruction that the device does not have",
+    "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
+    f"around it that are no multiples of these, or other than {WARP} lanes along threadIdx.x",
     "precision": "operands in fewer digits than the target's -precision= allows, or so many terms "
     "in one accumulator of a matrix unit, which cuts what it adds, that a sum loses its digits",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
@@ -85,9 +87,9 @@ def judge(resources: Resources) -> Verdict:
     for kernel in resources.kernels:
         steps = kernel.text(kernel.root).steps
         found.discourage("long_sums", kernel.longest_chain > LONGEST)
-        for node in kernel.nodes:
-            _judge_atom(node, kernel, found)
+        _judge_precision(kernel, found)
         found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
+        _judge_atoms(kernel, found)
         if resources.target.has_threads:
             _judge_gpu(kernel, found)
         else:
@@ -119,17 +121,16 @@ class _Findings:
         return value
 
 
-def _judge_atom(node: Node, kernel: KernelResources, found: _Findings) -> None:
-    """Whether there is the instruction that computes a stage, and in how many digits."""
-    named = getattr(node.stage, "atom", None)
-    if named is None:
-        return
-    target, asked = kernel.target, needed(named[0])
-    found.refuse("atom", not target.limits.has_atom(named[0]))
-    found.discourage("precision", not allows(target.precision, asked))
-    if all(isinstance(ax.extent, int) for ax in node.op.reduce_axis):
-        most = longest_in_unit(terms_of(node.op), asked)
-        found.discourage("precision", unit_terms(node, kernel.bounds) > most)
+def _judge_precision(kernel: KernelResources, found: _Findings) -> None:
+    """In how many digits matrix units multiply, and how many terms they add up in turn."""
+    for node in kernel.nodes:
+        if node.product is None:
+            continue
+        asked = needed(node.product.atom.name)
+        found.refuse("precision", not allows(kernel.target.precision, asked))
+        if all(isinstance(ax.extent, int) for ax in node.op.reduce_axis):
+            most = longest_in_unit(terms_of(node.op), asked)
+            found.discourage("precision", unit_terms(node, kernel.bounds) > most)
 
 
 def _judge_cpu(kernel: KernelResources, found: _Findings) -> None:
@@ -165,6 +166,20 @@ def _judge_launch(
     shared = found.note("shared_bytes", kernel.shared_bytes)
     found.refuse("shared_memory", shared > limits.shared_bytes_per_block)
     return threads
+
+
+def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
+    bounds = kernel.bounds
+    for node in kernel.nodes:
+        if node.product is None:
+            continue
+        found.refuse("atom", node.product.atom.name not in kernel.target.atoms)
+        found.refuse("atom", kernel.launch["threadIdx.x"] != WARP)
+        for letter, part in node.product.parts.items():
+            wanted = node.product.atom.extents[letter]
+            found.refuse("atom", bounds.extent[part.leaf] != wanted)
+            for split in part.splits:
+                found.refuse("atom", bounds.factor[split] % wanted != 0)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.base.errors import SpaceError
+from tilewright.schedule.scopes import SCOPE_RANK as SCOPE_RANK
+from tilewright.schedule.scopes import tag_rank as tag_rank
 from tilewright.schedule.space.decision import Number
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.tree.bounds import Base as Base
@@ -18,11 +20,9 @@ from tilewright.schedule.tree.bounds import Quotient as Quotient
 from tilewright.schedule.tree.open_bounds import OpenBounds
 from tilewright.schedule.tree.printer import nest_text
 from tilewright.schedule.tree.recurrence import check_scan, steps_of
-from tilewright.schedule.tree.structure import SCOPE_RANK as SCOPE_RANK
 from tilewright.schedule.tree.structure import Node as Node
 from tilewright.schedule.tree.structure import Read as Read
 from tilewright.schedule.tree.structure import Structure
-from tilewright.schedule.tree.structure import tag_rank as tag_rank
 
 
 class LoopTree(Structure):

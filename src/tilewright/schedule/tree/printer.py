@@ -124,7 +124,9 @@ class _Writer:
         if self.bounds is not None and node is not None:
             count = _sized(self.bounds.elements(node))  # type: ignore[arg-type]
             several = isinstance(count, Expr) or count != 1
-            parts.append(f"{count} element{'s' * several}, {count * op.bytes} bytes")
+            size = op.bytes if node.product is None else op.accumulator.bytes
+            of = " of a lane" if node.held is not None else ""
+            parts.append(f"{count} element{'s' * several}, {count * size} bytes{of}")
             copies = int(self.bounds.replicas(node))
             if copies > 1:
                 parts.append(f"{copies} copies (vthread)")

@@ -17,6 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import SHARED_ALIGNMENT, Allocate, statements
 from tilewright.ir.symbols import number
+from tilewright.schedule.scopes import in_registers
 from tilewright.schedule.space.decision import (
     Number,
     ceil_div,
@@ -147,7 +148,10 @@ class KernelResources:
         total: Number = 0
         for node in self.nodes:
             values = self._accumulators(node)
-            if node.scope == "local":
+            if node.held is not None:  # halves share a register
+                held = self.copies_of(node) * node.held.fragment.dtype.bytes
+                total = total + ceil_div(held, REGISTER_BYTES)
+            elif in_registers(node.scope):
                 values = [*values, *((self.copies_of(node), kind) for kind in node.op.dtypes)]
             for count, dtype in values:
                 total = total + count * ceil_div(dtype.bytes, REGISTER_BYTES)
@@ -292,7 +296,7 @@ class KernelResources:
         room = self.target.limits.register_bytes
         for node in self.nodes:
             for touch in (*known.reads[node], known.write[node]):
-                if touch.producer is None or touch.scope != "local":
+                if touch.producer is None or not in_registers(touch.scope):
                     continue
                 small = self.copies_of(touch.producer) * touch.bytes <= room
                 for ax in moves(self.bounds, touch):
@@ -318,6 +322,8 @@ class KernelResources:
         if node.op.combiner is not None:
             first = first_reduction(node)
         start: Number = copies * 2 if has_accumulator(node) else copies
+        if node.product is not None:
+            start = copies * node.product.atom.sum.elements
         if reduces_across_threads(node):
             start = self._board_stores(node)
         start_written = start
@@ -328,6 +334,8 @@ class KernelResources:
         asked: dict[IterVar, Any] = {}
         for k in reversed(range(len(leaves))):
             ax = leaves[k]
+            if node.stage.inside_atom(ax):
+                continue
             for child in node.children:
                 if child.attach_axis is ax:
                     inside = self.text(child)
@@ -340,7 +348,7 @@ class KernelResources:
                 start, start_written = start * lanes, start_written * lanes
                 ends, ends_written = ends * lanes, ends_written * lanes
             elif not tag:
-                extent = extents[ax]
+                extent = self.bounds.trips(node, ax)
                 steps = steps * extent
                 within[ax] = steps
                 asked[ax] = self._asked(node, ax, how, steps)
@@ -360,7 +368,7 @@ class KernelResources:
     def _asked(self, node: Node, ax: IterVar, how: str, steps: Number) -> Any:
         if how == "unroll":
             return True
-        alone = self.bounds.extent[ax] == 1
+        alone = self.bounds.trips(node, ax) == 1
         limit = pragma_in_force(node, ax, self.bounds.assignment)
         if how == "parallel" or (isinstance(limit, int) and limit == 0):
             return alone
@@ -368,7 +376,9 @@ class KernelResources:
 
     def _stores(self, node: Node) -> Number:
         """Statements of one iteration: a copy that may be one of nothing, or of a padding's zero,
-        reads first and then writes under its guard."""
+        reads first and then writes under its guard; a lane fills a tile element by element."""
+        if node.held is not None and node.product is None:
+            return node.held.fragment.elements
         if node.scope != "shared" or not any(n.op == "if_then_else" for n in E.walk(node.body)):
             return 1
         total: Number = 1

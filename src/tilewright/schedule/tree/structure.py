@@ -15,30 +15,34 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
+from tilewright.schedule.scopes import FRAGMENT, INSIDE, SCOPE_RANK, tag_rank
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
+from tilewright.schedule.tree.layout import Held
+from tilewright.schedule.tree.products import Product, find_products
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
-
-SCOPE_RANK = {"global": 0, "shared": 1, "local": 2}  # above `tag_rank`: one per such lane
-
-
-def tag_rank(tag: str) -> int:
-    """0 for blocks, 1 for threads and virtual threads."""
-    return 0 if tag.startswith("blockIdx") else 1
 
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """`reader` reads the tensor of `producer`; an index is None where it is not affine."""
+    """`reader` reads the tensor of `producer`; an index is None where it is not affine.
+
+    expression: where its body does
+    """
 
     reader: Node
     indices: tuple[Access | None, ...]
+    expression: Expr
 
 
 @dataclass(eq=False)
 class Node:
-    """A stage that is stored (not inlined), with its expression after inlining."""
+    """A stage that is stored (not inlined), with its expression after inlining.
+
+    simple:  knows the ranges of its axes
+    product: what its atom multiplies, if it has one; held: how a warp holds its buffer, if one does
+    """
 
     stage: StageState
     body: Expr
@@ -49,6 +53,9 @@ class Node:
     reads: list[Read] = field(default_factory=list)  # by its readers
     points: frozenset[IterVar] = frozenset()
     carried: frozenset[IterVar] = frozenset()  # axes around it whose guards its statements repeat
+    simple: Simplifier = field(default_factory=lambda: Simplifier({}))
+    product: Product | None = None
+    held: Held | None = None
 
     @property
     def op(self) -> ComputeOp:
@@ -99,6 +106,7 @@ class Structure:
         for node in self.nodes:
             node.scope = self._scope(node)
             self._check_binds(node)
+        find_products(self.nodes)
         for node in self.nodes:
             node.points = self._points(node)
         for node in reversed(self.nodes):
@@ -206,19 +214,20 @@ class Structure:
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
             known = ranges(self.schedule.dag.extent_symbols)
             simple = Simplifier(known | {v: (0, last(ax.size)) for v, ax in axes.items()})
+            reader.simple = simple
             reader.body = simplified_indices(reader.body, simple)
             for e in dict.fromkeys(n for n in E.walk(reader.body) if n.op == "read"):
                 producer = self.of_stage.get(self.schedule[e.attr])
                 if producer is not None:
                     indices = tuple(affine_access(simple.linear(i), axes, simple) for i in e.args)
-                    producer.reads.append(Read(reader, indices))
+                    producer.reads.append(Read(reader, indices, e))
 
     def _scope(self, node: Node) -> str:
         """The stage's own scope, or the one its attach point implies."""
         if node.parent is None:
             _check_stays(node.stage)
             return "global"
-        if node.stage.scope in ("shared", "local"):
+        if node.stage.scope in INSIDE:
             return node.stage.scope
         tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
         if node.stage.scope == "global" and any(tags):
@@ -251,7 +260,7 @@ class Structure:
         for ax, tag in node.stage.binds.items():
             if tag == "vthread" or ax.kind == "reduce":
                 continue
-            if SCOPE_RANK[node.scope] > tag_rank(tag):
+            if SCOPE_RANK[node.scope] > tag_rank(tag) or node.scope == FRAGMENT:
                 kind = tag.partition("Idx")[0]
                 other = ", or use scope shared" if kind == "thread" else ""
                 raise ScheduleError(
@@ -321,7 +330,7 @@ class Structure:
 
 def _check_stays(stage: StageState) -> None:
     """Raises ScheduleError where the buffer of a stage on its own would end before it is read."""
-    if stage.scope in ("shared", "local"):
+    if stage.scope in INSIDE:
         raise ScheduleError(
             f"stage {stage.name}",
             f"a {stage.scope} buffer ends with its kernel, but the stage is computed on its own",

@@ -1,0 +1,189 @@
+"""What a matrix instruction computes for a stage, and who holds its operands.
+
+In: the stages of a loop tree with their bodies and reads.  Out: a `Product` for each stage with an
+atom; for that stage, and for those that bring its operands, how a warp holds their buffers.
+Read next: `layout.py`, `lowering/fragments.py`.
+
+A product is a sum over k (and over further reduction loops, outside the atom) of a[.., m, .., k] *
+b[.., k, .., n].  In the dimension that follows an axis of the atom the index is this axis plus what
+is the same all through an atom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.base.dtype import join
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.expr import Expr
+from tilewright.schedule.atoms import LETTERS, Part, innermost_part
+from tilewright.schedule.scopes import FRAGMENT
+from tilewright.schedule.tree.layout import Held
+from tilewright.te.tensor import IterVar, reduction_of
+
+if TYPE_CHECKING:
+    from tilewright.schedule.tree.structure import Node, Read
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """read: where the body of the product reads it, over root axes; node: who brings it"""
+
+    read: Expr
+    node: Node
+    held: Held
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """parts: the loops inside the atom, by its names of them"""
+
+    atom: Atom
+    parts: Mapping[str, Part]
+    a: Operand
+    b: Operand
+
+
+def find_products(nodes: Iterable[Node]) -> None:
+    """Tell each node with an atom what it multiplies, and each fragment how it is held.
+
+    Raises ScheduleError for a stage that is no such product, and for a fragment that no atom reads.
+    """
+    nodes = list(nodes)
+    for node in nodes:
+        if node.stage.atom is not None:
+            node.product = _product(node, nodes)
+    for node in nodes:
+        if node.product is not None:
+            node.held = _of_sums(node, node.product)
+        elif node.scope == FRAGMENT:
+            node.held = _of_operand(node)
+
+
+def _place(node: Node) -> str:
+    assert node.stage.atom is not None
+    name, axis = node.stage.atom
+    return f"tensorize({node.name}.{axis.name}, {name})"
+
+
+def _product(node: Node, nodes: list[Node]) -> Product:
+    assert node.stage.atom is not None
+    atom, place = ATOMS[node.stage.atom[0]], _place(node)
+    parts: dict[str, Part] = {}
+    for leaf, letter in zip(node.stage.inside, LETTERS, strict=True):
+        part = innermost_part(node.stage, leaf)
+        assert part is not None
+        parts[letter] = part
+    roots = {part.root: letter for letter, part in parts.items()}
+    reduced = reduction_of(node.body)
+    if reduced is None or reduced.attr[0].name != "sum" or reduced.dtype != atom.sum.dtype:
+        raise ScheduleError(
+            place, f"{node.name} adds up in {node.op.accumulator}, the atom in {atom.sum.dtype}",
+            "Cast the operands or the product to it.",
+        )  # fmt: skip
+    product = _uncast(reduced.args[0])
+    factors = [_uncast(a) for a in product.args] if product.op == "mul" else []
+    if len(factors) != 2 or any(f.op != "read" for f in factors):
+        raise ScheduleError(
+            place, f"it adds up {reduced.args[0]}, no product of two tensors",
+            "What is done to an operand belongs to the stage that brings it, s.cache_read(..).",
+        )  # fmt: skip
+    found: dict[str, Operand] = {}
+    for read in factors:
+        letters = _letters(place, read, node, roots)
+        which = {"m": "a", "n": "b"}.get(next((x for x in letters.values() if x != "k"), ""), "")
+        if sorted(letters.values()) not in (["k", "m"], ["k", "n"]) or which in found:
+            raise ScheduleError(
+                place, f"{read} depends on {' and '.join(letters.values()) or 'none'} of m, n, k",
+                "One factor follows m and k, the other k and n.",
+            )  # fmt: skip
+        held = Held(atom, which, tuple(letters.items()))
+        found[which] = Operand(read, _bringer(place, read, node, nodes, held), held)
+    return Product(atom, parts, found["a"], found["b"])
+
+
+def _uncast(value: Expr) -> Expr:
+    """`value` without conversions that keep every number."""
+    while value.op == "cast" and join(value.dtype, value.args[0].dtype) is value.dtype:
+        (value,) = value.args
+    return value
+
+
+def _letters(place: str, read: Expr, node: Node, roots: Mapping[IterVar, str]) -> dict[int, str]:
+    """The dimensions that follow an axis of the atom."""
+    found: dict[int, str] = {}
+    for dim, index in enumerate(read.args):
+        variables = E.free_variables(index)
+        names = [letter for ax, letter in roots.items() if ax.var in variables]
+        if not names:
+            continue
+        root = next(ax for ax, letter in roots.items() if letter == names[0])
+        rest = E.substitute(index, {root.var: 0})
+        left = node.simple(index - rest - root.var)
+        plain = left.op == "const" and left.attr == 0
+        if len(names) > 1 or not plain or names[0] in found.values():
+            raise ScheduleError(
+                place, f"{read}: {index} is no axis of the atom plus what does not depend on it",
+                "Take axes that operands step through one by one; split, do not fuse them.",
+            )  # fmt: skip
+        found[dim] = names[0]
+    return found
+
+
+def _bringer(place: str, read: Expr, node: Node, nodes: list[Node], held: Held) -> Node:
+    name = read.attr.name
+    found = next((n for n in nodes if read.attr in n.stage.tensors), None)
+    if found is None or found.scope != FRAGMENT:
+        scope = "global" if found is None else found.scope
+        raise ScheduleError(
+            place, f"it reads {name} in scope {scope}, and an atom what its warp holds",
+            f's.cache_read({name}, "{FRAGMENT}", [{node.name}]), computed at one of its loops.',
+        )  # fmt: skip
+    if read.attr.dtype is not held.fragment.dtype:
+        raise ScheduleError(
+            place, f"{name} is {read.attr.dtype}, the atom multiplies {held.fragment.dtype}",
+            f"The atoms are {', '.join(ATOMS)}.",
+        )  # fmt: skip
+    return found
+
+
+def _of_sums(node: Node, product: Product) -> Held:
+    axes = node.op.axis
+    pairs = ((axes.index(product.parts[letter].root), letter) for letter in "mn")
+    return Held(product.atom, "sum", tuple(sorted(pairs)))
+
+
+def _of_operand(node: Node) -> Held:
+    stage, place = node.stage, f"stage {node.name}"
+    found: dict[Held, None] = {}
+    for read in node.reads:
+        found[_wanted(node, read)] = None
+    if len(found) != 1:
+        raise ScheduleError(
+            place, "one atom reads it as another part than the other does",
+            f'Give each its own: s.cache_read(.., "{FRAGMENT}", [..]).',
+        )  # fmt: skip
+    marks = [how for how in stage.annotations.values() if how != "unroll"]
+    if stage.relations or stage.binds or marks or stage.aligned or node.op.combiner is not None:
+        raise ScheduleError(
+            place, "the lanes of a warp fill it tile by tile, as its atom says, but its own loops"
+            " are split, bound or marked, or it is a reduction",
+            "Leave its loops as they are.",
+        )  # fmt: skip
+    return next(iter(found))
+
+
+def _wanted(node: Node, read: Read) -> Held:
+    """How a reader wants `node` to be held."""
+    product = read.reader.product
+    for operand in (product.a, product.b) if product is not None else ():
+        if operand.node is node and operand.read is read.expression:
+            return operand.held
+    raise ScheduleError(
+        f"stage {node.name}", f"{read.reader.name} reads this fragment without an atom",
+        f"Tensorize {read.reader.name}; other readers take it from where it comes from.",
+    )  # fmt: skip
