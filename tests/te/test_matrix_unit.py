@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from te.matrix_unit import sums
 
+from te.matrix_unit import sums
 from tilewright import te
 from tilewright.te.cases import cases
 from tilewright.te.chains import longest_in_unit

@@ -49,7 +49,7 @@ class DeviceKind:
     templates:    the kinds whose templates fit; default: those made for it
     types:        the element types that its code can store and compute
     precisions:   of `precision.py`, beside float32: those that some template or rule makes use of;
-                  a target that names another is refused, since it would change nothing
+                  others are refused for networks, since they would change nothing
     warm_up:      modules that a build imports, so that workers do so before the first
     host_limits:  a function () -> limits that this very machine has, for `Target.native`
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
@@ -67,8 +67,6 @@ class DeviceKind:
     alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
                   from such places only
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
-    atoms:        a function (architecture) -> names of the matrix instructions that it has, see
-                  `ir/atoms.py`; None: no target of this kind has one
     bounded:      which worker processes may be given less address space: of "build", "run".
                   Drivers of GPUs reserve more addresses than there is memory
     kernels_per_process: so many kernels take longer to compile than a process to start
@@ -97,7 +95,6 @@ class DeviceKind:
     shares_host: bool = False
     alignment: int = 64
     vectors_are_aligned: bool = False
-    atoms: Callable[[str], tuple[str, ...]] | None = None
     bounded: tuple[str, ...] = ("build", "run")
     kernels_per_process: int = 4
 

@@ -205,8 +205,10 @@ def check(resources: Resources, name: str, *, grids: bool = True) -> None:
     found = [reason for reason in verdict.reasons() if grids or reason != "grid_dim"]
     if found:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
+        way_out = "Use smaller tiles or fewer threads."
+        if found == ["precision"]:
+            way_out = "Multiply halves, or say that you allow it: -precision=tf32."
         raise LegalityError(
             f"schedule of {name} on {resources.target}",
-            "; ".join(f"{REASONS[r]} ({r})" for r in found),
-            f"It asks for {facts}. Use smaller tiles or fewer threads.",
+            "; ".join(f"{REASONS[r]} ({r})" for r in found), f"It asks for {facts}. {way_out}",
         )  # fmt: skip
