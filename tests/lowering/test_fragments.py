@@ -18,7 +18,7 @@ from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 
-TARGET = Target("cuda -arch=sm_90")
+TARGET = Target("cuda -arch=sm_90 -precision=tf32")
 
 
 def lowered(schedule, args) -> Program:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from search.spaces import Instant, cpu_task
 from tests.tiers import examples
 from tilewright.base.errors import ModelError
-from tilewright.cost.features import FEATURES
+from tilewright.cost.features import ATOM_COLUMNS, FEATURES, PLAIN
 from tilewright.knowledge.trees import Trees
 from tilewright.search.loop import Options as SearchOptions
 from tilewright.search.loop import tune
@@ -106,3 +106,56 @@ def test_trees_that_a_model_cannot_begin_with():
         model.begin_with(trees)
     with pytest.raises(ModelError, match="other features"):
         CostModel().begin_with(Trees(**{**vars(trees), "features": ("a",)}))
+
+
+# -- columns that came later -----------------------------------------------------------------------
+
+
+def older(names):
+    """Trees of a version whose rows had these columns: by the first one alone."""
+    arrays = {
+        "feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, 0, 0], "right": [2, 0, 0],
+        "value": [0, -1.0, 1.0], "roots": [0],
+    }  # fmt: skip
+    return Trees(**{k: np.array(v) for k, v in arrays.items()}, base=0.0, features=tuple(names))
+
+
+def with_atoms_in(rows, marks):
+    rows[:, [FEATURES.index(name) for name in ATOM_COLUMNS]] = 0
+    rows[marks, FEATURES.index("log_atoms")] = 5.0
+    return rows
+
+
+@pytest.mark.parametrize("names", [PLAIN, PLAIN[::-1], PLAIN[7:9]])
+def test_trees_without_columns_of_atoms_go_on_for_kernels_without_atoms(names):
+    seen = with_atoms_in(rows(np.random.default_rng(1), 40), slice(0, 10))
+    model = CostModel()
+    model.begin_with(older(names))
+    found = model.predict(seen, np.ones(40))
+    wanted = np.where(seen[:, FEATURES.index(names[0])] < 0.5, -1.0, 1.0)
+    np.testing.assert_allclose(found[10:], wanted[10:], atol=1e-6)
+    np.testing.assert_array_equal(found[:10], 0.0)  # they saw no such kernel
+
+
+def test_trees_that_know_atoms_correct_all_kernels():
+    seen = with_atoms_in(rows(np.random.default_rng(2), 40), slice(0, 10))
+    model = CostModel()
+    model.begin_with(older(FEATURES))
+    assert (np.abs(model.predict(seen, np.ones(40))) > 0.5).all()
+
+
+def test_a_model_of_kernels_without_atoms_has_no_columns_of_them(tmp_path):
+    """Its trees, and files of them, are those that they were before such columns were there."""
+    model, seen = CostModel(), with_atoms_in(rows(np.random.default_rng(3), 64), slice(0, 0))
+    model.add("a", seen, np.ones(64), np.exp(seen[:, 0]))
+    model.fit()
+    assert prior.trees_of(model.booster).features == PLAIN
+    model.save(tmp_path / "model.json")
+    other = CostModel()
+    other.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(*(m.predict(seen, np.ones(64)) for m in (model, other)))
+    more = with_atoms_in(rows(np.random.default_rng(4), 64), slice(0, 32))
+    model.add("b", more, np.ones(64), np.exp(more[:, 0]))
+    model.fit()
+    assert prior.trees_of(model.booster).features == FEATURES
+    assert model.predict(more, np.ones(64)).shape == (64,)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+import click
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
 import tilewright as tw
 from tilewright import te
 from tilewright.base.errors import ModelError, TargetError
+from tilewright.cli.options import network_options
 from tilewright.knowledge.device_class import device_class, device_classes
 from tilewright.measure import signatures
+from tilewright.network.tune import tasks_of
 from tilewright.schedule.task import Task
 from tilewright.search.jobs import References, task_id
 from tilewright.targets import kind
@@ -50,20 +55,31 @@ def rounded(x: np.ndarray) -> np.ndarray:
 # -- who may ask -----------------------------------------------------------------------------------
 
 
-def test_a_precision_that_nothing_uses_is_refused_and_float32_is_what_all_are() -> None:
-    for text in ("cuda -precision=tf32", "llvm -precision=tf32"):
-        with pytest.raises(TargetError, match="no schedule for .* computes float32 in tf32"):
-            Target(text)
+def test_float32_is_what_all_targets_are() -> None:
     assert str(Target("cuda -precision=float32")) == "cuda"
     assert Target("cuda").precision == "float32"
     assert Target("cuda").with_precision("float32") == Target("cuda")
 
 
-def test_an_unknown_precision_is_refused(tf32: Target) -> None:
+def test_a_precision_that_no_template_uses_is_refused_for_networks() -> None:
+    """A schedule by hand may still make use of it."""
+    target, net = Target("cuda -precision=tf32"), tw.load("mobilenet")
+    for call in (
+        lambda: tw.compile(net, target),
+        lambda: tw.compile(net, "cuda", precision="tf32"),
+        lambda: tasks_of(net.modules, net.params, target),
+    ):
+        with pytest.raises(TargetError, match="no template for cuda computes float32 in tf32"):
+            call()
+
+
+def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(TargetError, match="is none of float32, 3xtf32, tf32"):
         Target("cuda -precision=float16")
-    with pytest.raises(TargetError, match="no schedule for cuda computes float32 in 3xtf32"):
+    with pytest.raises(TargetError, match="has no instruction for it"):
         Target("cuda").with_precision("3xtf32")
+    with pytest.raises(TargetError, match="llvm has no instruction for it"):
+        Target("llvm -precision=tf32")
 
 
 def test_a_device_without_the_instruction_is_refused(tf32: Target) -> None:
@@ -95,6 +111,55 @@ def test_the_front_door_takes_it(tf32: Target) -> None:
         tw.tune(net, precision="tf32")
     with pytest.raises(ModelError, match="a task has its target"):
         tw.compile(net, precision="tf32")
+
+
+def test_the_command_takes_it(tf32: Target) -> None:
+    asked: list[Target] = []
+
+    @click.command()
+    @network_options
+    def show(target: Target, **_: Any) -> None:
+        asked.append(target)
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(show, ["resnet-18", *words])
+
+    assert run("--target", "cuda", "--precision", "tf32").exit_code == 0
+    assert run("--precision", "tf32", "--target", "cuda").exit_code == 0
+    assert run("--target", "cuda -precision=tf32", "--precision", "float32").exit_code == 0
+    assert asked == [tf32, tf32, Target("cuda")]
+    refused = run("--target", "llvm", "--precision", "tf32")
+    assert refused.exit_code == 2
+    assert "llvm has no instruction for it" in " ".join(refused.output.split())
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    found = pytest.importorskip("torch")
+    before = found.get_float32_matmul_precision()
+    yield found
+    found.set_float32_matmul_precision(before)
+
+
+def test_what_pytorch_allows_is_obeyed_where_it_has_a_use(torch: Any, tf32: Target) -> None:
+    from tilewright.models.torch.compile import Options, _in_precision
+
+    for word, wanted in (("highest", "float32"), ("high", "tf32"), ("medium", "tf32")):
+        torch.set_float32_matmul_precision(word)
+        assert _in_precision(torch, Target("cuda"), None).precision == wanted
+        for other in ("llvm", "cuda -arch=sm_75"):
+            assert _in_precision(torch, Target(other), None) == Target(other)
+        assert _in_precision(torch, Target("cuda"), "float32").precision == "float32"
+        assert _in_precision(torch, tf32, None) == tf32
+    with pytest.raises(TargetError, match="llvm has no instruction"):
+        _in_precision(torch, Target("llvm"), Options.of({"precision": "tf32"}).precision)
+
+
+def test_without_a_template_pytorchs_permission_changes_nothing(torch: Any) -> None:
+    from tilewright.models.torch.compile import _in_precision
+
+    torch.set_float32_matmul_precision("high")
+    assert _in_precision(torch, Target("cuda"), None) == Target("cuda")
 
 
 # -- what it is kept apart by ----------------------------------------------------------------------

@@ -16,15 +16,16 @@ from tilewright.codegen.c_family import COPIES_IN_FLIGHT
 from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
-    Operand,
-    Product,
     accumulators,
     joined,
-    lanes,
+    lanes_at,
+    multiply_adds,
 )
 from tilewright.cost.nest import Nest, footprint, mix
+from tilewright.ir.atoms import Atom
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
+from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
@@ -39,7 +40,6 @@ INSTRUCTION_BYTES = 16
 HELD = 64  # loads whose results the registers of a thread hold
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
-QUARTERS = 4  # of a core, each with a matrix unit of its own; a warp has one of them
 
 
 @dataclass
@@ -83,8 +83,8 @@ class GpuKernel:
     body:    statements of the busiest stage that are written out; rolled: iterations around it
     tile:    results of the busiest stage that a thread computes at once; chain: its reduction loop
     atoms:   matrix instructions of a warp; atom_fma: multiply-adds that they do for each lane
-    tensor:  cycles that these of a block keep their unit of a core busy; tensor_wait: cycles that
-             a warp alone takes for its own, each of which waits for the sum that it adds to
+    tensor:  seconds that these of a block keep their unit of a core busy; tensor_wait: cycles that
+             a warp waits in all for the sum that it adds to, where nothing else is in its way
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
     operands: loads of a lane for operands of atoms
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
@@ -152,7 +152,7 @@ class _Counter:
         self.nests = {node: Nest(node, kernel) for node in self.nodes}
         for node, nest in self.nests.items():
             if nest.operand is not None:
-                self.lanes.place(node, nest.operand.at(*lanes(nest.operand.fragment)))
+                self.lanes.place(node, lanes_at(node, nest.operand))
         self.anchor = max(self.nodes, key=whole_work)
         self.anatomy = anatomy(self.bounds.tree)
         self._sectors_of: dict[Touch, Any] = {}
@@ -210,9 +210,9 @@ class _Counter:
         runs = nest.executions
         trips = nest.trips * runs
         plain = ops.fma + ops.other
-        if nest.mma is not None:
+        if node.product is not None:
             plain = 1  # one is issued
-            self._atoms(k, nest, nest.mma, trips)
+            self._atoms(k, node, node.product.atom, trips)
         else:
             k.executed = k.executed + trips * ops.flops * mine * k.blocks
             k.fma = k.fma + trips * ops.fma
@@ -222,12 +222,13 @@ class _Counter:
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
-        issued = trips * plain * self._slots(node) + runs * nest.rolled * LOOP_COST
+        loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
+        issued = trips * plain * self._slots(node) + loops
         far = near = 0
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
             issued = issued + count
-            if touch.tensor.dtype.compute is not touch.tensor.dtype:
+            if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
             if touch is not nest.write and touch.scope in ("global", "shared"):
                 far = far + count * (touch.scope == "global")
@@ -235,18 +236,22 @@ class _Counter:
         k.instructions = k.instructions + (issued + INTEGER * index) * warps
         self._bodies(k, nest, issued + index, far, near)
 
-    def _atoms(self, k: GpuKernel, nest: Nest, mma: Product, trips: Any) -> None:
+    def _copies(self, node: Node) -> bool:
+        """Whether a stage moves bits for matrix units, which take narrow numbers as they are."""
+        same = node.body.op == "read" and node.body.attr.dtype is node.op.dtype
+        return same and any(other.product is not None for other in self.nodes)
+
+    def _atoms(self, k: GpuKernel, node: Node, atom: Atom, trips: Any) -> None:
         """What the matrix unit does.  trips: atoms of a warp"""
-        rate, node = self.limits.atom(mma.atom.name), nest.node
-        sums = accumulators(mma, node, self.bounds)
+        rate, each = self.limits.atom(atom.name), multiply_adds(atom)
+        sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
-        k.atom_fma = k.atom_fma + trips * mma.terms / self.warp
-        k.executed = k.executed + trips * 2 * mma.terms * k.warps * k.blocks
-        k.tensor = k.tensor + trips * rate.cycles * k.warps
-        each = maximum(
-            rate.latency / minimum(maximum(sums, 1), ACCUMULATORS), QUARTERS * rate.cycles
-        )
-        k.tensor_wait = k.tensor_wait + trips * each
+        k.atom_fma = k.atom_fma + trips * each / self.warp
+        k.executed = k.executed + trips * 2 * each * k.warps * k.blocks
+        alone = 2 * each * self.limits.cores / rate.rate if rate.rate else rate.latency
+        k.tensor = k.tensor + trips * k.warps * alone
+        wait = rate.latency / minimum(maximum(sums, 1), ACCUMULATORS)
+        k.tensor_wait = k.tensor_wait + trips * wait
         k.accumulators = maximum(k.accumulators, sums)
         k.terms = maximum(k.terms, vector(unit_terms(node, self.bounds)))
 
@@ -364,7 +369,7 @@ class _Counter:
             good = good & fits
         return where(good, lanes, 1)
 
-    def _side_by_side(self, operand: Operand, touch: Touch) -> Any:
+    def _side_by_side(self, operand: Held, touch: Touch) -> Any:
         """Elements of one load of what a lane holds for an atom."""
         most = minimum(self.lanes.alignment(touch), max(1, WIDEST_BYTES // touch.bytes))
         return minimum(joined(operand, touch, self.bounds), most)
@@ -398,8 +403,8 @@ class _Counter:
         nest = self.nests[self.anchor]
         runs = nest.trips * nest.executions
         mine = k.threads if self.anchor.scope != "shared" else 1
-        if nest.mma is not None:
-            mine = k.warps * nest.mma.terms
+        if self.anchor.product is not None:
+            mine = k.warps * multiply_adds(self.anchor.product.atom)
         k.anchor_share = minimum(whole_work(self.anchor) / maximum(runs * mine * k.blocks, 1), 1.0)
         k.body, k.rolled = nest.body, nest.rolled * nest.executions
         k.chain = maximum(nest.tile("reduce"), 1)
@@ -408,9 +413,8 @@ class _Counter:
             k.tile = vector(self.bounds.elements(self.anchor)) * vector(
                 self.bounds.replicas(self.anchor)
             )
-        if nest.mma is not None:
-            k.tile = k.tile / self.warp
-            k.chain = k.chain * (nest.mma.terms // nest.mma.sums)
+        if self.anchor.product is not None:
+            k.chain = k.chain * self.anchor.product.atom.extents["k"]
         others = [n for n in self.nodes if n is not self.anchor and n.parent is None]
         k.epilogue = sum(mix(n).other for n in others)
 

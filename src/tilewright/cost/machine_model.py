@@ -32,6 +32,7 @@ BEGIN = 2000  # of a kernel, until its first block computes
 START = 1000  # of a block: its launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
 ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
+QUARTERS = 4  # of a core, each with units of its own
 LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
@@ -127,15 +128,17 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     issue = k.instructions * (1 + fetch) / ISSUE * spill
     shared = k.shared_load.passes + k.shared_store.passes
     load_unit = (k.global_load.passes + k.global_store.passes) / 4
-    arithmetic = soft_max(issue, k.tensor) if k.has_atoms else issue
+    tensor = k.tensor / cycle
+    arithmetic = soft_max(issue, tensor) if k.has_atoms else issue
     units = soft_max(arithmetic, shared + load_unit)
 
     # What one warp of it waits for, in cycles.
     own = k.instructions / k.warps * (ALONE + fetch)
     dependent = k.fma * FMA_LATENCY / minimum(maximum(k.tile, 1), 8)
     busy = maximum(own, dependent) + k.shared_waits * SHARED_LATENCY
-    if k.has_atoms:
-        busy = maximum(busy, k.tensor_wait + k.shared_waits * SHARED_LATENCY)
+    if k.has_atoms:  # a warp has one of the units that multiply matrices
+        chained = maximum(k.tensor_wait, QUARTERS * tensor / k.warps)
+        busy = maximum(busy, chained + k.shared_waits * SHARED_LATENCY)
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.phases * 2 * BARRIER
     alone = soft_max(busy, units) + fills + START
 
@@ -147,7 +150,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     return Times(
         total, busiest * issue * cycle, busiest * shared * cycle, cache, memory,
         rounds * alone * cycle, minimum(together * k.warps / slots, 1.0),
-        k.blocks / (busiest * limits.cores), resident, busiest * k.tensor * cycle,
+        k.blocks / (busiest * limits.cores), resident, busiest * k.tensor,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.cost.addresses import Point, Steps, floor_div, floor_mod, vector
-from tilewright.cost.atom_facts import WARP, operand_of, product_of
+from tilewright.cost.atom_facts import operand_of
 from tilewright.ir import expr as E
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
@@ -53,8 +53,9 @@ class Nest:
     """The loops of one stage, outermost first: those around its attach point, then its own.
 
     guards: for every comparison that guards a read, the root axes it looks at
-    mma, operand: what an atom has to do with the stage, see `atom_facts.py`.  Loops inside an
-            atom are none; those of an operand are shared by the lanes of a warp and written out
+    operand: how a warp holds what the stage copies for an atom, if it does: its loops step from
+            tile to tile, of which each lane fetches its elements, and are written out.  Loops
+            inside an atom are none
     apart:  1 where the lanes of the vectorised loop are no vector on a GPU: they differ in guards,
             or their fused index has to be taken apart one by one; else 0
     """
@@ -72,7 +73,7 @@ class Nest:
             for owner, ax in reversed(tree.path(node))
         ]  # fmt: skip
         self.path = path
-        self.mma, self.operand = product_of(node), operand_of(node, bounds)
+        self.operand = operand_of(node)
         self.guards = _guards(self)
         self.apart: Any = 0
         self._courses: dict[IterVar, Course] = {}
@@ -95,18 +96,18 @@ class Nest:
         result: list[Loop] = []
         still: Any = True
         for ax in reversed(leaves):
-            if self.mma is not None and ax in self.mma.loops.values():
+            if node.stage.inside_atom(ax):
                 continue
             tag = self.bounds.tree.tag_of.get(ax, "")
             if not tag or tag == "vthread":
                 still = still & (written[ax] if self.operand is None else True)
-            extent, how = vector(extents[ax]), annotations.get(ax, "")
+            extent, how = vector(self.bounds.trips(node, ax)), annotations.get(ax, "")
             result.append(Loop(node, ax, extent, tag, how, True, still))
         return result[::-1]
 
     def _of_a_lane(self, count: Any) -> Any:
-        """The lanes of a warp share the loops of an operand, each doing some iterations."""
-        return count if self.operand is None else count / WARP
+        """Of each tile of an operand a lane has some elements."""
+        return count if self.operand is None else count * self.operand.fragment.elements
 
     def product(self, loops: Iterable[Loop]) -> Any:
         total: Any = 1

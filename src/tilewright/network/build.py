@@ -58,6 +58,7 @@ from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.search.predictions import Predictions
 from tilewright.search.warm_start import usable_trees
+from tilewright.targets.precision import check_used
 from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["build", "load"]
@@ -107,6 +108,7 @@ def build(
     """
     began = time.perf_counter()
     asked = Target(resolve_target(target), target_host)
+    check_used("relay.build", asked)
     chosen, dev = local_target(asked)
     here = dev is not None
     functions = _functions(mod, batch_sizes, sizes, tuple(params or ()))

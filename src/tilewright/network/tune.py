@@ -30,6 +30,7 @@ from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.loop import tune as search
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_default, with_rules
+from tilewright.targets.precision import check_used
 from tilewright.targets.target import Target
 
 # Of each task, before other layouts are measured as well.
@@ -66,6 +67,7 @@ def tasks_of(
     templates: with rules: whether templates compete with them
     simple:    with rules: also kernels without a reduction
     """
+    check_used("tune", target)
     found: dict[str, Task] = {}
     every = (
         t

@@ -12,11 +12,12 @@ from tilewright.targets.limits import AtomRate, Limits, rates
 ARCH = "sm_90"  # where a target names none and no device is there to ask
 
 
-def _mma(cycles: float, latency: float) -> tuple[AtomRate, ...]:
-    """The instructions mma.sync of sm_80 and later: on all of these a product of halves 16 long
-    takes as long as one of TF32 8 long."""
-    names = ("m16n8k16.float16", "m16n8k16.bfloat16", "m16n8k8.tf32")
-    return tuple(AtomRate(name, cycles, latency) for name in names)
+def _mma(float32: float, halves: float, tf32: float, latency: float) -> tuple[AtomRate, ...]:
+    """The instructions mma.sync of sm_80 and later; halves, tf32: multiples of float32's rate."""
+    shares = {
+        "m16n8k16.float16": halves, "m16n8k16.bfloat16": halves, "m16n8k8.tf32": tf32,
+    }  # fmt: skip
+    return tuple(AtomRate(name, float32 * share, latency) for name, share in shares.items())
 
 
 _SM90 = Limits(
@@ -44,8 +45,8 @@ _SM90 = Limits(
 # of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200).  Shares of other
 # types follow the guide's table of arithmetic throughput (float16: in a half2); those of sm_61, 70
 # and 75 were compared with its text, the later ones were written down from memory.  mma.sync, with
-# sums in float32: sm_90 measured (60% of what the data sheet has, which other instructions reach),
-# else by the data sheets' dense rates (of sm_86 and 89 those of GeForce), latencies by sm_80's.
+# sums in float32: sm_90 measured (1.68 cycles of a core each, 60% of what other instructions reach
+# and the data sheet has), else the data sheets' dense rates (of sm_86 and 89 those of GeForce).
 _ARCHS = {
     "sm_53": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=65536, registers_per_block=32768,
@@ -73,22 +74,23 @@ _ARCHS = {
     "sm_80": replace(
         _SM90, shared_bytes_per_block=166912, shared_bytes_per_core=167936, cores=108,
         l2_bytes=40 << 20, rates=rates(19.5e12, float64=1 / 2, float16=4, int32=1),
-        atoms=_mma(2, 33),
+        atoms=_mma(19.5e12, 16, 8, 33),
         memory_bandwidth=1555e9, l2_bandwidth=4.5e12,
     ),
     "sm_86": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=46,
         max_threads_per_core=1536, max_blocks_per_core=16, l2_bytes=4 << 20,
-        rates=rates(20.3e12, float64=1 / 64, float16=1, int32=1 / 2), atoms=_mma(8, 33),
+        rates=rates(20.3e12, float64=1 / 64, float16=1, int32=1 / 2),
+        atoms=_mma(20.3e12, 2, 1, 33),
         memory_bandwidth=448e9, l2_bandwidth=2e12,
     ),
     "sm_89": replace(
         _SM90, shared_bytes_per_block=101376, shared_bytes_per_core=102400, cores=128,
         max_threads_per_core=1536, max_blocks_per_core=24, l2_bytes=72 << 20,
-        rates=rates(82e12, float64=1 / 64, float16=1, int32=1 / 2), atoms=_mma(8, 33),
+        rates=rates(82e12, float64=1 / 64, float16=1, int32=1 / 2), atoms=_mma(82e12, 2, 1, 33),
         memory_bandwidth=1008e9, l2_bandwidth=5e12,
     ),
-    "sm_90": replace(_SM90, atoms=_mma(1.68, 27.5)),
+    "sm_90": replace(_SM90, atoms=_mma(65.2e12, 16 / 1.68, 8 / 1.68, 27.5)),
 }  # fmt: skip
 
 _TWICE = """

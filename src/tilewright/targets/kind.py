@@ -49,7 +49,7 @@ class DeviceKind:
     templates:    the kinds whose templates fit; default: those made for it
     types:        the element types that its code can store and compute
     precisions:   of `precision.py`, beside float32: those that some template or rule makes use of;
-                  a target that names another is refused, since it would change nothing
+                  others are refused for networks, since they would change nothing
     warm_up:      modules that a build imports, so that workers do so before the first
     host_limits:  a function () -> limits that this very machine has, for `Target.native`
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so

@@ -17,12 +17,13 @@ from tilewright.base.dtype import FLOAT32, DType
 class AtomRate(NamedTuple):
     """A matrix instruction of a warp, by the name that `ir.atoms` has for it.
 
-    cycles:  of a core, from one to the next where all its units are busy
+    rate:    operations per second of the whole device, a multiply-add being two, with sums in
+             float32
     latency: cycles until the sum can be added to again
     """
 
     name: str
-    cycles: float
+    rate: float
     latency: float
 
 
@@ -80,11 +81,7 @@ class Limits:
     def atom(self, name: str) -> AtomRate:
         """The matrix instruction of that name; it takes for ever where the device has none."""
         found = (known for known in self.atoms if known.name == name)
-        return next(found, AtomRate(name, inf, inf))
-
-    def has_atom(self, name: str) -> bool:
-        """Tell whether the device has the matrix instruction of that name."""
-        return any(known.name == name for known in self.atoms)
+        return next(found, AtomRate(name, 0.0, inf))
 
 
 def rates(float32: float, **per_float32: float) -> tuple[tuple[DType, float], ...]:

@@ -9,6 +9,12 @@ Read next: `target.py`; `../te/evaluate.py`, whose bound it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.base.errors import TargetError
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,16 @@ def needed(atom: str) -> str:
     that of float32 where its operands are exact: halves, integers."""
     word = atom.rpartition(".")[2]
     return word if word in PRECISIONS else FLOAT32
+
+
+def check_used(place: str, target: Target) -> None:
+    """Refuse a precision that no template for the target's kind makes use of: nobody should believe
+    that it changed what was tuned or built."""
+    if target.precision not in (FLOAT32, *target.device_kind.precisions):
+        raise TargetError(
+            place, f"no template for {target.kind} computes float32 in {target.precision}",
+            "Leave the precision out: float32 is then computed in float32.",
+        )  # fmt: skip
 
 
 def allows(target: str, asked: str) -> bool:

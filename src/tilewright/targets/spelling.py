@@ -149,23 +149,15 @@ def check_options(place: str, options: Mapping[str, str], known: DeviceKind) -> 
                 f"Write +{word}, or -{word} where it is not.",
             )  # fmt: skip
     _check_float_abi(place, options)
-    _check_precision(place, options, known)
+    _check_precision(place, options)
 
 
-def _check_precision(place: str, options: Mapping[str, str], known: DeviceKind) -> None:
-    """An option that would change nothing is refused, so that nobody believes that it did."""
+def _check_precision(place: str, options: Mapping[str, str]) -> None:
     asked = options.get("precision", FLOAT32)
-    if asked == FLOAT32:
-        return
     if asked not in PRECISIONS:
         raise TargetError(
             place, f"-precision={asked} is none of {', '.join(PRECISIONS)}",
             "Other types are a computation's own: give its tensors that dtype.",
-        )  # fmt: skip
-    if asked not in known.precisions:
-        raise TargetError(
-            place, f"no schedule for {known.name} computes float32 in {asked}",
-            "Leave -precision out: float32 is then computed in float32.",
         )  # fmt: skip
 
 

@@ -185,7 +185,7 @@ class Target:
         return self.option("precision", FLOAT32)
 
     def with_precision(self, precision: str) -> Target:
-        """The same target with another precision.  Raises TargetError where that has no use."""
+        """The same target with another precision.  Raises TargetError where it lacks that."""
         place, options = f"{self!r}.with_precision({precision!r})", dict(self.options)
         check_options(place, {"precision": precision}, self.device_kind)
         options.pop("precision", None)
@@ -271,10 +271,15 @@ class Target:
     def _reported(self) -> Any:
         return self.device.reported if self.device is not None else {}
 
+    @property
+    def atoms(self) -> tuple[str, ...]:
+        """Names of the matrix instructions that the device has, as `ir.atoms` has them."""
+        return tuple(rate.name for rate in self.limits.atoms)
+
     def allows(self, atom: str) -> bool:
         """Tell whether kernels may use a matrix instruction: the device has it, and its operands
         keep as many digits as the precision asks for."""
-        return self.limits.has_atom(atom) and allows(self.precision, needed(atom))
+        return atom in self.atoms and allows(self.precision, needed(atom))
 
     def native(self) -> Target:
         """With what this machine has, as far as it can be told without opening a device.
@@ -404,7 +409,7 @@ def _limits(known: DeviceKind, options: dict[str, str], device: Any) -> Limits:
             chosen[limit] = int(value)
     limits = replace(known.limits(options, device), **chosen)
     asked = options.get("precision", FLOAT32)
-    if asked != FLOAT32 and not any(needed(atom.name) != FLOAT32 for atom in limits.atoms):
+    if asked not in (FLOAT32, *(needed(atom.name) for atom in limits.atoms)):
         given = dict(device).get("arch") or options.get("arch") or known.default_arch
         raise TargetError(
             f"{known.name} -precision={asked}", f"{given or known.name} has no instruction for it",

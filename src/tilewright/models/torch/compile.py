@@ -51,6 +51,7 @@ from tilewright.runtime.network.torch_calls import (
     is_capturing,
 )
 from tilewright.search import report
+from tilewright.targets.precision import FLOAT32, check_used
 from tilewright.targets.target import Target, TargetLike
 
 _KINDS = {"cpu": "llvm", "cuda": "cuda"}
@@ -278,12 +279,14 @@ def _in_precision(torch: Any, target: Target, asked: str | None) -> Target:
     PyTorch allows is a permission only: without a use for it nothing changes."""
     if asked is not None:
         return target.with_precision(asked)
-    if target.option("precision") or torch.get_float32_matmul_precision() == "highest":
+    if target.precision != FLOAT32 or torch.get_float32_matmul_precision() == "highest":
         return target
     try:
-        return target.with_precision("tf32")
+        found = target.with_precision("tf32")
+        check_used(PLACE, found)
     except TargetError:
         return target
+    return found
 
 
 def _with_held(run: Run, held: Sequence[Any], args: Sequence[Any]) -> Any:

@@ -104,9 +104,7 @@ def block_elements(node: Node, bounds: Bounds, block: Block) -> Number:
 
 def unit_terms(node: Node, bounds: Bounds) -> Number:
     """Return the terms that one accumulator of a matrix unit takes in turn, where an atom computes
-    the stage; of long sums, those of a block."""
-    if may_be_long(node.op):
-        return chains(node, bounds).longest
+    the stage."""
     total: Number = 1
     for ax in node.stage.leaf_iter_vars:
         if ax.kind == "reduce" and ax not in node.stage.binds:

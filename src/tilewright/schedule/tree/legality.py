@@ -87,6 +87,7 @@ def judge(resources: Resources) -> Verdict:
     for kernel in resources.kernels:
         steps = kernel.text(kernel.root).steps
         found.discourage("long_sums", kernel.longest_chain > LONGEST)
+        _judge_precision(kernel, found)
         found.refuse("work", logical_and(steps > _LONG, steps > _WASTE * kernel.iterations))
         _judge_atoms(kernel, found)
         if resources.target.has_threads:
@@ -118,6 +119,18 @@ class _Findings:
         known = self.quantities
         known[name] = maximum(known[name], value) if name in known else value
         return value
+
+
+def _judge_precision(kernel: KernelResources, found: _Findings) -> None:
+    """In how many digits matrix units multiply, and how many terms they add up in turn."""
+    for node in kernel.nodes:
+        if node.product is None:
+            continue
+        asked = needed(node.product.atom.name)
+        found.refuse("precision", not allows(kernel.target.precision, asked))
+        if all(isinstance(ax.extent, int) for ax in node.op.reduce_axis):
+            most = longest_in_unit(terms_of(node.op), asked)
+            found.discourage("precision", unit_terms(node, kernel.bounds) > most)
 
 
 def _judge_cpu(kernel: KernelResources, found: _Findings) -> None:
@@ -156,8 +169,7 @@ def _judge_launch(
 
 
 def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
-    """Whether there is the instruction that computes a stage, around loops that fit it, and in how
-    many digits it computes."""
+    """Whether there is the instruction that computes a stage, around loops that fit it."""
     bounds, target = kernel.bounds, kernel.target
     for node in kernel.nodes:
         if node.product is None:
@@ -170,11 +182,6 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
             for split in part.splits:
                 found.refuse("atom", bounds.factor[split] % wanted != 0)
-        asked = needed(atom.name)
-        found.discourage("precision", not allows(target.precision, asked))
-        if all(isinstance(ax.extent, int) for ax in node.op.reduce_axis):
-            most = longest_in_unit(terms_of(node.op), asked)
-            found.discourage("precision", unit_terms(node, bounds) > most)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
@@ -200,8 +207,10 @@ def check(resources: Resources, name: str, *, grids: bool = True) -> None:
     found = [reason for reason in verdict.reasons() if grids or reason != "grid_dim"]
     if found:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
+        way_out = "Use smaller tiles or fewer threads."
+        if found == ["precision"]:
+            way_out = "Multiply halves, or say that you allow it: -precision=tf32."
         raise LegalityError(
             f"schedule of {name} on {resources.target}",
-            "; ".join(f"{REASONS[r]} ({r})" for r in found),
-            f"It asks for {facts}. Use smaller tiles or fewer threads.",
+            "; ".join(f"{REASONS[r]} ({r})" for r in found), f"It asks for {facts}. {way_out}",
         )  # fmt: skip
