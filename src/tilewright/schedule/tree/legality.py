@@ -175,7 +175,7 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
         if node.product is None:
             continue
         atom = node.product.atom
-        found.refuse("atom", not target.limits.has_atom(atom.name))
+        found.refuse("atom", atom.name not in target.atoms)
         found.refuse("atom", kernel.launch["threadIdx.x"] != WARP)
         for letter, part in node.product.parts.items():
             wanted = atom.extents[letter]
