@@ -99,11 +99,11 @@ def schedule_roots(s: Schedule, target: Target, done: Collection[Stage] = ()) ->
     for stage in reversed(list(s.stages)):
         if not isinstance(stage.op, ComputeOp) or stage.attach_kind != "root" or stage in done:
             continue
-        if stage.op.why_fixed:
+        if stage.op.why_fixed or _prepacked(stage.op):
             continue
         if target.has_threads:
             _gpu(s, stage, target)
-        elif not _prepacked(stage.op):
+        else:
             cpu_stage(s, stage, target)
 
 

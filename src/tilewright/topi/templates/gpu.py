@@ -299,7 +299,7 @@ def add_partials(s: Schedule, accumulated: Tensor, last: Tensor, target: Target)
     """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order."""
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
-    widest_type = max((accumulated.dtype, last.dtype), key=lambda t: t.bytes)
+    widest_type = max((op_of(s, accumulated).accumulator, last.dtype), key=lambda t: t.bytes)
     lanes = next(n for n in vector_widths(widest_type, target) if inner.size % n == 0)
     rest, lane = stage.split(inner, factor=lanes)
     _, thread = over_blocks(stage, [*outer, rest], SUM_THREADS)

@@ -21,14 +21,16 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.atoms import ATOMS, Atom, Fragment
+from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
 from tilewright.targets.target import Target
-from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu import (
     SPLITS,
     UNROLLS,
@@ -129,6 +131,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
     atom = atom_for(op_of(s, anchor), a.target)
     product, axes = whole_atoms(s, anchor, groups)
     define_knobs(cfg, op_of(s, product), axes)
+    constant = any(is_constant(s, t) for t in op_of(s, product).input_tensors)
+    cfg.define_knob("registers", [True, False] if constant else [False])
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -221,7 +225,12 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     columns, column = stage.split(n, factor=N)
     stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
     stage.tensorize(row, atom.name)
-    for dims in operands(op, m, n, k):
+    for dims, held in zip(operands(op, m, n, k), (atom.a, atom.b), strict=True):
+        if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
+            own = s.cache_read(dims.tensor, "fragment", [local])
+            s[own].compute_at(stage, step)
+            in_lane_order(s, dims, held)
+            continue
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
@@ -243,15 +252,31 @@ class Dims:
 
 
 def operands(op: ComputeOp, *axes: IterVar) -> list[Dims]:
-    """The two factors of a product over its rows, columns and depth."""
+    """The factors of a product over its rows, columns and depth: that along rows, along columns."""
     m, n, k = (ax.var for ax in axes)
+    reads = dict.fromkeys(e for e in E.walk(op.body) if e.op == "read")
     found = []
-    for read in dict.fromkeys(e for e in E.walk(op.body) if e.op == "read"):
-        free = [E.free_variables(index) for index in read.args]
-        (row,) = (d for d, own in enumerate(free) if m in own or n in own)
-        (depth,) = (d for d, own in enumerate(free) if k in own)
-        found.append(Dims(read.attr, depth, row, read.args[row] in (m, n)))
+    for axis in (m, n):
+        (read,) = (e for e in reads if axis in E.free_variables(*e.args))
+        (row,) = (d for d, index in enumerate(read.args) if axis in E.free_variables(index))
+        (depth,) = (d for d, index in enumerate(read.args) if k in E.free_variables(index))
+        found.append(Dims(read.attr, depth, row, read.args[row] is axis))
     return found
+
+
+def is_constant(s: Schedule, tensor: Tensor) -> bool:
+    """Whether it is known when the program is built, and so can be stored in any order."""
+    op = s[tensor].op
+    if isinstance(op, ComputeOp):
+        return op.tag == PACKED and all(is_constant(s, t) for t in op.input_tensors)
+    return isinstance(op, PlaceholderOp) and op.constant
+
+
+def in_lane_order(s: Schedule, dims: Dims, held: Fragment) -> None:
+    """Store a factor so that what a lane holds of an atom is one access to memory."""
+    of = {letter: dims.k if letter == "k" else dims.row for letter in held.axes}
+    first, second = (of[letter] for letter in held.axes)
+    s.pack(dims.tensor, *fragment_order(held, len(dims.tensor.shape), (first, second)))
 
 
 def _op(stage: Stage) -> ComputeOp:
