@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import prod
 from typing import Any
 
@@ -39,6 +39,11 @@ class Packing:
     within: tuple[tuple[int, ...], ...] = ()
     joined: tuple[int, ...] = ()
     then: Packing | None = None
+
+    def __repr__(self) -> str:
+        """The fields that are not as they are by default."""
+        told = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
+        return f"Packing({', '.join(f'{n}={v!r}' for n, v, default in told if v != default)})"
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
