@@ -18,6 +18,7 @@ from tilewright.base.artifact import Packing
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.symbols import number, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.rings import slot_elements, slots
 from tilewright.te.tensor import Tensor
 
 
@@ -70,13 +71,16 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         source = tree.prepacked.get(node)
         if source is not None:
             packing = Packing(source.shape, node.op.attrs["blocks"], node.op.attrs["order"])
+        held = slots(node, bounds)
+        if held > 1:
+            size, shape = slot_elements(node, bounds) * held, (held, *shape)
         if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
             size, shape = 0, node.op.shape
         stage = node.stage
         for tensor, own, dtype in zip(
             stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
         ):
-            buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing)
+            buffers[tensor] = Buffer(own, dtype, size, node.scope, shape, packing, max(held, 1))
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
     strides = {node: tuple(plain(s) for s in bounds.strides(node)) for node in tree.nodes}

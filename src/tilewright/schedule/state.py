@@ -65,6 +65,8 @@ class StageState:
     binds, annotations: loop -> thread tag, or "vectorize", "unroll", "parallel"; none has both
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
+    slots:          of the ring that asynchronous copies fill, 1 for copies into one place; 0: its
+                    threads load and store
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class StageState:
         self.annotations: dict[IterVar, str] = {}
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
+        self.slots: Size = 0
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""

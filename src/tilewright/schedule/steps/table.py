@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.places import (
     ComputeAt,
@@ -25,7 +26,7 @@ STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
-        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack,
+        SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, Pack, AsyncCopy, Pipeline,
     )
 }  # fmt: skip
 
