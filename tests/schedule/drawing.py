@@ -39,7 +39,23 @@ def draw_schedule(
         if units and rng.random() < 0.5:
             stage.split(stage.fuse(), nparts=rng.randint(1, 3))
         _draw_loops(stage, rng, gpu)
+    if gpu:
+        _draw_copies(s, random.Random(len(s.steps)))
     return s
+
+
+def _draw_copies(s: Schedule, rng: random.Random) -> None:
+    """Asynchronous copies and rings of stages in shared memory, where they are copies."""
+    for stage in _compute_stages(s):
+        if stage.attach_kind != "scope" or stage.scope != "shared" or rng.random() < 0.3:
+            continue
+        before = len(s.steps)
+        try:
+            stage.async_copy() if rng.random() < 0.2 else stage.pipeline(rng.randint(0, 5))
+            LoopTree(s)
+        except ScheduleError:
+            stage.slots = 0
+            del s.steps[before:]
 
 
 def _declared(axis: IterVar) -> IterVar:

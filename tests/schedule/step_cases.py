@@ -149,6 +149,15 @@ class Case:
     before: tuple[str, ...] = ()
 
 
+SLICES = (
+    's.cache_read(A, "shared", [C])', 's[C].bind(i, "blockIdx.x")', "s[C].split(k, factor=2)",
+    "s[A_shared].compute_at(s[C], k_outer)",
+)  # fmt: skip
+PADDED_SLICES = (
+    's.cache_read(P, "shared", [C])',
+    "s[P].compute_inline()",
+    "s[P_shared].compute_at(s[C], x)",
+)
 CASES: dict[type[S.Step], list[Case]] = {
     S.Split: [
         Case("doubled(20)", "s[B].split(i, factor=8)"),
@@ -264,6 +273,18 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[i], k=[k])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[j], k=[k])"),
+    ],
+    S.AsyncCopy: [
+        Case("row_sums(4, 10)", "s[A_shared].async_copy()", SLICES),
+        Case("row_sums(4, 10)", "s[A_global].async_copy()", ('s.cache_read(A, "global", [C])',)),
+        Case("chain(6, 4)", "s[B].async_copy()", ('s[B].set_scope("shared")',)),
+    ],
+    S.Pipeline: [
+        Case("row_sums(4, 10)", "s[A_shared].pipeline(3)", SLICES),
+        Case("row_sums(4, 10)", "s[A_shared].pipeline(1)", SLICES),
+        Case("row_sums(4, 10)", "s[A_shared].pipeline(0)", SLICES),
+        Case("row_sums(4, 10)", "s[A_shared].pipeline(17)", SLICES),
+        Case("padded(10)", "s[P_shared].pipeline(2)", PADDED_SLICES),
     ],
 }
 

@@ -4,7 +4,10 @@ In: a kernel.  Out: the same, with a barrier wherever what one thread has writte
 written again, by another.  Read next: `lowering/pipeline.py`.
 
 What asynchronous copies write counts as written where they begin, and again at each wait: a barrier
-before the wait does not show it to other threads.  Warps would need a
+before the wait does not show it to other threads.  What is read of a ring (`Buffer.slots`) was
+shown to all by the wait and the barrier that each iteration begins with (`lowering/ring.py`), and
+what is written after that barrier is another slot: reads of a ring need none of their own.  Writes
+to it do: the first copies of a ring whose loop runs again.  Warps would need a
 second kind of barrier, for memory that only the lanes of one warp share.
 """
 
@@ -93,7 +96,7 @@ class _Sync:
         writes, reads = self._of(stmt)
         if not (writes and reads):
             return self._whole(stmt, state)
-        conflict = bool(reads & state[0] or writes & state[1])
+        conflict = _meet(state, (writes, reads))
         start = _CLEAN if conflict else state
         _, after = self._visit(stmt.body, start)  # what the next iteration meets
         body, after = self._visit(stmt.body, after)
@@ -105,7 +108,7 @@ class _Sync:
     def _whole(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
         """A statement that gets a barrier before it or none."""
         writes, reads = self._of(stmt)
-        if reads & state[0] or writes & state[1]:
+        if _meet(state, (writes, reads)):
             return seq(Barrier(), stmt), (writes, reads)
         return stmt, (state[0] | writes, state[1] | reads)
 
@@ -154,6 +157,12 @@ def _accesses(stmt: Stmt, copied: frozenset[Buffer]) -> Accesses:
         loads = (n for n in E.walk(*roots) if n.op == "load" and n.attr.scope == "shared")
         reads |= {n.attr for n in loads if n.attr is not own or n.args[0] is not at}
     return frozenset(writes), frozenset(reads)
+
+
+def _meet(earlier: Accesses, later: Accesses) -> bool:
+    """Whether a barrier must lie between two pieces of a kernel."""
+    shown = any(b.slots == 1 for b in later[1] & earlier[0])
+    return shown or bool(later[0] & earlier[1])
 
 
 # what a statement itself stores to, and the expressions it evaluates

@@ -42,6 +42,7 @@ class Buffer:
     scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
+    slots: of a ring (`lowering/ring.py`), which are neighbours in it; 1 for what is no ring
     """
 
     name: str
@@ -50,6 +51,7 @@ class Buffer:
     scope: str = "global"
     shape: tuple[Any, ...] = ()
     packing: Packing | None = None
+    slots: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DType(self.dtype, f"buffer {self.name}"))

@@ -92,6 +92,7 @@ class _Checker:
         self.split = ""  # why the lanes of a warp may not all be here
         self.lanes = {t.var for t in kernel.threads if t.tag == "threadIdx.x"}
         self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
+        self.vector = False  # in a loop that becomes one, so that small copies become large
 
     def run(self) -> None:
         tags = [t.tag for t in self.kernel.threads]
@@ -137,11 +138,12 @@ class _Checker:
         if _empty(stmt.extent):
             raise self._fail(f"a loop of extent {stmt.extent}")
         self._bind(stmt.var)
-        before = self.divergent
+        before = self.divergent, self.vector
         if stmt.kind == "parallel":
             self.divergent = self.divergent or "in a parallel loop"
+        self.vector = self.vector or stmt.kind == "vectorized"
         self._statement(stmt.body)
-        self.divergent = before
+        self.divergent, self.vector = before
         self.live.discard(stmt.var)
 
     def _if(self, stmt: If) -> None:
@@ -201,7 +203,7 @@ class _Checker:
         self.sources.setdefault(source, stmt)
         if to.dtype != source.dtype or stmt.to.count != stmt.source.count:
             raise self._fail(f"{source!r} is copied to {to!r} in {stmt.source.count} elements")
-        if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES:
+        if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES and not self.vector:
             raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
 
     def _wait(self, stmt: Wait) -> None:

@@ -3,8 +3,8 @@
 In: a `Placement` and a `Storage`.  Out: `Accesses`, which turns `te` expressions of a stage into
 lowered ones and knows which buffers it met.  Read next: `guards.py`, `products.py`.
 
-An asynchronous copy reads and writes like any other stage: what differs is when its result may be
-read, which is the matter of `virtual_threads.py`.
+An asynchronous copy reads and writes like any other stage, in its slot: what differs is when its
+result may be read, which is the matter of `ring.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, load
-from tilewright.ir.symbols import is_symbol
+from tilewright.ir.symbols import is_symbol, plain
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
 from tilewright.schedule.tree.layout import Fragments
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
+from tilewright.schedule.tree.rings import slot_elements, slots
 
 
 class Accesses:
@@ -98,9 +99,14 @@ class Accesses:
         return is_symbol(node) and node not in self.place.simplify.ranges
 
     def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
-        """Flat position in the node's buffer of an index into its whole tensor."""
-        flat = self.storage.layouts[node].place(self._relative(node, index))
-        return self.place.simplify(E.convert(flat))
+        """Flat position in the node's buffer of an index into its whole tensor: of a ring, in the
+        slot of the iteration that it is computed in."""
+        flat = E.convert(self.storage.layouts[node].place(self._relative(node, index)))
+        held, axis = slots(node, self.place.bounds), node.attach_axis
+        if held > 1 and axis is not None:
+            slot = self.place.leaf[axis] % held
+            flat = flat + slot * plain(slot_elements(node, self.place.bounds))
+        return self.place.simplify(flat)
 
     def _relative(self, node: Node, index: Sequence[Expr]) -> list[Expr]:
         bases = self.place.region_base[node]

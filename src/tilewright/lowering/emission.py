@@ -16,8 +16,10 @@ from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.placement import Placement
+from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
+from tilewright.schedule.tree.rings import slots
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -70,6 +72,37 @@ class Emission:
             body = Allocate(buffer, body)
         return body
 
+    def iterated(
+        self,
+        node: Node,
+        axis: IterVar,
+        inner: Callable[[], Stmt],
+        emit: Callable[[Node], Stmt],
+        *,
+        repeat: bool = True,
+    ) -> Stmt:
+        """The loop of a leaf around what `inner` gives, with the stages computed in it in front.
+
+        emit:   gives the statements of such a stage; all are asked for before `inner` is
+        repeat: whether it is a loop at all, or all of its iterations are elsewhere
+        """
+        children, bounds = self.place.children(node, axis), self.place.bounds
+        made = {child: Tiles(emit(child), slots(child, bounds)) for child in children}
+        front, begin = turned(
+            [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
+            self.place.extent(axis), self.unroll_limit,
+        )  # fmt: skip
+        plain = [tiles.copy for tiles in made.values() if not tiles.slots]
+        body = seq(begin, *plain, inner())
+        for child in reversed(children):
+            if made[child].slots < 2:
+                body = self.allocated(child, body)
+        body = seq(front, self.loop(node, axis, body) if repeat else body)
+        for child in reversed(children):
+            if made[child].slots >= 2:
+                body = self.allocated(child, body)
+        return body
+
     def nest(
         self,
         node: Node,
@@ -89,13 +122,7 @@ class Emission:
         def at(k: int) -> Stmt:
             if k == len(leaves):
                 return innermost
-            axis = leaves[k]
-            children = self.place.children(node, axis)
-            before = [emit(child) for child in children]
-            body = seq(*before, at(k + 1))
-            for child in reversed(children):
-                body = self.allocated(child, body)
-            body = self.loop(node, axis, body)
+            body = self.iterated(node, leaves[k], lambda: at(k + 1), emit)
             return around[k](body) if k in around else body
 
         return at(0)

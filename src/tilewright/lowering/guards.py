@@ -46,6 +46,11 @@ class Guards:
 
     def tests(self, node: Node, kinds: tuple[str, ...]) -> list[Expr]:
         """What holds for the elements that the node must compute, where its loops do not say so."""
+        return [*self.iterations(node, kinds), *self.edges(node)]
+
+    def iterations(self, node: Node, kinds: tuple[str, ...]) -> list[Expr]:
+        """The part of `tests` outside of which an iteration has no element of the buffer, or one
+        that is not for it."""
         place, bounds = self.place, self.place.bounds
         tests = []
         for ax, flag in bounds.guards[node].items():
@@ -54,7 +59,13 @@ class Guards:
         tests += [place.values[ax] < place.extent(ax) for ax in self._carried(node)]
         if "spatial" in kinds and (first := steps_of(place.tree).late.get(node)) is not None:
             tests.append(place.coordinate(node, node.op.axis[0]) >= first)
-        for ax, (below, above) in zip(node.op.axis, bounds.outside[node], strict=True):
+        return tests
+
+    def edges(self, node: Node) -> list[Expr]:
+        """The other part: where the node's region, all of which has a place in its buffer, leaves
+        the tensor."""
+        place, tests = self.place, []
+        for ax, (below, above) in zip(node.op.axis, place.bounds.outside[node], strict=True):
             if below and node.product is None:
                 tests.append(place.coordinate(node, ax) >= 0)
             if above:

@@ -15,17 +15,22 @@ from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
+    ASYNC_BYTES,
     Allocate,
+    AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
     Mma,
+    Region,
     Rules,
     Seq,
     Stmt,
     Store,
+    Wait,
     While,
     load,
     map_children,
@@ -35,6 +40,7 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
+from tilewright.lowering.ring import settled
 
 WORD = 4  # bytes of a register of a GPU
 
@@ -55,7 +61,8 @@ def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
               ->   A[ramp(4*x, 1, 4)] = B[ramp(4*x, 1, 4)]
     On a GPU only accesses of 8 or 16 aligned bytes become vectors, where there are atoms also of 4;
     anything else unrolls.  A local buffer is registers, so 16 bytes of halves may be added to 32 of
-    floats there.
+    floats there.  An asynchronous copy becomes one of all lanes where both places are aligned and
+    one condition is that of all.
     """
     simplify = Simplifier(loop_ranges(kernel))
     by_warps = any(isinstance(s, Mma) for s in statements(kernel.body))
@@ -69,7 +76,7 @@ def vectorize(kernel: Kernel, gpu: bool) -> Kernel:
         body = lanes.statement(stmt.body)
         return body if body is not None else replace(stmt, kind="unrolled")
 
-    body = visit(kernel.body)
+    body = settled(visit(kernel.body))
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
@@ -95,6 +102,21 @@ class Lanes:
         if index is None or value is None or index.lanes == 1:
             return None
         return Store(stmt.buffer, index, E.broadcast(value, self.lanes))
+
+    def _async_copy(self, stmt: AsyncCopy) -> Stmt | None:
+        to, source = self._region(stmt.to), self._region(stmt.source)
+        if to is None or source is None or self._uses(stmt.condition):
+            return None
+        return AsyncCopy(to, source, stmt.condition)
+
+    def _region(self, region: Region) -> Region | None:
+        """The neighbouring elements of all lanes, aligned as a copy must be."""
+        line = self._line(region.index)
+        if line is None or line[1] != 1 or region.count != 1:
+            return None
+        fits = self.lanes * region.buffer.dtype.bytes in ASYNC_BYTES
+        aligned = self.simplify.is_multiple(line[0], self.lanes)
+        return replace(region, index=line[0], count=self.lanes) if fits and aligned else None
 
     def _seq(self, stmt: Seq) -> Stmt | None:
         parts = [self.statement(s) for s in stmt.body]
@@ -127,18 +149,25 @@ class Lanes:
         """The index over all lanes: itself, or a ramp."""
         if not self._uses(node):
             return node
-        form = self.simplify.linear(node)
-        stride = form.terms.get(self.var, 0)
-        rest = {a: c for a, c in form.terms.items() if a is not self.var}
-        if stride == 0 or any(self._uses(a) for a in rest):
+        line = self._line(node)
+        if line is None:
             return None
-        base = self.simplify.to_expr(type(form)(rest, form.constant), node.dtype)
+        base, stride = line
         width = self.lanes * buffer.dtype.bytes
         fits = width in (WORD, 2 * WORD, 4 * WORD) and width >= self.shortest
         fits = fits or (buffer.scope == "local" and width in (32, 64))
         if self.gpu and not (stride == 1 and fits and self.simplify.is_multiple(base, self.lanes)):
             return None
         return E.ramp(base, stride, self.lanes)
+
+    def _line(self, node: Expr) -> tuple[Expr, int] | None:
+        """The index in lane 0, and its steps, if these are all alike and not 0."""
+        form = self.simplify.linear(node)
+        stride = form.terms.get(self.var, 0)
+        rest = {a: c for a, c in form.terms.items() if a is not self.var}
+        if stride == 0 or any(self._uses(a) for a in rest):
+            return None
+        return self.simplify.to_expr(type(form)(rest, form.constant), node.dtype), stride
 
     def value(self, node: Expr) -> Expr | None:
         if node not in self._values:
@@ -163,7 +192,13 @@ class Lanes:
 
 _LANES: Rules[Callable[..., Stmt | None]] = Rules(
     "vectorize",
-    {Store: Lanes._store, Seq: Lanes._seq, For: Lanes._for, If: Lanes._if},
+    {
+        Store: Lanes._store,
+        AsyncCopy: Lanes._async_copy,
+        Seq: Lanes._seq,
+        For: Lanes._for,
+        If: Lanes._if,
+    },
     otherwise=Lanes._scalar,
 )
 
@@ -226,9 +261,9 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        **dict.fromkeys((Store, Mma), _Unroll._step),
+        **dict.fromkeys((Store, AsyncCopy, Mma), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier), _Unroll._parts),
+        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
     },
 )
 

@@ -41,9 +41,11 @@ from tilewright.lowering.placement import place
 from tilewright.lowering.products import rounded_products
 from tilewright.lowering.recurrence import from_its_step
 from tilewright.lowering.reductions import reduction, stores
+from tilewright.lowering.ring import begun
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.rings import is_asynchronous
 from tilewright.te.tensor import Tensor
 
 
@@ -172,6 +174,12 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
 def _copy(emission: Emission, node: Node) -> Stmt:
     accesses, guards = emission.accesses, emission.guards
     value = accesses.value(node, node.body)
+    if emission.place.launch and is_asynchronous(node, emission.place.bounds):
+        (buffer,), index = accesses.targets(node), accesses.store_index(node)
+        copy = begun(buffer, index, value, emission.place.simplify(E.all_of(*guards.edges(node))))
+        if copy is not None:
+            own = emission.place.simplify(E.all_of(*guards.iterations(node, SPATIAL)))
+            return guarded(E.binary("and", guards.lanes(node), own), copy)
     guard = E.binary("and", guards.lanes(node), guards.of(node, SPATIAL))
     return guarded(guard, stores(accesses.targets(node), accesses.store_index(node), value))
 

@@ -164,9 +164,14 @@ def whole_tile(guard: Expr, own: Mapping[Expr, Any], simplify: Simplifier) -> Ex
     return None if inside.op == "const" else inside
 
 
-def fresh_loops(stmt: Stmt, limits: dict[Expr, int]) -> Stmt:
-    """The same statement with loop variables of its own; limits: per loop variable, grows."""
-    names: dict[Expr, E.Value] = {}
+def fresh_loops(
+    stmt: Stmt, limits: dict[Expr, int], values: Mapping[Expr, E.Value] | None = None
+) -> Stmt:
+    """The same statement with loop variables of its own; limits: per loop variable, grows.
+
+    values: of other variables, which are put in their place
+    """
+    names: dict[Expr, E.Value] = dict(values or {})
 
     def on_expr(e: Expr) -> Expr:
         return E.substitute(e, names)

@@ -3,9 +3,9 @@
 In: an `Emission` and a reduction stage.  Out: a `Reduction`: the innermost statement and what
 stands around the loops from its first reduction loop inwards; `nest.py` puts the loops in between.
 
-Another form of a reduction enters here.  A ring of asynchronous copies would be one more thing that
-stands `around` a reduction loop.  Read next: `fragments.py` (sums by matrix instructions),
-`nest.py`.
+Another form of a reduction enters here.  Rings of asynchronous copies are of no matter here: they
+belong to the stages that are computed in the loops.  Read next: `fragments.py` (sums by matrix
+instructions), `nest.py`.
 """
 
 from __future__ import annotations
@@ -289,12 +289,12 @@ def _across_threads(
     update = guarded(guard, _added(sums, combiner, accesses.value(node, _reduced(node))))
     for k in reversed(range(first, len(leaves))):
         ax = leaves[k]
-        children = place.children(node, ax)
-        update = seq(*map(inside, children), update)
-        for child in reversed(children):
-            update = emission.allocated(child, update)
-        if ax not in node.stage.binds:
-            update = emission.loop(node, ax, update)
+
+        def inner(nest: Stmt = update) -> Stmt:
+            return nest
+
+        repeat = ax not in node.stage.binds
+        update = emission.iterated(node, ax, inner, inside, repeat=repeat)
         if k in sums.around:
             update = sums.around[k](update)
     combine: list[Stmt] = []

@@ -18,6 +18,7 @@ from tilewright.ir.symbols import number, plain
 from tilewright.schedule.scopes import SCOPES
 from tilewright.schedule.tree.layout import Layout, Strided
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.rings import slot_elements, slots
 from tilewright.te.tensor import Tensor
 
 
@@ -72,6 +73,9 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         source = tree.prepacked.get(node)
         if source is not None:
             packing = node.op.attrs["packing"]
+        held = slots(node, bounds)
+        if held > 1:
+            size, shape = slot_elements(node, bounds) * held, (held, *shape)
         if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
             size, shape = 0, node.op.shape
         stage = node.stage
@@ -80,7 +84,7 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         ):
             kind = dtype if node.product is None else node.op.accumulator
             scope = SCOPES[node.scope].memory
-            buffers[tensor] = Buffer(own, kind, size, scope, shape, packing)
+            buffers[tensor] = Buffer(own, kind, size, scope, shape, packing, max(held, 1))
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
     return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes})

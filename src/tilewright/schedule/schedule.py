@@ -169,6 +169,14 @@ class Stage(StageState):
         """Say where the buffer lives; see `steps.SetScope`."""
         self._do(S.SetScope(self.name, scope))
 
+    def async_copy(self) -> None:
+        """Have a copy into shared memory go on beside its threads; see `steps.AsyncCopy`."""
+        self._do(S.AsyncCopy(self.name))
+
+    def pipeline(self, slots: Size) -> None:
+        """Copy tiles ahead of their use, into a ring of slots; see `steps.Pipeline`."""
+        self._do(S.Pipeline(self.name, _size(slots)))
+
     def storage_align(self, axis: IterVar, factor: Size, offset: Size) -> None:
         """Pad the stride of `axis`; see `steps.StorageAlign`."""
         sizes = _size(factor), _size(offset)

@@ -68,6 +68,8 @@ class StageState:
     order:          dimensions of the buffer, outermost first; (): those of the tensor, in its order
     atom:           name of a matrix instruction and the first of the three innermost loops, m, n
                     and k, which are inside it
+    slots:          of the ring that asynchronous copies fill, 1 for copies into one place; 0: its
+                    threads load and store
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class StageState:
         self.aligned: dict[int, tuple[Size, Size]] = {}
         self.order: tuple[int, ...] = ()
         self.atom: tuple[str, IterVar] | None = None
+        self.slots: Size = 0
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""

@@ -130,6 +130,7 @@ KIND = DeviceKind(
     default_arch=ARCH,
     dlpack=2,
     has_threads=True,
+    copies_alone=lambda arch: _number(arch) >= 80,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),

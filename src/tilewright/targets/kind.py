@@ -27,6 +27,10 @@ Options = Mapping[str, str]  # of a target, as its text gives them
 Provider = Callable[..., Any] | str  # a function or object, or its name: "module:attribute"
 
 
+def _never(arch: str) -> bool:
+    return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeviceKind:
     """One kind of device, as the first word of a target names it.
@@ -66,6 +70,7 @@ class DeviceKind:
                   of one device whose kind does not
     alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
                   from such places only
+    copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
     bounded:      which worker processes may be given less address space: of "build", "run".
                   Drivers of GPUs reserve more addresses than there is memory
@@ -94,6 +99,7 @@ class DeviceKind:
     has_threads: bool = False
     shares_host: bool = False
     alignment: int = 64
+    copies_alone: Callable[[str], bool] = _never
     vectors_are_aligned: bool = False
     bounded: tuple[str, ...] = ("build", "run")
     kernels_per_process: int = 4

@@ -227,6 +227,11 @@ class Target:
         return self.device_kind.has_threads
 
     @property
+    def copies_alone(self) -> bool:
+        """Copies from global to shared memory go on beside the threads that began them."""
+        return self.device_kind.copies_alone(self.arch)
+
+    @property
     def is_mali(self) -> bool:
         """A GPU whose threads run vectors, and whose shared memory is memory like any other; the
         option `-device=mali` says so."""

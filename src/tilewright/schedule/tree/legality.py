@@ -14,10 +14,12 @@ import numpy as np
 
 from tilewright.base.errors import LegalityError
 from tilewright.ir.atoms import WARP
-from tilewright.schedule.space.decision import Number, logical_and, maximum, minimum
+from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
+from tilewright.schedule.tree.rings import is_asynchronous, is_copied, slots
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
@@ -39,6 +41,8 @@ REASONS = {
     "stack": "scratch arrays exceed the stack of a thread",
     "vector": f"a vector wider than {_WIDE} of the target's largest accesses (on a CPU: than its "
     f"registers hold {_VECTOR_FILES} times)",
+    "alignment": f"copies of other than {', '.join(map(str, ASYNC_BYTES))} bytes, which cannot be "
+    "asynchronous",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
@@ -192,6 +196,10 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     registers = found.note("registers", kernel.registers)
     found.discourage("registers", registers > minimum(share, limits.registers_per_thread))
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
+    for node in kernel.nodes:
+        if is_copied(node):
+            small = logical_not(is_asynchronous(node, kernel.bounds))
+            found.discourage("alignment", logical_and(slots(node, kernel.bounds) > 0, small))
     for node, lanes in kernel.vectors:  # wider ones are written out, element by element
         width = lanes * _widest(node)
         found.discourage("vector", width > limits.vector_bytes)

@@ -141,6 +141,8 @@ class _Writer:
             made = [stage.leaf_iter_vars[b.at] for b in chains(node, self.bounds).blocks if b.made]
             if made:
                 parts.append(f"added up in blocks from {', '.join(ax.name for ax in made)} inwards")
+        if how := _copied(stage):
+            parts.append(how)
         if stage.attach is not None:
             parts.append(place_text(stage))
         if node is not None and self.tree is not None and node in self.tree.prepacked:
@@ -235,6 +237,14 @@ class _Writer:
             tests += [at >= 0] if below else []
             tests += [at < ax.size] if above else []
         return tests
+
+
+def _copied(stage: StageState) -> str:
+    """How a copy into shared memory is made, where its threads do not load and store."""
+    if same(stage.slots, 0):
+        return ""
+    alone = same(stage.slots, 1)
+    return "asynchronous" if alone else f"ring of {stage.slots} slots"
 
 
 def _type(dtype: object, shape: object) -> str:

@@ -23,8 +23,10 @@ from tilewright.schedule.space.decision import (
     ceil_div,
     evaluate,
     logical_and,
+    logical_not,
     logical_or,
     maximum,
+    minimum,
     where,
 )
 from tilewright.schedule.tree.accumulators import (
@@ -37,6 +39,7 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
+from tilewright.schedule.tree.rings import is_asynchronous, is_copied, slots
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -129,11 +132,13 @@ class KernelResources:
 
     @cached_property
     def shared_bytes(self) -> Number:
-        """Bytes of a block: buffers, and the boards on which threads add up a shared reduction."""
+        """Bytes of a block: buffers, all slots of rings, and the boards on which threads add up a
+        shared reduction."""
         total: Number = 0
         for node in self.nodes:
             if node.scope == "shared":
-                total = total + self._shared(node, self.bounds.elements(node))
+                own = self._shared(node, self.bounds.elements(node))
+                total = total + own * maximum(slots(node, self.bounds), 1)
             if reduces_across_threads(node):
                 total = total + self._shared(node, self.threads, node.op.accumulators)
         return total
@@ -336,10 +341,16 @@ class KernelResources:
             ax = leaves[k]
             if node.stage.inside_atom(ax):
                 continue
+            front: Number = 0  # of rings: the copies before the loop
+            front_written: Number = 0
             for child in node.children:
                 if child.attach_axis is ax:
                     inside = self.text(child)
                     steps, written = steps + inside.steps, written + inside.written
+                    if is_copied(child):
+                        ahead = maximum(slots(child, self.bounds) - 1, 0)
+                        front = front + ahead * inside.steps
+                        front_written = front_written + minimum(ahead, 1) * inside.written
             tag, how = stage.binds.get(ax, ""), stage.annotations.get(ax, "")
             if tag == "vthread":
                 asked[ax] = True
@@ -358,6 +369,7 @@ class KernelResources:
                     start_written = start_written * where(asked[ax], extent, 1)
                     ends = ends * extent
                     ends_written = ends_written * where(asked[ax], extent, 1)
+            steps, written = steps + front, written + front_written
             if k in blocks:
                 steps = steps + where(blocks[k], ends, 0)
                 written = written + where(blocks[k], ends_written, 0)
@@ -384,7 +396,9 @@ class KernelResources:
         total: Number = 1
         for ax in node.stage.leaf_iter_vars:
             total = total * self.bounds.extent[ax]
-        twice: Number = where(total > self.bounds.elements(node), 2, 1)
+        plain = logical_not(is_asynchronous(node, self.bounds))
+        more = logical_and(plain, total > self.bounds.elements(node))
+        twice: Number = where(more, 2, 1)
         return twice
 
     def _board_stores(self, node: Node) -> Number:

@@ -15,11 +15,13 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
+from tilewright.schedule.copies import source_of, why_no_copy
 from tilewright.schedule.scopes import FRAGMENT, INSIDE, SCOPE_RANK, tag_rank
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.products import Product, find_products
+from tilewright.schedule.tree.rings import is_copied
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
@@ -113,6 +115,7 @@ class Structure:
             node.carried = self._carried(node)
         for node in self.nodes:
             self._check_attachment(node)
+            self._check_copies(node)
 
     @property
     def roots(self) -> list[Node]:
@@ -314,6 +317,24 @@ class Structure:
                     place, f"{read.reader.name} reads {node.name} outside that loop",
                     "Attach the reader inside it, or attach at an outer loop.",
                 )  # fmt: skip
+
+    def _check_copies(self, node: Node) -> None:
+        """What steps could not know: the scope may have changed, and producers be inlined."""
+        if not is_copied(node):
+            return
+        why = why_no_copy(node.body)
+        found = source_of(node.body)
+        if found is not None and not why:
+            producer = self.of_stage.get(self.schedule[found[1].attr])
+            if producer is not None and producer.parent is not None:
+                why = f"{producer.name} is computed in the same kernel"
+        if node.scope != "shared":
+            why = f"its buffer is {node.scope}, not shared"
+        if why:
+            raise ScheduleError(
+                f"pipeline({node.name})", why,
+                "Asynchronous copies go from tensors in global memory to shared memory.",
+            )  # fmt: skip
 
     def storage_order(self, node: Node) -> list[int]:
         """Dimensions of the node's buffer, outermost first.

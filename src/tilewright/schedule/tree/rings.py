@@ -1,0 +1,81 @@
+"""Rings of asynchronous copies: which stages have one, how many slots, how large these are.
+
+In: a node of a loop tree, its bounds.  Out: whether it is a copy that needs no thread's registers,
+and numbers, which are ints or int64 vectors.  Masks, facts and lowering all ask here.
+
+A stage with `slots` n holds n tiles of the loop it is computed at: tile k lies in slot k mod n, and
+is copied while tile k - n + 1 is read.  Threads wait for their own copies and meet once in each
+iteration: behind that, all see tile k, and nobody reads tile k - 1 any more, whose slot the copy of
+tile k + n - 1 then takes.  Copies beyond the last tile are not made.
+Read next: `lowering/ring.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
+from tilewright.schedule.space.decision import (
+    ceil_div,
+    evaluate,
+    logical_and,
+    logical_or,
+    minimum,
+    same,
+)
+
+if TYPE_CHECKING:
+    from tilewright.schedule.tree.bounds import Bounds
+    from tilewright.schedule.tree.structure import Node
+    from tilewright.te.tensor import IterVar
+
+
+def is_copied(node: Node) -> bool:
+    """Whether the stage has asynchronous copies, or may have them: the decision is open."""
+    return not same(node.stage.slots, 0)
+
+
+def ring_axis(node: Node) -> IterVar | None:
+    """The loop that a ring of the stage goes along; None where it is none that runs in turn."""
+    parent, axis = node.parent, node.attach_axis
+    if parent is None or axis is None or axis in parent.stage.binds:
+        return None
+    return axis if parent.stage.annotations.get(axis) in (None, "unroll") else None
+
+
+def slots(node: Node, bounds: Bounds) -> Any:
+    """Tiles that the stage's buffer holds for asynchronous copies, no more than there are; 0 where
+    its threads load and store."""
+    if not is_copied(node):
+        return 0
+    wanted, axis = evaluate(node.stage.slots, bounds.assignment), ring_axis(node)
+    extent = 1 if axis is None else bounds.extent[axis]
+    return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
+
+
+def slot_elements(node: Node, bounds: Bounds) -> Any:
+    """Elements from one slot to the next: each begins where the widest copy may."""
+    unit = max(1, SHARED_ALIGNMENT // min(dtype.bytes for dtype in node.op.dtypes))
+    return ceil_div(bounds.elements(node), unit) * unit
+
+
+def is_asynchronous(node: Node, bounds: Bounds) -> Any:
+    """Whether the stage's copies are, as far as numbers tell: its elements are as large as a copy
+    must be, or its vectors are.
+
+    Others are loads and stores into the same slots.  So are those of small elements where lowering
+    cannot show that a vector is aligned.
+    """
+    if not is_copied(node):
+        return False
+    if node.op.bytes >= min(ASYNC_BYTES):
+        return slots(node, bounds) > 0
+    lanes: Any = 1
+    for axis, how in node.stage.annotations.items():
+        if how == "vectorize":
+            lanes = bounds.extent[axis]
+    fits: Any = False
+    for size in ASYNC_BYTES:
+        fits = logical_or(fits, lanes * node.op.bytes == size)
+    return logical_and(fits, slots(node, bounds) > 0)
