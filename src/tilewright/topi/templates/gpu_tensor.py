@@ -355,7 +355,8 @@ class Tiling:
         stage.reorder(*lead, *warps, *inner)
         warp = stage.fuse(*lead, *warps)
         stage.bind(warp, "threadIdx.y")
-        lane, *_, pair = lanes(stage, *inner[-2:], self.atom.name)
+        rows, columns = inner[-2:]
+        lane, *_, pair = lanes(stage, rows, columns, self.atom.name)
         stage.vectorize(pair)
         return lane
 
@@ -380,7 +381,7 @@ def copy(cfg: Any, shared: Stage, dims: Dims, warps: Any) -> None:
     vector = width if width > 1 and axes[inner].size % width == 0 else None
     fetch(shared, WARP * warps, vector, lanes=WARP)
     if vector is not None:
-        pass  # PIPELINE shared.pipeline(cfg["stages"].val)
+        shared.pipeline(cfg["stages"].val)
 
 
 # -- who uses it -----------------------------------------------------------------------------------
