@@ -5,7 +5,9 @@ Each gives legal members, and interpreted members equal the reference within its
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +18,18 @@ from tilewright import te, topi
 from tilewright.base.dtype import DType
 from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import task_of_dag
+from tilewright.schedule.template import Anchored, RegisteredAnchor, sketch_of_anchor
+from tilewright.search.rules.derive import rule_sketches
+from tilewright.search.rules.state import Tiling
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
-from tilewright.topi.templates.gpu import vector_widths
+from tilewright.topi.templates.gpu import schedule_contraction, vector_widths
+from tilewright.topi.templates.gpu_conv2d import roles_of
 
 CUDA = Target("cuda")
 TARGETS = tuple(map(Target, ("cuda", "opencl", "llvm -num-cores=2 -vector-bytes=32")))
@@ -104,6 +112,37 @@ def test_staged_halves_are_float32_and_fill_vectors_of_sixteen_bytes() -> None:
     for text in texts:
         copies = [line for line in text.splitlines() if ".shared" in line and "float16[" in line]
         assert not copies, "no buffer of halves in shared memory"
+
+
+def legal_members(sketch: Sketch, count: int) -> list[Schedule]:
+    drawn = sketch.space.sample(300, np.random.default_rng(0))
+    return [sketch.close(int(i)) for i in drawn[sketch.legal(drawn)][:count]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("by_rules", [False, True])
+def test_who_schedules_decides_that_halves_are_copied_as_they_are(
+    dtype: str, by_rules: bool
+) -> None:
+    a, w = placeholders(dtype, (1, 16, 6, 6), (32, 16, 3, 3))
+    dag = ComputeDAG([topi.nn.conv2d_nchw(a, w, 1, 1)])
+    if by_rules:
+        sketch = rule_sketches(dag, CUDA, tiling=Tiling(wide=False))[0]
+    else:
+
+        def halves(cfg: Any, at: Anchored) -> None:
+            schedule_contraction(cfg, at, roles_of(at), wide=False)
+
+        own = RegisteredAnchor("halves", ("cuda",), ("conv2d_nchw",), halves, None)
+        sketch = sketch_of_anchor(own, dag, CUDA)
+    inputs = random_inputs(dag, 0)
+    (expected,), (bound,) = evaluate_with_tolerance(dag, inputs)
+    for schedule in legal_members(sketch, 2):
+        program = lower_schedule(schedule, CUDA)
+        copies = re.findall(r"alloc \S+\.shared(?:\.local)?: (\w+)\[", str(program))
+        assert len(copies) > 1 and set(copies) == {dtype}
+        assert agrees(interpreted(program, inputs), expected, bound).all()
 
 
 @pytest.mark.parametrize(

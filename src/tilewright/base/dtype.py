@@ -105,12 +105,6 @@ class DType(str):
         return self.bits // 8
 
     @property
-    def staged(self) -> DType:
-        """What copies in shared memory and registers should hold where elements are computed with
-        many times: floats in the type of their arithmetic, so that each is converted once."""
-        return self.compute if self.is_float else self
-
-    @property
     def identity_of_max(self) -> float | int | bool:
         """-inf for floats, the least number otherwise."""
         return float("-inf") if self.is_float else self._own(self.least)

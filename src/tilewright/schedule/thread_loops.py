@@ -1,6 +1,6 @@
 """Loops dealt to blocks and threads, as schedules, templates and rules deal them.
 
-In: a stage, loops of it, how many threads a block has.  Out: bound loops.
+In: a stage, loops of it, how many threads a block has.  Out: bound loops; the type of copies.
 Read next: `row_reductions.py`, `default.py`.
 """
 
@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir.atoms import ATOMS
+from tilewright.base.dtype import DType
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.te.tensor import IterVar
+
+
+def staged(dtype: DType, wide: bool = True) -> DType:
+    """The type of copies, in shared memory and registers, of elements that many products read.
+
+    wide: floats in the type of their arithmetic, so that each is converted once; False: as they
+          are, half as large, where the products themselves take them so
+    """
+    return dtype.compute if wide and dtype.is_float else dtype
 
 
 def over_blocks(stage: Stage, axes: Sequence[IterVar], threads: Size) -> tuple[IterVar, IterVar]:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.thread_loops import deal, fetch, over_blocks
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks, staged
 from tilewright.search.rules.analysis import (
     attribute,
     common_outer_axes,
@@ -191,7 +191,7 @@ class AddCacheRead(SketchRule):
         for consumer in consumers(s, stage):
             if consumer.name not in state.slices or stage not in producers(s, consumer):
                 continue
-            kind = stage.tensor.dtype.staged
+            kind = staged(stage.tensor.dtype, state.tiling.wide)
             shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor], kind)]
             fetch_slice(state, shared, state.threads[consumer.name])
             shared.compute_at(consumer, state.slices[consumer.name])

@@ -57,11 +57,13 @@ class Tiling:
                see `tiling.py`
     innermost: the largest extent of an innermost loop
     lanes:     of a vector at most; 0: as many as the target has
+    wide:      whether shared memory holds copies of the type of arithmetic, `thread_loops.staged`
     """
 
     structure: str = ""
     innermost: int = 64
     lanes: int = 0
+    wide: bool = True
 
     def levels(self, target: Target) -> str:
         return self.structure or (GPU_STRUCTURE if target.has_threads else CPU_STRUCTURE)

@@ -18,7 +18,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.schedule.thread_loops import deal, fetch
+from tilewright.schedule.thread_loops import deal, fetch, staged
 from tilewright.schedule.vectors import inlined_body, lanes_inside, lanes_of
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.stage import workload_of
@@ -281,11 +281,11 @@ class Block:
 
 def _sums(
     s: Schedule, adder: Stage, reader: Stage, at: IterVar, step: Any, block: Block,
-    near: Tensor | None = None,
+    near: Tensor | None = None, wide: bool = True,
 ) -> None:  # fmt: skip
     """The sums of a thread in registers, from slices of both factors in shared memory.
 
-    near: the factor that is there already
+    near: the factor that is there already; wide: see `thread_loops.staged`
     """
     op = _op(adder)
     adder.set_scope("local")
@@ -296,7 +296,7 @@ def _sums(
     for tensor in dict.fromkeys(op.input_tensors):
         shared = tensor
         if tensor is not near:
-            shared = s.cache_read(tensor, "shared", [adder.tensor], tensor.dtype.staged)
+            shared = s.cache_read(tensor, "shared", [adder.tensor], staged(tensor.dtype, wide))
             s[shared].compute_at(adder, slices)
             s[shared].storage_align(s[shared].op.axis[-2], 2, 1)  # columns in different banks
             fetch(s[shared], block.threads, lanes=block.lanes)

@@ -24,7 +24,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
-from tilewright.schedule.thread_loops import deal, fetch, over_blocks
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks, staged
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -69,6 +69,7 @@ class Operands:
     along_columns: whether neighbouring elements of `data` are neighbouring columns
     vectors: elements of `weight` that one access may read, descending: (1,) where channels are not
         innermost
+    wide: whether copies of them have the type of arithmetic, see `thread_loops.staged`
     """
 
     data: Tensor
@@ -76,9 +77,10 @@ class Operands:
     channel_dim: int
     along_columns: bool
     vectors: tuple[int, ...] = (1,)
+    wide: bool = True
 
 
-def operands(op: ComputeOp, roles: Roles) -> Operands:
+def operands(op: ComputeOp, roles: Roles, wide: bool = True) -> Operands:
     """Tell the factors of a product apart: only the data's index follows the columns.
 
     Raises ScheduleError where that is not so: the tag is of an operator, what it computes is not.
@@ -94,7 +96,7 @@ def operands(op: ComputeOp, roles: Roles) -> Operands:
             "It compiles with its default schedule.",
         )  # fmt: skip
     along = column in E.free_variables(data.args[-1])
-    return Operands(data.attr, weight.attr, follows.index(True), along)
+    return Operands(data.attr, weight.attr, follows.index(True), along, wide=wide)
 
 
 # -- knobs -----------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def pixel_tiles(extent: int, most_each: int) -> list[list[int]]:
     return tiles
 
 
-def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
+def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target, wide: bool = True) -> None:
     """Open the tile sizes of an anchor and the ways to split its reduction."""
     extents = [ax.size for ax in op.axis]
     depth = op.reduce_axis[roles.depth].size
@@ -162,8 +164,8 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     lanes, steps = ((1,), (1,)) if target.is_mali else (LANES, STEPS)
     cfg.define_knob("threads_k", divisors_of(depth, lanes, 4))
     cfg.define_knob("step_k", [n for n in steps if n <= depth])
-    factors = operands(op, roles)
-    vector, *_ = vector_widths(factors.data.dtype.staged, target)
+    factors = operands(op, roles, wide)
+    vector, *_ = vector_widths(staged(factors.data.dtype, wide), target)
     cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
@@ -212,16 +214,19 @@ def _split(space: ConfigSpace, shares: int, lanes: int) -> tuple[int, int]:
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def schedule_contraction(cfg: Any, a: Anchored, roles: Roles, last: Tensor | None = None) -> None:
+def schedule_contraction(
+    cfg: Any, a: Anchored, roles: Roles, last: Tensor | None = None, wide: bool = True
+) -> None:
     """Tile the anchor, split its reduction, and compute what follows where its results are.
 
     last: the stage whose loops the anchor shares, where what surrounds it is scheduled already
+    wide: see `Operands`
     """
     s, anchor = a.schedule, a.anchor
     op = op_of(s, anchor)
-    define_knobs(cfg, op, roles, a.target)
+    define_knobs(cfg, op, roles, a.target, wide)
     last = inline_around(a) if last is None else last
-    factors = packed(s, operands(op_of(s, anchor), roles), a.target)
+    factors = packed(s, operands(op_of(s, anchor), roles, wide), a.target)
     tiling = Tiling(cfg, roles, len(op.axis))
 
     partial = board = anchor
@@ -290,7 +295,7 @@ def packed(s: Schedule, factors: Operands, target: Target) -> Operands:
             return factors
         order = [d for d in range(len(op.shape)) if d != factors.channel_dim]
         weight = s.pack(weight, [1] * len(op.shape), [*order, factors.channel_dim])
-    widths = vector_widths(weight.dtype.staged, target)
+    widths = vector_widths(staged(weight.dtype, factors.wide), target)
     vectors = tuple(n for n in widths if channels % n == 0)
     return replace(factors, weight=weight, channel_dim=inner, vectors=vectors)
 
@@ -400,7 +405,7 @@ def reduce_in_slices(
     loops = [step, *window]
     stage.reorder(slices, *loops, *op_of(s, local).axis)
     for tensor, loop in {factors.data: loops[:2][-1], factors.weight: loops[-1]}.items():
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype, factors.wide))
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, loop)

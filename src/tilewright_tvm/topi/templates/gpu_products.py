@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored
+from tilewright.schedule.thread_loops import staged
 from tilewright.te.tensor import IterVar
 from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -51,7 +52,7 @@ def schedule_hwcn(cfg: Any, a: Anchored) -> None:
     outer, inner = s[local].split(rc, factor=STEP)
     s[local].reorder(outer, ry, rx, inner, *s[local].op.axis)
     for tensor in tensors:
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype))
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(s[local], rx)
         s[own].compute_at(s[local], inner)
@@ -107,7 +108,7 @@ def schedule_nhwc(cfg: Any, a: Anchored) -> None:
     s[local].vectorize(channels)
     threads = [sizes["num_thread_n"], sizes["num_thread_c"]]
     for tensor, lanes in ((data, None), (weight, sizes["vectorize"])):
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype))
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(s[local], rx)
         s[own].compute_at(s[local], inner)
@@ -156,7 +157,7 @@ def schedule_large_batch(cfg: Any, a: Anchored) -> None:
     s[local].reorder(outer, middle, inner, columns, rows)
     s[local].unroll(middle)
     for tensor in tensors:
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype))
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(s[local], outer)
         s[own].compute_at(s[local], middle)
@@ -195,7 +196,7 @@ def schedule_batch_matmul(cfg: Any, a: Anchored) -> None:
     for stage, loop in ((s[last], tiles.inner[0]), (s[local], inner)):
         stage.pragma(loop, "auto_unroll_max_step", steps)
     for tensor in tensors:
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype))
         own = s.cache_read(shared, "local", [local])
         s[shared].compute_at(s[local], outer)
         s[own].compute_at(s[local], inner)

@@ -15,6 +15,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored
+from tilewright.schedule.thread_loops import staged
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.stage import workload_of
 
@@ -137,7 +138,7 @@ def through_shared(
     """The copies in shared memory, made at `loop` of `place`."""
     copies = []
     for tensor in tensors:
-        shared = s.cache_read(tensor, "shared", [local], tensor.dtype.staged)
+        shared = s.cache_read(tensor, "shared", [local], staged(tensor.dtype))
         s[shared].compute_at(place, loop)
         fetch(s[shared], counts, in_turn=in_turn)
         copies.append(shared)
