@@ -5,13 +5,14 @@ In: sizes and tiles.  Out: a schedule and its arguments.  Read next: `test_fragm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright import te
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.thread_loops import fetch, lanes
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import IterVar, Tensor
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def scheduled(p: Product, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedul
     lane, _, _, pair = lanes(s[d], i, j, p.atom)
     s[d].vectorize(pair)
     s[c].compute_at(s[d], lane)
-    slices, steps = multiply(s, c, p.atom, p.block[2])
+    slices, steps = multiply(s, c, p.atom, *s[c].op.axis, s[c].op.reduce_axis[0], p.block[2])
     for t in held:
         s[t].compute_at(s[c], steps)
     for t in tiles:
@@ -87,14 +88,90 @@ def scheduled(p: Product, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedul
     return s
 
 
-def multiply(s: Schedule, c: Tensor, atom: str, slices: int):
-    """Tensorize a product of two axes and a sum; give its two outer loops along the sum."""
+def multiply(
+    s: Schedule, c: Tensor, atom: str, m: IterVar, n: IterVar, k: IterVar, slices: int,
+    outside: Sequence[IterVar] = (),
+) -> tuple[IterVar, IterVar]:  # fmt: skip
+    """Tensorize a sum of products along three axes; give its two outer loops along k.
+
+    outside: further reduction loops, inside that of slices
+    """
     size = ATOMS[atom].extents
-    (m, n), (k,) = s[c].op.axis[-2:], s[c].op.reduce_axis[:1]
     ko, k = s[c].split(k, factor=slices)
     km, ki = s[c].split(k, factor=size["k"])
     mo, mi = s[c].split(m, factor=size["m"])
     no, ni = s[c].split(n, factor=size["n"])
-    s[c].reorder(ko, km, mo, no, mi, ni, ki)
+    rest = [ax for ax in s[c].leaf_iter_vars if ax.kind == "spatial" and ax not in (mo, mi, no, ni)]
+    s[c].reorder(*rest, ko, *outside, km, mo, no, mi, ni, ki)
     s[c].tensorize(mi, atom)
     return ko, km
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Windows of 3 x 3 over an image with a border of zeros: channels along m, columns along n.
+
+    rows:    of a block, one of each warp; columns: of a tile, in whole atoms
+    slices:  channels that are copied at once; staged: whether they are, to shared memory
+    """
+
+    batch: int = 2
+    channels: int = 32
+    outputs: int = 16
+    size: int = 7
+    rows: int = 4
+    columns: int = 8
+    slices: int = 16
+    staged: bool = True
+
+
+def convolution(p: Convolution) -> tuple[Schedule, list[Tensor]]:
+    atom, size = "m16n8k16.float16", p.size
+    a = te.placeholder((p.batch, p.channels, size, size), "float16", name="A")
+    w = te.placeholder((p.outputs, p.channels, 3, 3), "float16", name="W")
+
+    def inside(b, c, y, x):
+        test = te.all(y >= 1, y < size + 1, x >= 1, x < size + 1)
+        return te.if_then_else(test, a[b, c, y - 1, x - 1], te.const(0, "float16"))
+
+    padded = te.compute((p.batch, p.channels, size + 2, size + 2), inside, name="P")
+    c, ky, kx = (
+        te.reduce_axis((0, n), name) for n, name in ((p.channels, "c"), (3, "ky"), (3, "kx"))
+    )
+    sums = te.compute(
+        (p.batch, p.outputs, size, size),
+        lambda b, o, y, x: te.sum(
+            w[o, c, ky, kx].astype("float32") * padded[b, c, y + ky, x + kx].astype("float32"),
+            axis=[c, ky, kx],
+        ),
+        name="C",
+    )
+    d = te.compute(sums.shape, lambda *i: te.maximum(sums[i], 0.0).astype("float16"), name="D")
+    s = create_schedule(d.op)
+    s[sums].set_scope("fragment")
+    if p.staged:
+        image = s.cache_read(padded, "shared", [sums])
+        weights = s.cache_read(w, "shared", [sums])
+        s[padded].compute_inline()
+        left = s.cache_read(weights, "fragment", [sums])
+        right = s.cache_read(image, "fragment", [sums])
+    else:
+        s[padded].set_scope("fragment")
+        left, right = s.cache_read(w, "fragment", [sums]), padded
+    b, o, y, x = s[d].op.axis
+    yo, y = s[d].split(y, factor=p.rows)
+    xo, x = s[d].split(x, factor=p.columns)
+    s[d].reorder(b, yo, xo, y, o, x)
+    s[d].bind(s[d].fuse(b, yo, xo), "blockIdx.x")
+    s[d].bind(y, "threadIdx.y")
+    lane, _, _, _ = lanes(s[d], o, x, atom)
+    s[sums].compute_at(s[d], lane)
+    b, o, y, x = s[sums].op.axis
+    c, ky, kx = s[sums].op.reduce_axis
+    slices, steps = multiply(s, sums, atom, o, x, c, p.slices, (ky, kx))
+    for t in (left, right):
+        s[t].compute_at(s[sums], steps)
+    for t in (image, weights) if p.staged else ():
+        s[t].compute_at(s[sums], slices)
+        fetch(s[t], p.rows * 32, lanes=32)
+    return s, [a, w, d]

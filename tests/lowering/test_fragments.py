@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lowering.tensor_products import Product, product
+from lowering.tensor_products import Convolution, Product, convolution, product
 from tests import interpreter
+from tests.tiers import examples
 from tilewright.codegen import generate
 from tilewright.driver import nvrtc
+from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Mma, Program, statements
 from tilewright.ir.verifier import verify
@@ -51,8 +55,17 @@ PRODUCTS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", PRODUCTS.values(), ids=PRODUCTS)
 def test_a_product_is_what_numpy_says(p: Product) -> None:
+    agrees(p, run_fast, interpreter.run)
+
+
+def test_a_product_of_one_atom_is_what_numpy_says() -> None:
+    agrees(PRODUCTS["less than an atom"], run_fast, interpreter.run)
+
+
+def agrees(p: Product, *runs) -> None:
     schedule, args = product(p)
     program = lowered(schedule, args)
     assert any(isinstance(s, Mma) for k in program.kernels for s in statements(k.body))
@@ -60,12 +73,33 @@ def test_a_product_is_what_numpy_says(p: Product) -> None:
     arrays = [drawn([int(n) for n in t.shape], t.dtype, rng) for t in args]
     a, b, bias = (x.astype(np.float64) for x in arrays[:3])
     expected = np.maximum(a @ (b if p.order == "kn" else b.T) + bias, 0).astype(arrays[3].dtype)
-    outputs = []
-    for run in (run_fast, interpreter.run):
+    for run in runs:
         arrays[3] = np.zeros_like(arrays[3])
         run(program, arrays)
         np.testing.assert_array_equal(arrays[3].astype(np.float32), expected.astype(np.float32))
-        outputs.append(arrays[3])
+
+
+@st.composite
+def products(draw) -> Product:
+    """Up to some atoms in each direction, in tiles of which the last are not full."""
+    atom = draw(st.sampled_from(sorted(ATOMS)))
+    size = ATOMS[atom].extents
+    warps = draw(st.sampled_from([(1, 1), (2, 1), (1, 2)]))
+    tiles = [draw(st.integers(1, 2)) for _ in "mnk"]
+    block = tuple(
+        n * size[x] * w for n, x, w in zip(tiles, "mnk", (*warps, 1), strict=True)
+    )  # fmt: skip
+    extents = [draw(st.integers(2, 2 * size[x])) for x in "mnk"]
+    staged, halved = draw(st.booleans()), draw(st.booleans())
+    order = draw(st.sampled_from(["kn", "nk"]))
+    return Product(*extents, atom, block, warps, order, staged, halved)
+
+
+@pytest.mark.slow
+@given(products())
+@examples(30)
+def test_products_of_any_size_are_what_numpy_says(p: Product) -> None:
+    agrees(p, run_fast)
 
 
 @pytest.mark.slow
@@ -74,3 +108,25 @@ def test_nvrtc_accepts(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     made = nvrtc.build(generate(lowered(*product(PRODUCTS[name])), TARGET), TARGET)
     assert "warning" not in made.meta["log"] and "0 bytes spill stores" in made.meta["log"]
+
+
+CONVOLUTIONS = {
+    "as it is": Convolution(),
+    "few channels": Convolution(batch=1, channels=5, outputs=20, size=9, columns=16),
+    "straight from global memory": Convolution(batch=1, staged=False),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+def test_a_convolution_is_what_numpy_says(p: Convolution) -> None:
+    program = lowered(*(made := convolution(p)))
+    rng = np.random.default_rng(0)
+    image, weights, out = (drawn([int(n) for n in t.shape], t.dtype, rng) for t in made[1])
+    around = np.pad(image.astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), axis=(2, 3))
+    expected = np.einsum("bcyxij,ocij->boyx", windows, weights.astype(np.float64))
+    for run in (run_fast, interpreter.run):
+        out = np.zeros_like(out)
+        run(program, [image, weights, out])
+        np.testing.assert_array_equal(out, np.maximum(expected, 0).astype(np.float16))

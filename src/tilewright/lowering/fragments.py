@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
@@ -62,7 +63,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     value = accesses.value(node, node.body)
     guards = replace(emission.guards, place=here)
     tests = [*guards.tests(node, SPATIAL), *_within_sums(here.coordinates(node), emission, node)]
-    test, zero = E.all_of(*tests), E.const(0, value.dtype)
+    test, zero = E.all_of(*dict.fromkeys(map(simple, tests))), E.const(0, value.dtype)
     if value.op == "if_then_else" and value.args[2] is zero:
         test, value = E.binary("and", test, value.args[0]), value.args[1]
     if held.atom.cut:
@@ -72,7 +73,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     if width > 1:
         lanes = Lanes(element, width, simple, gpu=True, shortest=WORD)
         vector = lanes.value(value)
-        together = _same_for_all(simple(test), element, width, simple)
+        together = _same_for_all(test, element, width, simple)
         if vector is None or vector.lanes == 1 or together is None:
             return None
         value, test, at = vector, together, E.ramp(at, 1, width)
@@ -127,6 +128,7 @@ def product(emission: Emission, node: Node) -> Reduction:
               ->   C[0..3] = 0; for k.outer: C[0..3] += F[0..7] * G[0..3]      (atom)
     """
     assert node.product is not None and node.held is not None
+    _check_splits(emission, node)
     accesses, guards, atom = emission.accesses, emission.guards, node.product.atom
     (buffer,), index = accesses.targets(node), accesses.tile(node)
     lanes, first = guards.lanes(node, once=False), first_reduction(node)
@@ -147,3 +149,19 @@ def product(emission: Emission, node: Node) -> Reduction:
     )  # fmt: skip
     guard = E.binary("and", lanes, guards.of(node, ALL))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
+
+
+def _check_splits(emission: Emission, node: Node) -> None:
+    """Raise LegalityError where atoms would overlap, as masks do for whoever asks them."""
+    assert node.product is not None
+    bounds, atom = emission.place.bounds, node.product.atom
+    for letter, part in node.product.parts.items():
+        factors = [(split.parent.name, bounds.factor[split]) for split in part.splits]
+        for name, factor in [*factors, (part.leaf.name, bounds.extent[part.leaf])]:
+            wanted = atom.extents[letter]
+            if factor % wanted:
+                raise LegalityError(
+                    f"split of {node.name}.{name}",
+                    f"it is split by {factor}, and {letter} of {atom} is {wanted}",
+                    f"Split by a multiple of {wanted}.",
+                )

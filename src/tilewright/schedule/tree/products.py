@@ -99,7 +99,7 @@ def _product(node: Node, nodes: list[Node]) -> Product:
         if sorted(letters.values()) not in (["k", "m"], ["k", "n"]) or which in found:
             raise ScheduleError(
                 place, f"{read} depends on {' and '.join(letters.values()) or 'none'} of m, n, k",
-                "One factor follows m and k, the other k and n.",
+                "One factor follows m and k, the other k and n, each longer than 1.",
             )  # fmt: skip
         held = Held(atom, which, tuple(letters.items()))
         found[which] = Operand(read, _bringer(place, read, node, nodes, held), held)
