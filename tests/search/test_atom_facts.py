@@ -217,6 +217,18 @@ def test_a_warp_wants_several_sums_and_a_core_several_warps() -> None:
     assert seconds(of.with_(warps=(2, 2))) < seconds(of.with_(warps=(1, 1)))
 
 
+def test_few_sums_of_many_terms_want_slices_but_not_any_number() -> None:
+    """512 channels of 7 x 7, in windows of 3 x 3 of 512: 16 tiles, where there are 132 cores."""
+    of = Product(512, 56, 4608, rows=32, columns=56, warps=(2, 1))
+
+    def whole(slices: int) -> float:
+        _, times = analyse(resources(of.with_(slices=slices)), 1)
+        return sum(number(t.total) for t in times)
+
+    one, some, many = (whole(n) for n in (1, 16, 144))
+    assert some < 0.2 * one and some < 0.8 * many
+
+
 def test_halves_take_half_the_atoms_of_tf32() -> None:
     of = Product(1024, 1024, 1024)
     halves, whole = analysed(of), analysed(of.with_(dtype="float32", pad=4))
