@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.ir.atoms import ATOMS
+from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.template import get_config, template
 from tilewright.te.tensor import Tensor
@@ -24,7 +25,8 @@ ATOM_OF = {
 @dataclass(frozen=True)
 class Product:
     """rows, columns: of a block; warps: along both; depth: of a step through the reduction, a
-    multiple of the atom's; pad: elements between rows in shared memory
+    multiple of the atom's; pad: elements between rows in shared memory; slices: of the reduction,
+    each summed by blocks of its own and added up by a second kernel
 
     Sizes of tiles may be numbers of a configuration.
     """
@@ -38,6 +40,7 @@ class Product:
     depth: Any = 32
     pad: int = 8
     dtype: str = "float16"
+    slices: int = 1
 
     def with_(self, **changes: Any) -> Product:
         return replace(self, **changes)
@@ -49,25 +52,34 @@ class Product:
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         a = te.placeholder((self.m, self.k), self.dtype, "A")
         b = te.placeholder((self.n, self.k), self.dtype, "B")
-        r = te.reduce_axis((0, self.k), "r")
-        c = te.compute(
-            (self.m, self.n),
-            lambda i, j: te.sum(a[i, r].astype("float32") * b[j, r].astype("float32"), axis=r),
-            name="C",
-        )
+        own = self.k // self.slices
+        r = te.reduce_axis((0, own), "r")
+
+        def term(z: Expr, i: Expr, j: Expr) -> Expr:
+            at = z * own + r
+            return a[i, at].astype("float32") * b[j, at].astype("float32")
+
+        shape = (self.slices, self.m, self.n)
+        c = te.compute(shape, lambda *at: te.sum(term(*at), axis=r), name="C")
         return a, b, c
 
     def schedule(self) -> Schedule:
         return self.on(*self.tensors())
 
     def on(self, a: Tensor, b: Tensor, c: Tensor) -> Schedule:
-        s = create_schedule([c.op])
+        z = te.reduce_axis((0, self.slices), "z")
+        total = te.compute(c.shape[1:], lambda i, j: te.sum(c[z, i, j], axis=z), name="D")
+        s = create_schedule([total.op if self.slices > 1 else c.op])
+        if self.slices > 1:
+            block, thread = s[total].split(s[total].fuse(*s[total].op.axis), factor=128)
+            s[total].bind(block, "blockIdx.x")
+            s[total].bind(thread, "threadIdx.x")
         sums = s.cache_write(c, "fragment")
         copies = []
         for operand in (a, b):
             shared = s.cache_read(operand, "shared", [sums])
             copies.append((shared, s.cache_read(shared, "fragment", [sums])))
-        i, j = s[c].op.axis
+        piece, i, j = s[c].op.axis
         down, across = self.warps
         block_i, i = s[c].split(i, factor=self.rows)
         block_j, j = s[c].split(j, factor=self.columns)
@@ -76,20 +88,21 @@ class Product:
         tile_i, row = s[c].split(i, factor=8)
         tile_j, j = s[c].split(j, factor=8)
         column, two = s[c].split(j, factor=2)
-        s[c].reorder(block_i, block_j, warp_i, warp_j, tile_i, tile_j, row, column, two)
+        s[c].reorder(piece, block_i, block_j, warp_i, warp_j, tile_i, tile_j, row, column, two)
         lane = s[c].fuse(row, column)
+        s[c].bind(piece, "blockIdx.z")
         tags = ("blockIdx.y", "blockIdx.x", "threadIdx.z", "threadIdx.y", "threadIdx.x")
         for ax, tag in zip((block_i, block_j, warp_i, warp_j, lane), tags, strict=True):
             s[c].bind(ax, tag)
         s[c].vectorize(two)
         s[sums].compute_at(s[c], warp_j)
-        m, n = s[sums].op.axis
+        piece, m, n = s[sums].op.axis
         (r,) = s[sums].op.reduce_axis
         outer, r = s[sums].split(r, factor=self.depth)
         step, r = s[sums].split(r, factor=ATOMS[self.atom].extents["k"])
         tile_m, m = s[sums].split(m, factor=16)
         tile_n, n = s[sums].split(n, factor=8)
-        s[sums].reorder(outer, step, tile_m, tile_n, m, n, r)
+        s[sums].reorder(piece, outer, step, tile_m, tile_n, m, n, r)
         s[sums].tensorize(m, self.atom)
         for shared, fragment in copies:
             s[fragment].compute_at(s[sums], step)

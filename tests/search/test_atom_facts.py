@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from search.atom_products import Product
+from tilewright import te
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import LegalityError
 from tilewright.cost.features import ATOM_COLUMNS, FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import GpuKernel
 from tilewright.cost.machine_model import Times, analyse, predict_seconds
 from tilewright.ir.atoms import ATOMS, places
+from tilewright.ir.expr import Expr
+from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.task import create
 from tilewright.schedule.tree.legality import check, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
@@ -80,6 +83,57 @@ def test_one_accumulator_waits_for_its_latency_and_four_do_not() -> None:
     four, _ = analysed(Product(rows=16, columns=32, warps=(1, 1)))
     assert number(one.tensor_wait) == pytest.approx(27.5 * one.atoms)
     assert number(four.tensor_wait) == pytest.approx(27.5 / 4 * four.atoms)
+
+
+def by_lanes(packed: bool) -> Schedule:
+    """A product whose first operand a warp takes from global memory: in rows, or in the order in
+    which its lanes hold it."""
+    m, n, k = 512, 56, 512
+    w = te.placeholder((m // 16, k // 8, 8, 4, 2, 2) if packed else (m, k), "float32", name="W")
+
+    def element(i: Expr, r: Expr) -> Expr:
+        places = (i // 16, r // 8, i % 8, r % 4, r % 8 // 4, i % 16 // 8) if packed else (i, r)
+        return w[places]
+
+    a = te.compute((m, k), element, name="A")
+    b = te.placeholder((k, n), "float32", name="B")
+    axis = te.reduce_axis((0, k), "r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis=axis), name="C")
+    s = create_schedule([c.op])
+    sums = s.cache_write(c, "fragment")
+    s[a].set_scope("fragment")
+    held = s.cache_read(b, "fragment", [sums])
+    i, j = s[c].op.axis
+    block, i = s[c].split(i, factor=16)
+    tile_i, row = s[c].split(i, factor=8)
+    tile_j, j = s[c].split(j, factor=8)
+    column, two = s[c].split(j, factor=2)
+    s[c].reorder(block, tile_i, tile_j, row, column, two)
+    s[c].bind(block, "blockIdx.x")
+    s[c].bind(s[c].fuse(row, column), "threadIdx.x")
+    s[sums].compute_at(s[c], block)
+    (rows, columns), (r,) = s[sums].op.axis, s[sums].op.reduce_axis
+    step, r = s[sums].split(r, factor=8)
+    tile_i, rows = s[sums].split(rows, factor=16)
+    tile_j, columns = s[sums].split(columns, factor=8)
+    s[sums].reorder(step, tile_i, tile_j, rows, columns, r)
+    s[sums].tensorize(rows, "m16n8k8.tf32")
+    for stage in (a, held):
+        s[stage].compute_at(s[sums], step)
+    return s
+
+
+def test_what_lies_in_the_order_of_lanes_is_loaded_at_once() -> None:
+    """Of a step 16 bytes a lane instead of four words in eight rows; besides seven atoms' columns,
+    two words a lane, each from four rows of one sector."""
+    found = {}
+    for packed in (True, False):
+        (kernel,), _ = analyse(Resources(LoopTree(by_lanes(packed)).bounds(), GPU), 1)
+        load = kernel.global_load
+        found[packed] = number(load.requests), number(load.passes)
+    steps, others = 64, 7 * 2
+    assert found[True] == (steps * (1 + others), steps * (16 + 4 * others))
+    assert found[False] == (steps * (4 + others), steps * (4 * 8 + 4 * others))
 
 
 # -- by lane ---------------------------------------------------------------------------------------
@@ -161,6 +215,18 @@ def test_a_warp_wants_several_sums_and_a_core_several_warps() -> None:
     assert seconds(of.with_(warps=(2, 2))) < seconds(of.with_(warps=(4, 8)))
     of = Product(1024, 1024, 1024, rows=64, columns=128)
     assert seconds(of.with_(warps=(2, 2))) < seconds(of.with_(warps=(1, 1)))
+
+
+def test_few_sums_of_many_terms_want_slices_but_not_any_number() -> None:
+    """512 channels of 7 x 7, in windows of 3 x 3 of 512: 16 tiles, where there are 132 cores."""
+    of = Product(512, 56, 4608, rows=32, columns=56, warps=(2, 1))
+
+    def whole(slices: int) -> float:
+        _, times = analyse(resources(of.with_(slices=slices)), 1)
+        return sum(number(t.total) for t in times)
+
+    one, some, many = (whole(n) for n in (1, 16, 144))
+    assert some < 0.2 * one and some < 0.8 * many
 
 
 def test_halves_take_half_the_atoms_of_tf32() -> None:

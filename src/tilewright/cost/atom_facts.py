@@ -62,14 +62,9 @@ def _at(node: Node, held: Held, row: Any, column: Any) -> dict[IterVar, Any]:
 def joined(held: Held, touch: Touch, bounds: Bounds) -> Any:
     """Elements that a lane finds side by side where it reads what it is to hold: one load each."""
     zero = Point(bounds, {}).address(touch)
-    steps = []
+    width: Any = 1
     for bit in range(held.fragment.elements.bit_length() - 1):
         place = held.fragment.place(0, 1 << bit)
-        steps.append(Point(bounds, _at(touch.node, held, *place)).address(touch) - zero)
-    width: Any = 1
-    for _ in steps:
-        grows: Any = False
-        for step in steps:
-            grows = grows | (step == width)
-        width = where(grows, 2 * width, width)
+        step = Point(bounds, _at(touch.node, held, *place)).address(touch) - zero
+        width = where((width == 1 << bit) & (step == width), 2 * width, width)
     return width

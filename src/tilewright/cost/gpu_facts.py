@@ -224,6 +224,8 @@ class _Counter:
             k.divisions = k.divisions + divisions
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
         issued = trips * plain * self._slots(node) + loops
+        if nest.operand is not None and nest.operand.atom.cut:
+            issued = issued + trips  # each element is rounded
         far = near = 0
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
