@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir.atoms import ATOMS
 from tilewright.base.dtype import DType
+from tilewright.ir.atoms import ATOMS
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size
 from tilewright.te.tensor import IterVar
