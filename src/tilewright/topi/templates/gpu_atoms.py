@@ -118,7 +118,6 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes) -> None:
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
     cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
-    cfg.define_knob("stages", STAGES)
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
 
 
@@ -131,8 +130,11 @@ def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
     atom = atom_for(op_of(s, anchor), a.target)
     product, axes = whole_atoms(s, anchor, groups)
     define_knobs(cfg, op_of(s, product), axes)
-    constant = any(is_constant(s, t) for t in op_of(s, product).input_tensors)
+    factors = operands(op_of(s, product), axes)
+    constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
+    wide = any(width_of(s, dims) > 1 for dims in factors)
+    cfg.define_knob("stages", STAGES if wide else [1])
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -179,6 +181,12 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups) -> tuple[Tensor, Ax
         ndim = len(op.axis)
         axes = Axes((ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
+    if 1 in (m.size, n.size):
+        raise ScheduleError(
+            f"template for {op.name}",
+            "it is a product with a vector",
+            "Other templates compute it.",
+        )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): K}), axes
 
 
@@ -225,17 +233,20 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     columns, column = stage.split(n, factor=N)
     stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
     stage.tensorize(row, atom.name)
-    for dims, held in zip(operands(op, m, n, k), (atom.a, atom.b), strict=True):
+    for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
             s[own].compute_at(stage, step)
             in_lane_order(s, dims, held)
             continue
+        width = width_of(s, dims)
+        if is_constant(s, dims.tensor) and not dims.along:
+            dims = depth_innermost(s, dims)
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, step)
-        copy(cfg, s[shared], dims, warps)
+        copy(cfg, s[shared], dims, width, warps)
 
 
 @dataclass(frozen=True)
@@ -250,10 +261,26 @@ class Dims:
     row: int
     plain: bool
 
+    @property
+    def along(self) -> bool:
+        """Whether neighbours in memory are neighbours in shared memory, too; else those along the
+        depth are there."""
+        inner = len(self.tensor.shape) - 1
+        return self.k == inner or (self.row == inner and self.plain)
 
-def operands(op: ComputeOp, *axes: IterVar) -> list[Dims]:
+
+def width_of(s: Schedule, dims: Dims) -> int:
+    """Elements of a copy; 1 where they have to be taken one by one."""
+    width, extent = COPIED // dims.tensor.dtype.bytes, dims.tensor.shape[-1]
+    if not dims.along:
+        extent = dims.tensor.shape[dims.k] if is_constant(s, dims.tensor) else 1
+    return width if extent % width == 0 else 1
+
+
+def operands(op: ComputeOp, axes: Axes) -> list[Dims]:
     """The factors of a product over its rows, columns and depth: that along rows, along columns."""
-    m, n, k = (ax.var for ax in axes)
+    *_, m, n = (ax.var for ax in axes.tiled(op))
+    k = axes.depth(op).var
     reads = dict.fromkeys(e for e in E.walk(op.body) if e.op == "read")
     found = []
     for axis in (m, n):
@@ -270,6 +297,14 @@ def is_constant(s: Schedule, tensor: Tensor) -> bool:
     if isinstance(op, ComputeOp):
         return op.tag == PACKED and all(is_constant(s, t) for t in op.input_tensors)
     return isinstance(op, PlaceholderOp) and op.constant
+
+
+def depth_innermost(s: Schedule, dims: Dims) -> Dims:
+    """A constant stored so that neighbours along the depth are neighbours in memory."""
+    rank = len(dims.tensor.shape)
+    order = [*(d for d in range(rank) if d != dims.k), dims.k]
+    packed = s.pack(dims.tensor, [1] * rank, order)
+    return Dims(packed, rank - 1, order.index(dims.row), dims.plain)
 
 
 def in_lane_order(s: Schedule, dims: Dims, held: Fragment) -> None:
@@ -367,18 +402,17 @@ class Tiling:
         return block, thread
 
 
-def copy(cfg: Any, shared: Stage, dims: Dims, warps: Any) -> None:
+def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     """A slice comes to shared memory, along what is contiguous in memory; rows are as far apart as
     neighbouring rows of a matrix must be to lie in different banks."""
     axes = shared.op.axis
-    width = COPIED // shared.tensor.dtype.bytes
     inner = len(axes) - 1
     row = dims.row if dims.k == inner else dims.k
-    if dims.k != inner and not dims.plain:
+    if not dims.along:
         shared.storage_order(axes[dims.k])  # pairs along k are read as one
-        row, width = inner, 1
+        row = inner
     shared.storage_align(axes[row], 2 * SKEW, SKEW)
-    vector = width if width > 1 and axes[inner].size % width == 0 else None
+    vector = width if width > 1 else None
     fetch(shared, WARP * warps, vector, lanes=WARP)
     if vector is not None:
         shared.pipeline(cfg["stages"].val)

@@ -1,0 +1,175 @@
+"""Templates on matrix units: members at random compute what numpy says, of every form of anchor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiers import examples
+from tilewright import te, topi
+from tilewright.base.errors import ScheduleError
+from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.stmt import AsyncCopy, Mma, Wait, statements
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+
+CUDA = Target("cuda -arch=sm_90")
+
+
+def dense(m: int, k: int, n: int, constant: bool = True, dtype: str = "float16") -> list[Tensor]:
+    data = te.placeholder((m, k), dtype, "data")
+    weight = te.placeholder((n, k), dtype, "weight", constant=constant)
+    bias = te.placeholder((n,), dtype, "bias", constant=True)
+    return [data, weight, bias, topi.nn.relu(topi.add(topi.nn.dense(data, weight), bias))]
+
+
+def matmul(m: int, k: int, n: int) -> list[Tensor]:
+    a, b = te.placeholder((m, k), "float16", "a"), te.placeholder((k, n), "float16", "b")
+    return [a, b, topi.nn.matmul(a, b)]
+
+
+def batch_matmul(batch: int, m: int, k: int, n: int) -> list[Tensor]:
+    a = te.placeholder((batch, m, k), "float16", "a")
+    b = te.placeholder((batch, n, k), "float16", "b")
+    return [a, b, topi.nn.batch_matmul(a, b)]
+
+
+def conv(layout: str, c: int, size: int, f: int, kernel: int, stride: int = 1) -> list[Tensor]:
+    """A convolution that keeps the size of its image, with bias."""
+    first = layout == "NCHW"
+    data = te.placeholder((1, c, size, size) if first else (1, size, size, c), "float16", "data")
+    shape = (f, c, kernel, kernel) if first else (kernel, kernel, c, f)
+    weight = te.placeholder(shape, "float16", "weight", constant=True)
+    make = topi.nn.conv2d_nchw if first else topi.nn.conv2d_nhwc
+    sums = make(data, weight, stride, kernel // 2, 1)
+    bias = te.placeholder((1, f, 1, 1) if first else (f,), "float16", "bias", constant=True)
+    return [data, weight, bias, topi.add(sums, bias)]
+
+
+CASES: dict[str, list[Tensor]] = {
+    "dense": dense(40, 64, 24),
+    "dense of odd sizes": dense(33, 50, 7),
+    "dense, few rows": dense(3, 64, 48),
+    "dense of two inputs": dense(32, 64, 16, constant=False),
+    "matmul": matmul(24, 48, 40),
+    "batch_matmul": batch_matmul(3, 20, 32, 12),
+    "conv NCHW": conv("NCHW", 32, 7, 16, 3),
+    "conv NCHW, first layer": conv("NCHW", 3, 9, 24, 3, stride=2),
+    "conv NCHW 1x1": conv("NCHW", 32, 5, 40, 1),
+    "conv NHWC": conv("NHWC", 16, 6, 24, 3),
+    "conv NHWC, strided": conv("NHWC", 32, 7, 8, 3, stride=2),
+}
+
+
+def sketch_of(tensors: list[Tensor]) -> Sketch:
+    dag = ComputeDAG(tensors)
+    (registered,) = (t for t in anchor_templates(dag, CUDA) if "tensor" in t.name)
+    return sketch_of_anchor(registered, dag, CUDA)
+
+
+def computed(sketch: Sketch, index: int, tensors: list[Tensor], given: list[Any]) -> Any:
+    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
+    out = np.zeros(tensors[-1].shape, np.float16)
+    arrays = [
+        a if b.packing is None else b.packing.apply(a)
+        for a, b in zip(given, program.args, strict=False)
+    ]
+    run_fast(program, [*arrays, out])
+    return out
+
+
+def integers(rng: np.random.Generator, tensor: Tensor) -> Any:
+    """Small ones: products and sums of them are exact."""
+    return rng.integers(-2, 3, tensor.shape).astype(np.float16)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_members_compute_what_numpy_says(name: str) -> None:
+    """Integers in halves: exact, whatever the order of the sums."""
+    tensors = CASES[name]
+    sketch, rng = sketch_of(tensors), np.random.default_rng(len(name))
+    some = sketch.space.sample(256, rng)
+    legal = some[sketch.legal(some)]
+    assert len(legal) > 8
+    given = [integers(rng, t) for t in tensors[:-1]]
+    whole = reference(name, tensors, given)
+    for index in legal[:6]:
+        np.testing.assert_array_equal(computed(sketch, int(index), tensors, given), whole)
+
+
+def reference(name: str, tensors: list[Tensor], given: list[Any]) -> Any:
+    x = [a.astype(np.float64) for a in given]
+    if name.startswith("dense"):
+        return np.maximum(x[0] @ x[1].T + x[2], 0)
+    if name == "matmul":
+        return x[0] @ x[1]
+    if name == "batch_matmul":
+        return x[0] @ x[1].transpose(0, 2, 1)
+    data, weight = x[0], x[1]
+    if "NHWC" in name:
+        data, weight = data.transpose(0, 3, 1, 2), weight.transpose(3, 2, 0, 1)
+    out = tensors[-1].shape
+    rows = out[2] if "NCHW" in name else out[1]
+    kernel, stride = weight.shape[-1], -(-data.shape[2] // rows)
+    pad = kernel // 2
+    data = np.pad(data, ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(data, (kernel, kernel), axis=(2, 3))
+    sums = np.einsum("nchwyx,fcyx->nfhw", windows[:, :, ::stride, ::stride], weight)
+    if "NHWC" in name:
+        sums = sums.transpose(0, 2, 3, 1)
+    return sums + x[2]
+
+
+@given(
+    st.integers(2, 72), st.integers(2, 72), st.sampled_from([1, 8, 15, 33, 64]),
+    st.integers(0, 10**6),
+)  # fmt: skip
+@examples(12)
+def test_every_extent_around_the_atoms(m: int, n: int, k: int, seed: int) -> None:
+    tensors = dense(m, k, n)
+    sketch, rng = sketch_of(tensors), np.random.default_rng(seed)
+    some = sketch.space.sample(64, rng)
+    index = int(some[sketch.legal(some)][0])
+    given = [integers(rng, t) for t in tensors[:-1]]
+    np.testing.assert_array_equal(
+        computed(sketch, index, tensors, given), reference("dense", tensors, given)
+    )
+
+
+def kinds(sketch: Sketch, want: Callable[[Any], bool]) -> set[type]:
+    """Statements of a legal member whose configuration `want` accepts."""
+    some = sketch.space.sample(512, np.random.default_rng(0))
+    for index in some[sketch.legal(some)]:
+        if want(sketch.space.get(int(index))):
+            program = lower_schedule(sketch.close(int(index)), CUDA)
+            return {type(s) for kernel in program.kernels for s in statements(kernel.body)}
+    raise AssertionError("no such member was drawn")
+
+
+def test_slices_are_copied_ahead_where_they_lie_in_a_row() -> None:
+    found = kinds(sketch_of(dense(64, 256, 64)), lambda c: c["stages"].val == 3)
+    assert {Mma, AsyncCopy, Wait} <= found
+    assert len(sketch_of(conv("NCHW", 32, 7, 16, 3)).space.space_map["stages"]) > 1
+
+
+def test_it_is_offered_before_the_others_and_for_halves_only() -> None:
+    halves = ComputeDAG(dense(32, 64, 32))
+    assert "tensor" in anchor_sketches(halves, CUDA)[0].origin
+    floats = ComputeDAG(dense(32, 64, 32, dtype="float32"))
+    assert not any("tensor" in s.origin for s in anchor_sketches(floats, CUDA))
+    for older in ("cuda -arch=sm_75", "opencl"):
+        assert not any("tensor" in s.origin for s in anchor_sketches(halves, Target(older)))
+
+
+def test_a_template_says_why_it_does_not_fit() -> None:
+    with pytest.raises(ScheduleError, match="no matrix instruction multiplies float32"):
+        sketch_of(dense(32, 64, 32, dtype="float32"))
