@@ -171,5 +171,5 @@ def test_it_is_offered_before_the_others_and_for_halves_only() -> None:
 
 
 def test_a_template_says_why_it_does_not_fit() -> None:
-    with pytest.raises(ScheduleError, match="no matrix instruction multiplies float32"):
+    with pytest.raises(ScheduleError, match="multiplies no matrices of float32"):
         sketch_of(dense(32, 64, 32, dtype="float32"))

@@ -79,10 +79,11 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     Raises ScheduleError where the target has none for them.
     """
     kinds = {t.dtype for t in op.input_tensors}
-    found = [a for a in ATOMS.values() if {a.a.dtype} == kinds and a.a.dtype.bits == 16]
+    known = (ATOMS[name] for name in target.atoms if name in ATOMS)
+    found = [a for a in known if {a.a.dtype} == kinds and a.a.dtype.bits == 16]
     if not found:
         raise ScheduleError(
-            f"template for {op.name}", f"no matrix instruction multiplies {_listed(kinds)}",
+            f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
             "Other templates compute it.",
         )  # fmt: skip
     return found[0]
@@ -183,9 +184,7 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups) -> tuple[Tensor, Ax
     *_, m, n = axes.tiled(op)
     if 1 in (m.size, n.size):
         raise ScheduleError(
-            f"template for {op.name}",
-            "it is a product with a vector",
-            "Other templates compute it.",
+            f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): K}), axes
 
@@ -442,9 +441,11 @@ def conv_groups(a: Anchored) -> Groups:
     whole = op.reduce_axis[depth].size % K == 0
     k = (depth,) if whole else tuple(range(len(op.reduce_axis)))
     if not first:
-        return Groups(m=tuple(range(last)), n=(last,), k=k)
+        image = tuple(d for d in range(last) if op.axis[d].size > 1)
+        return Groups(m=image or (last - 1,), n=(last,), k=k)
     if not whole or all(ax.size == 1 for ax in op.reduce_axis[1:]):
-        return Groups(m=(1,), n=tuple(range(2, last + 1)), k=k)
+        image = tuple(d for d in range(2, last + 1) if op.axis[d].size > 1)
+        return Groups(m=(1,), n=image or (last,), k=k)
     return Groups(m=(1,), n=(last,), k=k, image=(last - 1,) if last > 2 else ())
 
 
