@@ -13,7 +13,9 @@ from lowering.test_fragments import TARGET, drawn, lowered
 from tests import interpreter
 from tilewright import te
 from tilewright.base.errors import LegalityError, ScheduleError
+from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.stmt import Store, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.space.decision import var
@@ -370,3 +372,78 @@ def test_masks_refuse_what_does_not_fit_the_atom() -> None:
         assert program.kernels[0].block == (32, 128 // count, 1)
     with pytest.raises(LegalityError, match="split by 24, and k of .* is 16"):
         lower_schedule(s, TARGET, tree=tree, bounds=tree.bounds({"slices": 24, "lanes": 32}))
+
+
+# -- what lies as a warp holds it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("atom", "width"), [(ATOM, 8), ("m16n8k8.tf32", 4)])
+def test_operands_in_the_order_of_lanes_come_by_16_bytes(atom: str, width: int) -> None:
+    size, held = ATOMS[atom].extents, ATOMS[atom].a
+    kind, (m, n, k) = str(held.dtype), (32, 8, 32)
+    packed = te.placeholder((m // size["m"], k // size["k"], 32, width), kind, name="P")
+    b, r = te.placeholder((k, n), kind, name="B"), te.reduce_axis((0, k), "r")
+
+    def unpacked(i, j):
+        return packed[
+            i // size["m"], j // size["k"], *held.holder(i % size["m"], j % size["k"])
+        ]  # fmt: skip
+
+    def term(i, j):
+        return a[i, r].astype("float32") * b[r, j].astype("float32")
+
+    a = te.compute((m, k), unpacked, name="A")
+    c = te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=r), name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + 0.0, name="D")
+    s = create_schedule(d.op)
+    s[a].set_scope("fragment")
+    other = fragments(s, c, b)
+    lane, _, _, _ = lanes(s[d], *s[d].op.axis, atom)
+    s[c].compute_at(s[d], lane)
+    rows, columns = s[c].op.axis
+    _, steps = multiply(s, c, atom, rows, columns, s[c].op.reduce_axis[0], size["k"])
+    for t in (a, *other):
+        s[t].compute_at(s[c], steps)
+    program = lowered(s, [packed, b, d])
+    filled = [x for x in statements(program.kernels[0].body) if isinstance(x, Store)]
+    assert [x.index.lanes for x in filled if x.buffer.name == "A"] == [width]
+    rng = np.random.default_rng(0)
+    left, right = drawn((m, k), a.dtype, rng), drawn((k, n), b.dtype, rng)
+    given = np.zeros(packed.shape, left.dtype)
+    for i, j in np.ndindex(m, k):
+        where, element = held.holder(i % size["m"], j % size["k"])
+        given[i // size["m"], j // size["k"], where, element] = left[i, j]
+    for run in (run_fast, interpreter.run):
+        result = np.zeros(d.shape, np.float32)
+        run(program, [given, right, result])
+        np.testing.assert_array_equal(result, left.astype(np.float32) @ right.astype(np.float32))
+
+
+def test_sums_are_an_operand_of_the_next_atom_in_the_same_lanes() -> None:
+    """d = half(a b) g, all in registers."""
+    a, b, c, half = halves(16, 32, 16)
+    g, r = te.placeholder((32, 8), "float16", name="G"), te.reduce_axis((0, 32), "q")
+
+    def term(i, j):
+        return half[i, r].astype("float32") * g[r, j].astype("float32")
+
+    e = te.compute((16, 8), lambda i, j: te.sum(term(i, j), axis=r), name="E")
+    out = te.compute((16, 8), lambda i, j: e[i, j] * 2.0, name="F")
+    s = create_schedule(out.op)
+    first = fragments(s, c, a, b)
+    second = fragments(s, e, g)
+    s[half].set_scope("fragment")
+    lane, _, _, _ = lanes(s[out], *s[out].op.axis, ATOM)
+    s[c].compute_at(s[out], lane)
+    s[e].compute_at(s[out], lane)
+    inner(s, c, first)
+    inner(s, e, [half, *second])
+    program = lowered(s, [a, b, g, out])
+    rng = np.random.default_rng(0)
+    arrays = [drawn(t.shape, t.dtype, rng) for t in (a, b, g)]
+    x, y, z = (array.astype(np.float64) for array in arrays)
+    expected = (x @ y).astype(np.float16).astype(np.float64) @ z * 2
+    for run in (run_fast, interpreter.run):
+        result = np.zeros(out.shape, np.float32)
+        run(program, [*arrays, result])
+        np.testing.assert_allclose(result, expected, rtol=1e-6)

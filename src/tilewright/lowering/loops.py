@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Region,
     Rules,
@@ -261,7 +262,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        **dict.fromkeys((Store, AsyncCopy, Mma), _Unroll._step),
+        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
     },
