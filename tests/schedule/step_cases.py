@@ -255,6 +255,7 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("window(6, 3)", "s.pad(C, {k: 2})"),
         Case("matmul(2, 6, 4)", "s.pad(C, {i: 2, r: 4})"),
         Case("matmul(2, 6, 4)", "s.pad(C, {i: 0})"),
+        Case("matmul(2, 6, 4)", "s.pad(C, {i: 2**31})"),
         Case("matmul(2, 6, 4)", "s.pad(C, {i: 4})", ("s[C].split(i, factor=2)",)),
         Case("row_sums(4, 10)", "s.pad(C, {i: 8})"),
         Case("padded(10)", "s.pad(C, {x: 8})"),

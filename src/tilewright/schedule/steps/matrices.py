@@ -7,7 +7,7 @@ Read next: `products.py` (pad, which makes its extents whole), `layouts.py` (con
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, ClassVar
@@ -24,6 +24,7 @@ from tilewright.schedule.steps.products import (
     Axes,
     Product,
     read_instead,
+    refuse_large,
     refuse_scheduled,
     root_axes,
     sum_of_products,
@@ -96,7 +97,8 @@ class AsProduct(Step):
         m, n = spatial[: len(self.m)], spatial[len(self.m) :]
         k = root_axes(product, self.k, op.reduce_axis, place, "reduction axis")
         quotients = _quotients(product, m, n, place)
-        fused = _Fused.of(product, quotients, m, n, k)
+        fused = _Fused.of(product, quotients, m, n, k, s.dag.extent_symbols)
+        refuse_large((ax.size for ax in (*fused.spatial[-2:], fused.reduce[-1])), place)
         simple = Simplifier(ranges(s.dag.extent_symbols) | fused.known | _known(op.axis))
         new: dict[Expr, Any] = dict(fused.values)
         for read in dict.fromkeys(product.reads):
@@ -179,8 +181,11 @@ class _Fused:
     values: dict[Expr, Expr]
 
     @staticmethod
-    def of(product: Product, quotients: Mapping[IterVar, int], m: Axes, n: Axes, k: Axes) -> _Fused:
-        taken: set[str] = set()
+    def of(
+        product: Product, quotients: Mapping[IterVar, int], m: Axes, n: Axes, k: Axes,
+        symbols: Iterable[Expr],
+    ) -> _Fused:  # fmt: skip
+        taken = {str(symbol.attr) for symbol in symbols}
         parts: dict[IterVar, tuple[_Part, ...]] = {}
 
         def axis(name: str, of: Sequence[_Part], kind: str = "spatial") -> IterVar:
@@ -210,7 +215,8 @@ class _Fused:
         values: dict[Expr, Expr] = {}
         for new in (*spatial, *reduce):
             for part, step in _steps(parts[new]):
-                value: Expr = new.var // step % part.size
+                value: Expr = new.var // step
+                value = value if part is parts[new][0] else value % part.size
                 value = value * part.by if part.quotient else value
                 values[part.axis.var] = values.get(part.axis.var, E.const(0)) + value
         fused = _Fused(spatial, reduce, parts, values)

@@ -16,7 +16,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.symbols import last, ranges, symbols_of
+from tilewright.ir.symbols import MOST, last, ranges, symbols_of
 from tilewright.schedule.state import StageState, narrowed
 from tilewright.schedule.steps.layouts import filled_up, moving
 from tilewright.schedule.steps.names import PythonNames
@@ -115,6 +115,13 @@ def root_axes(
     return [axis for axis in chosen if axis is not None]
 
 
+def refuse_large(extents: Iterable[int], place: str) -> None:
+    if max(extents) > MOST:
+        raise ScheduleError(
+            place, f"an extent would be {max(extents)}", f"Extents are at most {MOST}."
+        )
+
+
 def read_instead(s: AnyState, stage: StageState, op: ComputeOp, at: Sequence[Expr]) -> Tensor:
     """`op` in a stage of its own, which `stage` reads at indices over its axes."""
     old = stage.op
@@ -182,6 +189,7 @@ class Pad(Step):
         }  # fmt: skip
         if not rounded:
             return stage.tensor
+        refuse_large(rounded.values(), place)
         needs = [_Need.of(s, read, product, rounded, place) for read in product.reads]
         made = {need: _zero_beyond(s, stage, need) for need in dict.fromkeys(needs) if need.cuts}
         mapping: dict[Expr, Any] = {}

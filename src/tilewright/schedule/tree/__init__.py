@@ -44,7 +44,8 @@ schedules (`drawing.py` there) exercise them together.
    own order, so that registers hold whole vectors.
 9. Packed constants are computed before the program runs: they are no kernel but an argument,
    whose `Packing` says how to lay it out.  A network packs at build time, a module called directly
-   packs at the call.
+   packs at the call.  What `pad` and `as_product` make of a constant that nothing else reads is
+   such a packed one.
 10. Indices that are data (`A[B[i], j]`) may point anywhere, so such a dimension is stored whole.
    Where the simplifier cannot show that the index stays inside, lowering limits it to the
    dimension (`lowering/accesses.py`): whatever data hold, and whatever an overhanging iteration
