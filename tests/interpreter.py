@@ -39,6 +39,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Program,
     Region,
@@ -82,8 +83,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma that not all lanes of a warp, which are 32 threads in order, reach together; it orders
-      no accesses of memory
+    - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
+      together; it orders no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -286,9 +287,14 @@ class _Thread:
 
     def multiply(self, stmt: Mma) -> Course:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
-        results = yield Meeting(stmt, a, b, sums)
+        results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
             self.write(stmt.sum.buffer, at, np.float64(value))
+
+    def load_rows(self, stmt: LoadRows) -> Course:
+        given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
+        for at, value in zip(self.places(stmt.to), given, strict=True):
+            self.write(stmt.to.buffer, at, value)
 
     # -- memory
     def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
@@ -387,6 +393,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
+        LoadRows: _Thread.load_rows,
     },
 )
 

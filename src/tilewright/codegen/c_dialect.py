@@ -142,6 +142,11 @@ def multiply(atom: str) -> str:
     return f"tw_mma_{atom.replace('.', '_')}"
 
 
+def load_rows(matrices: int, bits: int, transposed: bool) -> str:
+    """The function (to, row) of `Dialect.instructions`, for elements of so many bits."""
+    return f"tw_rows_{matrices}_{bits}{'_columns' if transposed else ''}"
+
+
 def instruction(function: str) -> str:
     """That of `Dialect.instructions` for a function of numbers."""
     return f"tw_{function}"

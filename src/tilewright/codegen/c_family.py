@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import Dialect, Names, async_copy, multiply
+from tilewright.codegen.c_dialect import Dialect, Names, async_copy, load_rows, multiply
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Program,
     Region,
@@ -218,6 +219,10 @@ class _KernelPrinter(ValuePrinter):
     def _mma(self, stmt: Mma) -> None:
         places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
         self._call_helper(multiply(stmt.atom.name), ", ".join(places))
+
+    def _load_rows(self, stmt: LoadRows) -> None:
+        name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
+        self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
 
     def _call_helper(self, name: str, arguments: str) -> None:
         text = self.dialect.instructions.get(name)
@@ -426,6 +431,7 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
+        LoadRows: _load_rows,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import math
 from tilewright.base.artifact import Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect, async_copy, instruction, multiply
+from tilewright.codegen.c_dialect import Dialect, async_copy, instruction, load_rows, multiply
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -83,6 +83,15 @@ void {name}(float* d, const {kind}* a, const {kind}* b) {{
       : {words});
 }}
 """
+_ROWS = """static __device__ __forceinline__ void {name}({kind}* to, const void* row) {{
+  unsigned int {words};
+  asm volatile(
+      "{{ .reg .u64 place; .reg .u32 near;"
+      " cvta.to.shared.u64 place, {row}; cvt.u32.u64 near, place;"
+      " ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 {{{places}}}, [near]; }}"
+      : {outputs} : "l"(row) : "memory");
+{stored}}}
+"""
 _CODES = {"float16": "f16", "bfloat16": "bf16", "tf32": "tf32"}  # of operands, by an atom's name
 
 
@@ -102,7 +111,29 @@ def _word(name: str, k: int, dtype: DType) -> str:
     return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
 
 
+def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
+    words = [f"w{k}" for k in range(matrices)]
+    places = ", ".join(f"%{k}" for k in range(matrices))
+    outputs = ", ".join(f'"=r"({w})' for w in words)
+    stored = []
+    for k, w in enumerate(words):
+        if bits == 32:
+            stored.append(f"  to[{k}] = __uint_as_float({w});\n")
+        else:
+            stored.append(f"  to[{2 * k}] = {w}; to[{2 * k + 1}] = {w} >> 16;\n")
+    return _ROWS.format(
+        name=load_rows(matrices, bits, transposed), count=matrices, words=", ".join(words),
+        kind="float" if bits == 32 else "unsigned short", trans=".trans" if transposed else "",
+        places=places, outputs=outputs, row=f"%{matrices}", stored="".join(stored),
+    )  # fmt: skip
+
+
 _INSTRUCTIONS = {
+    **{
+        load_rows(*form): _load_rows(*form)
+        for n in (1, 2, 4)
+        for form in ((n, 16, False), (n, 16, True), (n, 32, False))
+    },
     **{multiply(atom.name): _multiply(atom) for atom in ATOMS.values()},
     **{
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")

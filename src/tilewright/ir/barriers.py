@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Rules,
     Seq,
@@ -32,6 +33,7 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    load,
     seq,
     statements,
 )
@@ -119,7 +121,7 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        **dict.fromkeys((Store, AsyncCopy, Commit, Mma), _Sync._whole),
+        **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows), _Sync._whole),
         Wait: _Sync._wait,
     },
 )
@@ -164,6 +166,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
         Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
+        LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
         **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
     },
 )

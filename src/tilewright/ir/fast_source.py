@@ -34,7 +34,6 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
-    Mma,
     Rules,
     Seq,
     Stmt,
@@ -46,7 +45,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
-from tilewright.ir.warps import Meeting
+from tilewright.ir.warps import TOGETHER, Meeting
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
@@ -103,7 +102,7 @@ class _Writer:
         self.stored = written_buffers(kernel.body)
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
-        self.has_barrier = any(isinstance(s, (Barrier, Mma)) for s in everything)
+        self.has_barrier = any(isinstance(s, (Barrier, *TOGETHER)) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -224,7 +223,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, (Barrier, Mma)) for s in statements(stmt))
+        waits = outline and any(isinstance(s, (Barrier, *TOGETHER)) for s in statements(stmt))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:

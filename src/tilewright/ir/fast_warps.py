@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import AsyncCopy, Buffer, Commit, Mma, Region, Stmt, Wait, load
+from tilewright.ir.stmt import AsyncCopy, Buffer, Commit, LoadRows, Mma, Region, Stmt, Wait, load
 
 END = "at = pending(groups, {buffer})"  # an element of it that a copy is still to write, or -1
 
@@ -67,11 +67,22 @@ def _mma(w: Any, stmt: Mma) -> None:
     held = ", ".join(_loaded(w, region) for region, _ in stmt.operands)
     name, sums = f"mma{w._number()}", f"x{w._number()}"
     w.constants[name] = stmt
-    w._line(f"{sums} = yield Meeting({name}, {held})")
+    w._line(f"{sums} = yield Meeting({name}, ({held},))")
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)
         w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
+
+
+def _load_rows(w: Any, stmt: LoadRows) -> None:
+    """The lane gives the row it points to and goes on with what it gets."""
+    w._begin(stmt.source.index, stmt.to.index)
+    row = _loaded(w, stmt.source, stmt.source.count)
+    name, got = f"rows{w._number()}", f"x{w._number()}"
+    w.constants[name] = stmt
+    w._line(f"{got} = yield Meeting({name}, ({row},))")
+    for k, at in enumerate(_places(w, stmt.to)):
+        w._write(stmt.to.buffer, at, load(stmt.to.buffer, stmt.to.index + k), f"{got}[{k}]")
 
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
@@ -79,4 +90,5 @@ WARPS: dict[type[Stmt], Callable[..., None]] = {
     Commit: _commit,
     Wait: _wait,
     Mma: _mma,
+    LoadRows: _load_rows,
 }

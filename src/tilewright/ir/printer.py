@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Program,
     Region,
@@ -178,6 +179,12 @@ def _mma(stmt: Mma, indent: int) -> str:
     return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
 
 
+def _load_rows(stmt: LoadRows, indent: int) -> str:
+    how = "columns" if stmt.transposed else "rows"
+    to, source = _region(stmt.to), _region(stmt.source)
+    return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -196,6 +203,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Commit: _commit,
         Wait: _wait,
         Mma: _mma,
+        LoadRows: _load_rows,
     },
 )
 

@@ -29,6 +29,7 @@ LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
+ROW, PLACE = 16, 4  # bytes of a row of `LoadRows`, and of what a lane gets of a matrix
 ASYNC_BYTES = (4, 8, 16)  # what one asynchronous copy may move
 SHARED_ALIGNMENT = 16  # bytes: shared buffers begin at places that the widest access may have
 
@@ -182,6 +183,26 @@ class Mma(Stmt):
         return (self.a, atom.a), (self.b, atom.b), (self.sum, atom.sum)
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class LoadRows(Stmt):
+    """Small matrices from shared memory into the lanes of a warp, by its 32 lanes together.
+
+    A matrix has 8 rows of 16 bytes.  Lane 8 * i + r points to row r of matrix i, and lane 4 * g + q
+    gets, of each matrix in turn, the 4 bytes of place q in row g; transposed, which is for elements
+    of 2 bytes: the elements of rows 2 * q and 2 * q + 1 in column g.
+    to:     what the lane gets, in a buffer of its own: of 1, 2 or 4 matrices
+    source: the row it points to; lanes for which there is no matrix point to some row
+    """
+
+    to: Region
+    source: Region
+    transposed: bool = False
+
+    @property
+    def matrices(self) -> int:
+        return self.to.count * self.to.buffer.dtype.bytes // PLACE
+
+
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
@@ -331,6 +352,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Commit: Parts(),
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),
+        LoadRows: Parts(written=("to",), read=("source",)),
     },
 )
 

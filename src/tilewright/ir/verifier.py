@@ -16,6 +16,7 @@ from tilewright.ir.stmt import (
     ASYNC_BYTES,
     BLOCK_TAGS,
     LOOP_KINDS,
+    ROW,
     SCOPES,
     THREAD_TAGS,
     Allocate,
@@ -26,6 +27,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Program,
     Region,
@@ -51,7 +53,7 @@ def verify(program: Program) -> None:
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
-    no Mma under a condition on threadIdx.x, whose extent is a multiple of its lanes.
+    no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -209,12 +211,7 @@ class _Checker:
             raise self._fail(f"{stmt.pending} groups are left pending")
 
     def _mma(self, stmt: Mma) -> None:
-        self._regions(stmt)
-        width = self.kernel.block[0]
-        if isinstance(width, Expr) or width % WARP:
-            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
-        if self.split:
-            raise self._fail(f"what all lanes of a warp do, {self.split}")
+        self._together(stmt)
         for region, fragment in stmt.operands:
             buffer = region.buffer
             fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
@@ -223,6 +220,25 @@ class _Checker:
                     f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
                     f" each lane holds {fragment.elements} of {fragment.dtype}"
                 )
+
+    def _load_rows(self, stmt: LoadRows) -> None:
+        self._together(stmt)
+        to, source = stmt.to.buffer, stmt.source.buffer
+        same = to.dtype == source.dtype and to.dtype.is_float
+        if to.scope != "local" or source.scope != "shared" or not same:
+            raise self._fail(f"lanes get no elements of {to!r} from {source!r} together")
+        if stmt.source.count * source.dtype.bytes != ROW or stmt.matrices not in (1, 2, 4):
+            raise self._fail(f"{stmt.source.count} elements are no row, or {stmt.to.count} no part")
+        if stmt.transposed and to.dtype.bytes != 2:
+            raise self._fail(f"columns of {to.dtype} are not loaded together")
+
+    def _together(self, stmt: Mma | LoadRows) -> None:
+        self._regions(stmt)
+        width = self.kernel.block[0]
+        if isinstance(width, Expr) or width % WARP:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if self.split:
+            raise self._fail(f"what all lanes of a warp do, {self.split}")
 
     def _regions(self, stmt: Stmt) -> None:
         for region in (*written_regions(stmt), *read_regions(stmt)):
@@ -299,6 +315,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
         Mma: _Checker._mma,
+        LoadRows: _Checker._load_rows,
     },
 )
 

@@ -1,4 +1,5 @@
-"""The lanes of a warp as interpreters run them: one after the other, together at each `Mma`.
+"""The lanes of a warp as interpreters run them: one after the other, together where statements of
+all lanes are, an `Mma` or a `LoadRows`.
 
 In: 32 courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
@@ -6,23 +7,27 @@ Read next: `interpreter.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.atoms import WARP, multiplied
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import Barrier, Kernel, Mma, statements
+from tilewright.ir.stmt import PLACE, ROW, Barrier, Kernel, LoadRows, Mma, statements
+
+ROWS, PLACES = 8, ROW // PLACE  # of a matrix
+TOGETHER = (Mma, LoadRows)  # the statements of all lanes
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What one lane brings to `stmt`: its elements of a, of b and of the sum."""
+    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to.
 
-    stmt: Mma
-    a: tuple[Any, ...]
-    b: tuple[Any, ...]
-    sums: tuple[Any, ...]
+    What it is told there is what it stores.
+    """
+
+    stmt: Mma | LoadRows
+    held: tuple[tuple[Any, ...], ...]
 
 
 def run_warp(
@@ -38,15 +43,28 @@ def run_warp(
         stmt = meetings[0].stmt
         if lanes < WARP or len(meetings) < lanes or any(m.stmt is not stmt for m in meetings):
             raise _divergence(kernel, first, stops)
-        sums = multiplied(
-            stmt.atom, *([getattr(m, part) for m in meetings] for part in ("a", "b", "sums"))
-        )
-        stops = [go_on(first + k, sums[k]) for k in range(lanes)]
+        parts = zip(*(m.held for m in meetings), strict=True)
+        given = multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
+        stops = [go_on(first + k, given[k]) for k in range(lanes)]
     return stops
 
 
+def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:
+    """What each lane gets of the rows that the lanes point to."""
+    width = PLACE // stmt.to.buffer.dtype.bytes
+    given: list[list[Any]] = []
+    for lane in range(WARP):
+        g, q = divmod(lane, PLACES)
+        own: list[Any] = []
+        for matrix in range(0, stmt.matrices * ROWS, ROWS):
+            for k in range(width * q, width * (q + 1)):
+                own.append(rows[matrix + k][g] if stmt.transposed else rows[matrix + g][k])
+        given.append(own)
+    return given
+
+
 def _divergence(kernel: Kernel, first: int, stops: list[Any]) -> InterpreterError:
-    known = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Mma))]
+    known = [s for s in statements(kernel.body) if isinstance(s, (Barrier, *TOGETHER))]
     if len(stops) < WARP:
         reason = f"a warp of {len(stops)} lanes, of which all {WARP} are needed"
     else:

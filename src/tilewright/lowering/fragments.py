@@ -10,13 +10,15 @@ operands, and the stage that stores the sums drops the rest.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Mma, Region, Stmt, Store, seq
+from tilewright.ir.stmt import PLACE, ROW, LoadRows, Mma, Region, Stmt, Store, load, seq
+from tilewright.ir.warps import PLACES, ROWS
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes
@@ -25,7 +27,8 @@ from tilewright.schedule.tree.accumulators import first_reduction
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 
-_WIDEST = 16  # bytes of one access
+ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
+Ranges = Mapping[Expr, tuple[int, int]]
 
 
 def operand(emission: Emission, node: Node) -> Stmt:
@@ -36,7 +39,10 @@ def operand(emission: Emission, node: Node) -> Stmt:
     """
     assert node.held is not None
     held = node.held
-    wide = min(_WIDEST // held.fragment.dtype.bytes, held.fragment.elements)
+    together = _rows(emission, node)
+    if together is not None:
+        return guarded(emission.guards.lanes(node, once=False), together)
+    wide = min(ROW // held.fragment.dtype.bytes, held.fragment.elements)
     stmts: list[Stmt] = []
     done = 0
     while done < held.fragment.elements:
@@ -48,27 +54,43 @@ def operand(emission: Emission, node: Node) -> Stmt:
     return guarded(emission.guards.lanes(node, once=False), seq(*stmts))
 
 
+@dataclass(frozen=True)
+class _Element:
+    """What a lane holds: when there is something (else zero), and what."""
+
+    test: Expr
+    value: Expr
+
+
+def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: Ranges) -> _Element:
+    """Of number `element`, in the tile that an iteration begins; known: ranges of variables."""
+    held, place = node.held, emission.place
+    assert held is not None
+    simple = Simplifier({**place.simplify.ranges, **known})
+    index = dict(zip(held.fragment.axes, held.fragment.place(lane, element), strict=True))
+    inside = {node.op.axis[dim]: index[letter] for dim, letter in held.letters}
+    values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
+    here = replace(place, values=values, simplify=simple)
+    value = emission.accesses.at(here).value(node, node.body)
+    tests = replace(emission.guards, place=here).tests(node, SPATIAL)
+    tests += _within_sums(here.coordinates(node), emission, node)
+    if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
+        tests, value = [*tests, value.args[0]], value.args[1]
+    return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
 def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | None:
     """`width` elements of a lane from `first` on; None where they are no vector."""
     held, place = node.held, emission.place
     assert held is not None
     element = E.var("element") if width > 1 else E.const(0)
-    simple = Simplifier({**place.simplify.ranges, element: (0, width - 1)})
-    lane = place.thread_var["threadIdx.x"]
-    index = dict(zip(held.fragment.axes, held.fragment.place(lane, element + first), strict=True))
-    inside = {node.op.axis[dim]: index[letter] for dim, letter in held.letters}
-    values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
-    here = replace(place, values=values, simplify=simple)
-    accesses = emission.accesses.at(here)
-    value = accesses.value(node, node.body)
-    guards = replace(emission.guards, place=here)
-    tests = [*guards.tests(node, SPATIAL), *_within_sums(here.coordinates(node), emission, node)]
-    test, zero = E.all_of(*dict.fromkeys(map(simple, tests))), E.const(0, value.dtype)
-    if value.op == "if_then_else" and value.args[2] is zero:
-        test, value = E.binary("and", test, value.args[0]), value.args[1]
+    known = {element: (0, width - 1)}
+    simple = Simplifier({**place.simplify.ranges, **known})
+    found = _element(emission, node, place.thread_var["threadIdx.x"], element + first, known)
+    test, value, zero = found.test, found.value, E.const(0, found.value.dtype)
     if held.atom.cut:
-        value = E.call("tf32", value)
-    (buffer,) = accesses.targets(node)
+        value = E.call(ROUNDED, value)
+    (buffer,) = emission.accesses.targets(node)
     at = place.simplify(emission.accesses.tile(node) + first)
     if width > 1:
         lanes = Lanes(element, width, simple, gpu=True, shortest=WORD)
@@ -83,6 +105,55 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     elif not test.attr:
         value = E.broadcast(zero, width)
     return Store(buffer, at, value)
+
+
+def _rows(emission: Emission, node: Node) -> Stmt | None:
+    """The tile by one statement of the whole warp, where it lies in rows of shared memory.
+
+    rewrite:  F[0..1] = S[r + x//4*40 + x%4*2 ..]; F[2..3] = S[r + x//4*40 + x%4*2 + 320 ..]; ..
+              ->   F[0..7] = rows of 4 from S[r + x%16*40 + x//16*8 ..]
+    """
+    held, place, lane = node.held, emission.place, emission.place.thread_var["threadIdx.x"]
+    assert held is not None
+    size = held.fragment.dtype.bytes
+    width, count = PLACE // size, held.fragment.elements * size // PLACE
+    g, q, j, i = (E.var(name) for name in ("row", "place", "element", "matrix"))
+    known = {g: (0, ROWS - 1), q: (0, PLACES - 1), j: (0, width - 1), i: (0, count - 1)}
+    simple = Simplifier({**place.simplify.ranges, **known})
+
+    def at(lane: Expr, element: Expr) -> Expr | None:
+        """Where the element lies in shared memory."""
+        found = _element(emission, node, lane, element, known)
+        always = found.test.op == "const" and found.test.attr
+        plain = found.value.op == "load" and found.value.attr.scope == "shared"
+        return found.value.args[0] if always and plain else None
+
+    def is_row(first: Expr | None, step: Expr) -> bool:
+        """Whether elements lie side by side, from an aligned one on."""
+        if whole is None or first is None:
+            return False
+        apart = simple(whole - first - step)
+        return apart.op == "const" and not apart.attr and simple.is_multiple(first, ROW // size)
+
+    whole = at(g * PLACES + q, i * width + j)
+    row, matrix = lane % ROWS, lane // ROWS % count
+    if is_row(at(g * PLACES, i * width), q * width + j):
+        index, transposed = at(row * PLACES, matrix * width), False
+    elif width > 1 and is_row(at(q, i * width + j), g):
+        index, transposed = at(row // width, matrix * width + row % width), True
+    else:
+        return None
+    assert index is not None
+    source = _element(emission, node, g * PLACES + q, i * width + j, known).value.attr
+    (buffer,) = emission.accesses.targets(node)
+    to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
+    rows = LoadRows(to, Region(source, place.simplify(index), ROW // size), transposed)
+    return seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+
+
+def _rounded(region: Region, k: int) -> Stmt:
+    at = region.index + k
+    return Store(region.buffer, at, E.call(ROUNDED, load(region.buffer, at)))
 
 
 def _within_sums(coordinates: dict[Expr, Expr], emission: Emission, node: Node) -> list[Expr]:

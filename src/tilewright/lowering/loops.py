@@ -21,6 +21,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    LoadRows,
     Mma,
     Rules,
     Seq,
@@ -226,7 +227,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        **dict.fromkeys((Store, Mma), _Unroll._step),
+        **dict.fromkeys((Store, Mma, LoadRows), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys((Seq, If, Allocate, Barrier), _Unroll._parts),
     },
