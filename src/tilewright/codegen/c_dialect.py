@@ -70,7 +70,8 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name
+                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no waiting for
+                    the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -140,6 +141,9 @@ def async_copy(nbytes: int) -> str:
 def multiply(atom: str) -> str:
     """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
     return f"tw_mma_{atom.replace('.', '_')}"
+
+
+FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 
 
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:

@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import KernelInfo, Source
+from tilewright.base.artifact import AWAIT, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import Dialect, Names, async_copy, multiply
+from tilewright.codegen.c_dialect import FRESH, Dialect, Names, async_copy, multiply
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
+from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -76,7 +77,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         arguments = arguments_of(kernel, program)
         shared = plan_shared(kernel.body)
         variable_names = Names(dialect, buffer_names.taken)
-        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names)
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program.steady)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
@@ -130,6 +131,7 @@ class _KernelPrinter(ValuePrinter):
         shared: SharedPlan,
         spelled: Mapping[Buffer, str],
         names: Names,
+        steady: frozenset[Buffer] | None = None,
     ) -> None:
         ranges = _ranges(kernel)
         super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
@@ -138,6 +140,9 @@ class _KernelPrinter(ValuePrinter):
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
+        self._waiting = None
+        if steady is not None and AWAIT in dialect.instructions:
+            self._waiting = waiting(kernel, steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
     def run(self, name: str) -> str:
@@ -150,6 +155,8 @@ class _KernelPrinter(ValuePrinter):
         )
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        if self._waiting is not None and self._waiting.before is None:
+            self._await_kernel()
         self._declare_given()
         self._declare_threads()
         self._declare_shared()
@@ -192,6 +199,8 @@ class _KernelPrinter(ValuePrinter):
     def _statement(self, stmt: Stmt) -> None:
         if id(stmt) in self.shared.fenced:
             self._line(self.dialect.barrier)
+        if self._waiting is not None and self._waiting.before is stmt:
+            self._await_kernel()
         printer = self._STATEMENTS.get(type(stmt))
         if printer is None:
             raise self._broken(f"a {type(stmt).__name__} statement has no C text")
@@ -219,6 +228,15 @@ class _KernelPrinter(ValuePrinter):
         places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
         self._call_helper(multiply(stmt.atom.name), ", ".join(places))
 
+    def _await_kernel(self) -> None:
+        """From here on the kernel before has ended; compilers know nothing of what is read."""
+        assert self._waiting is not None
+        fresh, self._waiting = self._waiting.fresh, None
+        self._call_helper(AWAIT, "")
+        for buffer in fresh:
+            name = self.buffers[buffer]
+            self._line(f"{name} = {FRESH}({name});")
+
     def _call_helper(self, name: str, arguments: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
@@ -235,7 +253,7 @@ class _KernelPrinter(ValuePrinter):
         if loop.kind not in ("serial", "unrolled"):
             raise self._broken(f"a {loop.kind} loop over {loop.var.attr} reached code generation")
         is_open = isinstance(loop.extent, Expr)
-        if loop.var in self._fixed and not is_open and loop.extent == 1:
+        if self._runs_once(loop):
             self._statement(loop.body)
             return
         name = self._variables.get(loop.var) or self._declare(loop.var, str(loop.var.attr))
@@ -248,6 +266,11 @@ class _KernelPrinter(ValuePrinter):
         self._line(f"for ({kind} {name} = 0; {name} < {end}; ++{name}) {{")
         self._block(loop.body)
         self._line("}")
+
+    def _runs_once(self, loop: For) -> bool:
+        """Whether its body alone is printed."""
+        is_open = isinstance(loop.extent, Expr)
+        return loop.var in self._fixed and not is_open and bool(loop.extent == 1)
 
     def _if(self, stmt: If) -> None:
         if stmt.condition.lanes > 1:

@@ -10,11 +10,12 @@ instruction of the two conversions that fill or read a register.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tilewright.base.artifact import Source
+from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect, async_copy, multiply
+from tilewright.codegen.c_dialect import FRESH, Dialect, async_copy, multiply
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -102,12 +103,31 @@ def _word(name: str, k: int, dtype: DType) -> str:
     return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
 
 
+DEPENDENT_ARCH = 90  # the first on which a kernel can wait for the one before it
 _INSTRUCTIONS = {
     **{multiply(atom.name): _multiply(atom) for atom in ATOMS.values()},
     **{
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
     },
+    # What a pointer is after the wait must not be known to be what it was before: compilers read
+    # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
+    # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
+    # Kernels behind may come when nothing that this one waited for is left.
+    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+static __device__ __forceinline__ void {AWAIT}() {{
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}}
+template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
+  size_t place = __cvta_generic_to_global(p);
+  asm volatile("" : "+l"(place) :: "memory");
+  return (T*)__cvta_global_to_generic(place);
+}}
+#else
+#define {AWAIT}()
+#define {FRESH}(p) (p)
+#endif
+""",
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -165,4 +185,6 @@ DIALECT = Dialect(
 
 def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
+    if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
+        program = replace(program, steady=None)
     return c_family.generate(program, target, DIALECT)
