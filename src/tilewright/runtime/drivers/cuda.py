@@ -378,10 +378,9 @@ class CudaDriver:
 
     @cached_property
     def _can_launch_early(self) -> bool:
-        cu = _cu()
-        if self._major < _EARLY_CAPABILITY or not hasattr(cu, "cuLaunchKernelEx"):
+        if self._major < _EARLY_CAPABILITY:
             return False
-        return int(self._ask("version", cu.cuDriverGetVersion())) >= _EARLY_VERSION
+        return int(self._ask("version", _cu().cuDriverGetVersion())) >= _EARLY_VERSION
 
     def enter(self) -> None:
         """Make the context current in the calling thread."""
