@@ -16,6 +16,7 @@ from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
 from tilewright.codegen.c_dialect import FRESH, Dialect, async_copy, multiply
+from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -187,4 +188,4 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
         program = replace(program, steady=None)
-    return c_family.generate(program, target, DIALECT)
+    return c_family.generate(steady_first(program), target, DIALECT)
