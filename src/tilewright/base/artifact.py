@@ -131,7 +131,8 @@ class Source:
     """Generated text with everything a compiler and a launcher need to know of it.
 
     buffers: the caller's arguments in order (inputs and outputs), then the workspaces
-    kernels: launched in this order, each after the one before it has finished
+    kernels: launched in this order, each after the one before it has finished, or (`waits`) so that
+             it waits for that itself
     open:    None where all extents are numbers
     calls:   of Python functions, in order
     """
