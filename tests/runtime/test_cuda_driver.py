@@ -65,6 +65,12 @@ class Simulation:
         self.recorded: list[tuple] = []  # what that took up
         self.mode = 0  # of the thread's captures
         self.spoilt: list[str] = []  # calls that end the user's capture
+        self.version = 13000
+        self.early: list[tuple[str, str]] = []  # kernels that may begin early, and their streams
+        serialization = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+        self.CUlaunchAttributeID = SimpleNamespace(**{serialization: 6})
+        self.CUlaunchConfig = SimpleNamespace
+        self.CUlaunchAttribute = lambda: SimpleNamespace(value=SimpleNamespace())
         flags = {"CU_STREAM_DEFAULT": 0, "CU_STREAM_NON_BLOCKING": 1}
         self.CUstream_flags = SimpleNamespace(**flags)
         self.CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
@@ -188,6 +194,19 @@ class Simulation:
         self._run(function, pointers)
         return (self.broken,)
 
+    def cuDriverGetVersion(self) -> tuple:
+        return OK, self.version
+
+    def cuLaunchKernelEx(self, config: Any, function: tuple, params: int, extra: int) -> tuple:
+        (attribute,) = config.attrs
+        assert (attribute.id, config.numAttrs) == (6, 1)
+        assert attribute.value.programmaticStreamSerializationAllowed == 1
+        self.early.append((function[0], config.hStream))
+        grid = (config.gridDimX, config.gridDimY, config.gridDimZ)
+        block = (config.blockDimX, config.blockDimY, config.blockDimZ)
+        sizes = (*grid, *block, config.sharedMemBytes)
+        return self.cuLaunchKernel(function, *sizes, config.hStream, params, extra)
+
     def _run(self, function: tuple | None, pointers: list[int]) -> None:
         if function is None:
             ctypes.memmove(*pointers)
@@ -241,7 +260,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation]:
     gc.collect()
 
 
-def artifact(steps: list[tuple], roles: str = "iio", shared: int = 0) -> Artifact:
+def artifact(steps: list[tuple], roles: str = "iio", shared: int = 0, text: str = "") -> Artifact:
     names = {"i": "input", "o": "output", "w": "workspace"}
     specs = tuple(BufferSpec(f"b{n}", "float32", (SIZE,), names[r]) for n, r in enumerate(roles))
     everything = tuple(range(len(specs)))
@@ -249,7 +268,7 @@ def artifact(steps: list[tuple], roles: str = "iio", shared: int = 0) -> Artifac
         KernelInfo(f"k{n}", everything, (5, 1, 1), (8, 1, 1), shared) for n in range(len(steps))
     )
     binary = json.dumps([(*step, everything) for step in steps]).encode()
-    return Artifact(Source("cuda", "", "simulated", specs, kernels), binary)
+    return Artifact(Source("cuda", text, "simulated", specs, kernels), binary)
 
 
 X, Y = np.random.default_rng(0).normal(size=(2, SIZE)).astype(np.float32)

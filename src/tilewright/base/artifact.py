@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from tilewright.base.dtype import DType
 
+AWAIT = "tw_await_kernel"  # what a kernel calls to wait for the one before it, in `Source.text`
+
 
 @dataclass(frozen=True)
 class Packing:
@@ -167,7 +169,8 @@ class Source:
     """Generated text with everything a compiler and a launcher need to know of it.
 
     buffers: the caller's arguments in order (inputs and outputs), then the workspaces
-    kernels: launched in this order, each after the one before it has finished
+    kernels: launched in this order, each after the one before it has finished, or (`waits`) so that
+             it waits for that itself
     open:    None where all extents are numbers
     calls:   of Python functions, in order
     """
@@ -183,6 +186,12 @@ class Source:
     def arguments(self, kernel: KernelInfo) -> tuple[BufferSpec, ...]:
         """The buffers that a kernel takes, in the order of its parameters."""
         return tuple(self.buffers[i] for i in kernel.args)
+
+    @property
+    def waits(self) -> bool:
+        """Whether each kernel itself waits for the one before it, in all its threads, before it
+        touches what others write or still read: only such a one may begin before that has ended."""
+        return f"{AWAIT}();" in self.text
 
     def digest(self) -> str:
         """Equal for equal programs, across processes."""

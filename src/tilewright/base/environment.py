@@ -11,6 +11,7 @@ import os
 CACHE = "TILEWRIGHT_CACHE"
 CERTIFICATES = "TILEWRIGHT_CERTIFICATES"
 DEBUG = "TILEWRIGHT_DEBUG"
+DEPENDENT_LAUNCH = "TILEWRIGHT_DEPENDENT_LAUNCH"
 DUMP = "TILEWRIGHT_DUMP"
 KNOWLEDGE = "TILEWRIGHT_KNOWLEDGE"
 NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
@@ -30,6 +31,11 @@ def debug_level() -> int:
     """0 where it is not set, or no number."""
     text = os.environ.get(DEBUG, "")
     return int(text) if text.isdigit() else 0
+
+
+def dependent_launch() -> bool:
+    """Whether a network's kernels may begin before those before them have ended."""
+    return os.environ.get(DEPENDENT_LAUNCH, "").lower() not in ("off", "0", "no")
 
 
 def dump_directory() -> str:

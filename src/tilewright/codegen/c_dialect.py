@@ -70,7 +70,8 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name
+                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no waiting for
+                    the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -150,6 +151,9 @@ def load_rows(matrices: int, bits: int, transposed: bool) -> str:
 def instruction(function: str) -> str:
     """That of `Dialect.instructions` for a function of numbers."""
     return f"tw_{function}"
+
+
+FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 
 
 def float_literal(value: float, dtype: DType, dialect: Dialect) -> str:

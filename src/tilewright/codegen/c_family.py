@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import KernelInfo, Source
+from tilewright.base.artifact import AWAIT, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import Dialect, Names, async_copy, load_rows, multiply
+from tilewright.codegen.c_dialect import FRESH, Dialect, Names, async_copy, load_rows, multiply
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
+from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -77,7 +78,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         arguments = arguments_of(kernel, program)
         shared = plan_shared(kernel.body)
         variable_names = Names(dialect, buffer_names.taken)
-        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names)
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program.steady)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
@@ -131,6 +132,7 @@ class _KernelPrinter(ValuePrinter):
         shared: SharedPlan,
         spelled: Mapping[Buffer, str],
         names: Names,
+        steady: frozenset[Buffer] | None = None,
     ) -> None:
         ranges = _ranges(kernel)
         super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
@@ -139,6 +141,9 @@ class _KernelPrinter(ValuePrinter):
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
+        self._waiting = None
+        if steady is not None and AWAIT in dialect.instructions:
+            self._waiting = waiting(kernel, steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
     def run(self, name: str) -> str:
@@ -151,6 +156,8 @@ class _KernelPrinter(ValuePrinter):
         )
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        if self._waiting is not None and self._waiting.before is None:
+            self._await_kernel()
         self._declare_given()
         self._declare_threads()
         self._declare_shared()
@@ -193,6 +200,8 @@ class _KernelPrinter(ValuePrinter):
     def _statement(self, stmt: Stmt) -> None:
         if id(stmt) in self.shared.fenced:
             self._line(self.dialect.barrier)
+        if self._waiting is not None and self._waiting.before is stmt:
+            self._await_kernel()
         printer = self._STATEMENTS.get(type(stmt))
         if printer is None:
             raise self._broken(f"a {type(stmt).__name__} statement has no C text")
@@ -224,6 +233,15 @@ class _KernelPrinter(ValuePrinter):
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
 
+    def _await_kernel(self) -> None:
+        """From here on the kernel before has ended; compilers know nothing of what is read."""
+        assert self._waiting is not None
+        fresh, self._waiting = self._waiting.fresh, None
+        self._call_helper(AWAIT, "")
+        for buffer in fresh:
+            name = self.buffers[buffer]
+            self._line(f"{name} = {FRESH}({name});")
+
     def _call_helper(self, name: str, arguments: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
@@ -240,7 +258,7 @@ class _KernelPrinter(ValuePrinter):
         if loop.kind not in ("serial", "unrolled"):
             raise self._broken(f"a {loop.kind} loop over {loop.var.attr} reached code generation")
         is_open = isinstance(loop.extent, Expr)
-        if loop.var in self._fixed and not is_open and loop.extent == 1:
+        if self._runs_once(loop):
             self._statement(loop.body)
             return
         name = self._variables.get(loop.var) or self._declare(loop.var, str(loop.var.attr))
@@ -253,6 +271,11 @@ class _KernelPrinter(ValuePrinter):
         self._line(f"for ({kind} {name} = 0; {name} < {end}; ++{name}) {{")
         self._block(loop.body)
         self._line("}")
+
+    def _runs_once(self, loop: For) -> bool:
+        """Whether its body alone is printed."""
+        is_open = isinstance(loop.extent, Expr)
+        return loop.var in self._fixed and not is_open and bool(loop.extent == 1)
 
     def _if(self, stmt: If) -> None:
         if stmt.condition.lanes > 1:

@@ -10,11 +10,20 @@ instruction of the two conversions that fill or read a register.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from tilewright.base.artifact import Source
+from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
-from tilewright.codegen.c_dialect import Dialect, async_copy, instruction, load_rows, multiply
+from tilewright.codegen.c_dialect import (
+    FRESH,
+    Dialect,
+    async_copy,
+    instruction,
+    load_rows,
+    multiply,
+)
+from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -128,6 +137,7 @@ def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
     )  # fmt: skip
 
 
+DEPENDENT_ARCH = 90  # the first on which a kernel can wait for the one before it
 _INSTRUCTIONS = {
     **{
         load_rows(*form): _load_rows(*form)
@@ -144,6 +154,24 @@ _INSTRUCTIONS = {
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
   return __uint_as_float(y);
 }
+""",
+    # What a pointer is after the wait must not be known to be what it was before: compilers read
+    # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
+    # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
+    # Kernels behind may come when nothing that this one waited for is left.
+    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+static __device__ __forceinline__ void {AWAIT}() {{
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}}
+template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
+  size_t place = __cvta_generic_to_global(p);
+  asm volatile("" : "+l"(place) :: "memory");
+  return (T*)__cvta_global_to_generic(place);
+}}
+#else
+#define {AWAIT}()
+#define {FRESH}(p) (p)
+#endif
 """,
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
@@ -202,4 +230,6 @@ DIALECT = Dialect(
 
 def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
-    return c_family.generate(program, target, DIALECT)
+    if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
+        program = replace(program, steady=None)
+    return c_family.generate(steady_first(program), target, DIALECT)

@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilewright.base.artifact import BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import AWAIT, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl
 from tilewright.codegen.c_dialect import Dialect
@@ -31,10 +31,11 @@ _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(1
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
 _TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
 _COPIES = "tw_begin("  # of a text with asynchronous copies
-_BEGUN = {  # what is called for asynchronous copies, and what instead
+_BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
     r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
+    rf"\b{AWAIT}\(\);": "",  # these kernels are launched when the one before has ended
 }
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.

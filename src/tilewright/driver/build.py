@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, overload
 
 from tilewright.base import context
@@ -31,7 +31,7 @@ from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 _LARGE = 4096  # an extent like any other, by which limits of a device are checked
 
@@ -118,8 +118,13 @@ def generate_source(
     target: Target,
     name: str = "main",
     args: Sequence[Tensor | Expr] | None = None,
+    *,
+    chained: bool = False,
 ) -> Source:
     """Legality, lowering and text.
+
+    chained: the kernels are links of a chain of launches, such as those of a network, in which
+             nothing writes the constants of the computation; see `Program.steady`
 
     Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
     """
@@ -130,7 +135,15 @@ def generate_source(
     resources = Resources(_numbers(schedule, bounds), target)
     legality.check(resources, name, grids=not schedule.dag.symbols)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)
+    if chained:
+        listed = schedule.dag.args if args is None else args
+        pairs = zip(program.args, listed, strict=False)  # behind them are extents
+        program = replace(program, steady=frozenset(b for b, item in pairs if _is_constant(item)))
     return generate(program, target)
+
+
+def _is_constant(item: Tensor | Expr) -> bool:
+    return isinstance(item, Tensor) and isinstance(item.op, PlaceholderOp) and item.op.constant
 
 
 def _numbers(schedule: Schedule, bounds: Bounds) -> Bounds:
@@ -165,8 +178,10 @@ def build_artifact(
     target: Target,
     name: str = "main",
     args: Sequence[Tensor | Expr] | None = None,
+    *,
+    chained: bool = False,
 ) -> Artifact:
-    return compile_source(generate_source(schedule, target, name, args), target)
+    return compile_source(generate_source(schedule, target, name, args, chained=chained), target)
 
 
 @overload
@@ -262,15 +277,17 @@ def _several(
     return Modules([build(program, None, target, target_host) for program in lowered])
 
 
-def payload_of(schedule: Schedule, name: str = "main") -> dict[str, Any]:
-    """A build job as plain data: the DAG and the closed steps."""
-    return {"dag": schedule.dag.to_json(), "steps": schedule.to_json(), "name": name}
+def payload_of(schedule: Schedule, name: str = "main", *, chained: bool = False) -> dict[str, Any]:
+    """A build job as plain data: the DAG and the closed steps; chained: as of `generate_source`."""
+    payload = {"dag": schedule.dag.to_json(), "steps": schedule.to_json(), "name": name}
+    return {**payload, "chained": True} if chained else payload
 
 
 def build_payload(payload: dict[str, Any], target: Target | str) -> Artifact:
     """Build from `payload_of`'s data, as a worker does."""
     schedule = Schedule.replay(ComputeDAG.from_json(payload["dag"]), payload["steps"])
-    return build_artifact(schedule, Target(target), payload["name"])
+    chained = bool(payload.get("chained"))
+    return build_artifact(schedule, Target(target), payload["name"], chained=chained)
 
 
 def kernel_name(name: str) -> str:

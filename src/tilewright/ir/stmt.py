@@ -275,6 +275,9 @@ class Program(Printed):
     roles: for each of `args` "input", "output", or "extent": an integer that is not given by the
            caller, but follows from the shapes of what is
     calls: functions of the host, each with how many of the kernels run before it
+    steady: None, or of a program that is one link of a chain of launches (a network's) the
+            arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
+            of it may begin before the one before has ended, and reads these meanwhile
     """
 
     name: str
@@ -283,6 +286,7 @@ class Program(Printed):
     kernels: tuple[Kernel, ...]
     workspaces: tuple[Buffer, ...] = ()
     calls: tuple[tuple[int, PackedCall], ...] = ()
+    steady: frozenset[Buffer] | None = None
 
 
 def seq(*stmts: Stmt | None) -> Stmt:

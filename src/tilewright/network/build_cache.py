@@ -21,12 +21,15 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 
-def load(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> Artifact | None:
+def load(
+    dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str, chained: bool = False
+) -> Artifact | None:
     """Read what `store` was given for them; None where it was not, or where it may be another now.
 
     schedule: None is the default one
+    chained:  as of `driver.build.generate_source`
     """
-    key = _key(dag, schedule, target, name)
+    key = _key(dag, schedule, target, name, chained)
     data = None if key is None else default_cache().kept(key)
     if data is None:
         return None
@@ -38,15 +41,18 @@ def load(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) 
 
 
 def store(
-    artifact: Artifact, dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str
-) -> None:
+    artifact: Artifact, dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str,
+    chained: bool = False,
+) -> None:  # fmt: skip
     """Keep what a schedule led to.  Raises TargetError without the compiler."""
-    key = _key(dag, schedule, target, name)
+    key = _key(dag, schedule, target, name, chained)
     if key is not None:
         default_cache().keep(key, artifact_file.to_bytes(artifact))
 
 
-def _key(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) -> str | None:
+def _key(
+    dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str, chained: bool
+) -> str | None:
     """Of all that the artefact depends on; None where the default schedule may come of a template
     of the user's own, whose code we do not know."""
     if schedule is None and not all_ours(anchor_templates(dag, target)):
@@ -54,5 +60,5 @@ def _key(dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str) 
     steps = None if schedule is None else schedule.to_json()
     return code_key(
         "built", dag.hash, steps, str(target), target.fingerprint, asdict(target.limits),
-        compiler(target).identity(target), name,
+        compiler(target).identity(target), name, chained,
     )  # fmt: skip

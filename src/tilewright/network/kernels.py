@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
@@ -241,6 +242,7 @@ class _Workers:
 
     def __init__(self, target: Target, builder: LocalBuilder, kernels: int, verify: bool) -> None:
         self.target, self.verify, self.broken = target, verify, ""
+        self._chained = environment.dependent_launch()
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))
@@ -271,7 +273,7 @@ class _Workers:
         own = choice.kind.trusted
         name = kernel_name(group)
         future: Future[Built] = Future()
-        known = build_cache.load(group.dag, choice.schedule, self.target, name)
+        known = build_cache.load(group.dag, choice.schedule, self.target, name, self._chained)
         if known is not None:
             self._known.add(group.key)
             future.set_result(Built(known))
@@ -279,9 +281,11 @@ class _Workers:
         self._known.discard(group.key)
         schedule = choice.schedule or default_schedule(group.dag, self.target)
         if not (own and self._here):
-            return self._builders[own].submit(self._job(group, payload_of(schedule, name)))
+            payload = payload_of(schedule, name, chained=self._chained)
+            return self._builders[own].submit(self._job(group, payload))
         try:
-            future.set_result(Built(build_artifact(schedule, self.target, name)))
+            made = build_artifact(schedule, self.target, name, chained=self._chained)
+            future.set_result(Built(made))
         except TargetError:
             raise  # the compiler is missing: no schedule will help
         except TilewrightError as error:
@@ -294,7 +298,9 @@ class _Workers:
         assert not isinstance(choice.schedule, str)
         if group.key not in self._known:
             name = kernel_name(group)
-            build_cache.store(artifact, group.dag, choice.schedule, self.target, name)
+            build_cache.store(
+                artifact, group.dag, choice.schedule, self.target, name, self._chained
+            )
 
     def can_run(self, choice: Choice) -> bool:
         """Whether a process that may be lost can use the device."""

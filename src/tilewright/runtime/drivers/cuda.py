@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base import environment
 from tilewright.base.artifact import Artifact
-from tilewright.base.concurrency import importing, lock, once
+from tilewright.base.concurrency import cached_property, importing, lock, once
 from tilewright.base.errors import DeviceError, TargetError
 from tilewright.base.extras import install
 from tilewright.runtime.drivers import (
@@ -37,6 +38,12 @@ _GRAPH_LAUNCHES = 64  # kernels in a timing graph: the 1.5 us between two replay
 _COLD_IN_FLIGHT = 64
 _GRAPHS = 16  # of one plan, each for other addresses
 _STATIC_LIMIT = 48 << 10  # dynamic shared memory beyond this must be asked for
+
+_EARLY_CAPABILITY = 9  # the first whose kernels can wait for the kernel before them
+_EARLY_VERSION = 12030  # of the driver: the first whose graphs keep that
+_SIZES = (
+    "gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes",
+)  # fmt: skip
 
 # After these every later call of the process fails the same way; the context cannot be repaired.
 _FATAL = (
@@ -152,7 +159,11 @@ class CudaPlan:
     def __init__(self, driver: CudaDriver, launches: tuple[Launch, ...], capture: bool) -> None:
         self._driver = driver
         self._launches = launches  # keeps code and memory alive
-        self._calls = [_Call(launch) for launch in launches]
+        # The first waits for all that others have enqueued, whatever it is, as launches always do.
+        self._calls = [
+            _Call(launch, k > 0 and launch.kernel.source.waits and driver.launches_early)
+            for k, launch in enumerate(launches)
+        ]
         self._open: list[int] = []  # addresses of what `argument` opened
         self._graphs: dict[tuple[int, ...], Any] = {}  # by passes and those addresses
         self._met: dict[tuple[int, ...], None] = {}  # addresses that one run had, the latest last
@@ -270,9 +281,12 @@ class CudaPlan:
 
 
 class _Call:
-    """One `cuLaunchKernel` with its parameters in C arrays that live as long as this object."""
+    """One launch with its parameters in C arrays that live as long as this object.
 
-    def __init__(self, launch: Launch) -> None:
+    early: its blocks may begin before the kernel before has ended, for which it waits itself
+    """
+
+    def __init__(self, launch: Launch, early: bool = False) -> None:
         info = launch.kernel.info
         self._place = f"launch {info.name}"
         self._values = (ctypes.c_uint64 * max(len(launch.buffers), 1))(
@@ -286,15 +300,35 @@ class _Call:
         self._front = (launch.kernel.handle, *info.grid, *info.block, info.shared_bytes)
         self._back = (ctypes.addressof(self._pointers), 0)
         self._launch = _cu().cuLaunchKernel
+        self._config = _early(*self._front[1:]) if early else None
 
     def put(self, position: int, pointer: int) -> None:
         """Pass other memory from the next launch or capture on."""
         self._values[position] = pointer
 
     def enqueue(self, stream: Any) -> None:
-        (status,) = self._launch(*self._front, stream, *self._back)
+        if self._config is None:
+            (status,) = self._launch(*self._front, stream, *self._back)
+        else:
+            self._config.hStream = stream
+            (status,) = _cu().cuLaunchKernelEx(self._config, self._front[0], *self._back)
         if status:
             _call(self._place, (status,))
+
+
+def _early(*sizes: int) -> Any:
+    """How a kernel is launched that may begin before the one before it has ended.
+
+    sizes: the grid, the block, bytes of shared memory
+    """
+    cu = _cu()
+    config, attribute = cu.CUlaunchConfig(), cu.CUlaunchAttribute()
+    for name, value in zip(_SIZES, sizes, strict=True):
+        setattr(config, name, value)
+    attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
 
 
 class CudaDriver:
@@ -310,6 +344,7 @@ class CudaDriver:
         self.name = name.split(b"\0")[0].decode(errors="replace").strip()
         major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{n}") for n in ("MAJOR", "MINOR"))
         self.arch = f"sm_{major}{minor}"
+        self._major = major
         flags = cu.CUstream_flags
         self.stream = self._ask("stream", cu.cuStreamCreate(int(flags.CU_STREAM_DEFAULT)))
         self._capture_stream = self._ask(
@@ -335,6 +370,17 @@ class CudaDriver:
             x, y, z = (self._attribute(f"{prefix}_{axis}") for axis in "XYZ")
             found[field] = (x, y, z)
         return found
+
+    @property
+    def launches_early(self) -> bool:
+        """Whether a kernel that waits itself may begin before the one before it has ended."""
+        return self._can_launch_early and environment.dependent_launch()
+
+    @cached_property
+    def _can_launch_early(self) -> bool:
+        if self._major < _EARLY_CAPABILITY:
+            return False
+        return int(self._ask("version", _cu().cuDriverGetVersion())) >= _EARLY_VERSION
 
     def enter(self) -> None:
         """Make the context current in the calling thread."""

@@ -1,0 +1,148 @@
+"""Networks whose kernels begin before the one before has ended, and the same without that.
+
+In: ResNet-18 in float32 by what ships, nothing tuned, and a chain of small dense layers.  Each is
+built both ways; three modules run in turn, in one process, and their outputs are compared with each
+other and, by eight inputs, with the network in float64.  Out: a table; nothing is kept.
+
+    PYTHONPATH=src python benchmarks/h200/dependent_launch.py --rounds 15
+
+plain:  kernels without the instructions, launched each after the one before it
+text:   kernels with them, launched likewise: what the text alone costs
+early:  the same kernels, launched so that they begin early
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from results_file import table
+
+from tilewright.base.environment import DEPENDENT_LAUNCH
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Array, IRModule
+from tilewright.graph.samples import sample_inputs
+from tilewright.models.networks import load
+from tilewright.network.build import build
+from tilewright.runtime.device import Device, device
+from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright.runtime.network.library import Library
+from tilewright_tvm import relay
+
+Network = tuple[IRModule, dict[str, Array]]
+WAYS = ("plain", "text", "early")  # built with the instructions: all but the first
+INPUTS, NUMBER = 8, 50
+
+
+def chain(layers: int = 24, width: int = 512) -> Network:
+    """Dense layers with relu, of one row: each kernel takes about as long as its launch."""
+    rng = np.random.default_rng(0)
+    x, params = relay.var("data", shape=(1, width)), dict[str, Array]()
+    data = x
+    for k in range(layers):
+        weight = relay.var(f"w{k}", shape=(width, width))
+        params[f"w{k}"] = (rng.standard_normal((width, width)) * (2 / width) ** 0.5).astype("f4")
+        x = relay.nn.relu(relay.nn.dense(x, weight))
+    weights = [v for v in relay.analysis.free_vars(x) if v.name_hint in params]
+    return IRModule.from_expr(relay.Function([data, *weights], x)), params
+
+
+@contextmanager
+def switched(value: str) -> Iterator[None]:
+    before = os.environ.get(DEPENDENT_LAUNCH)
+    os.environ[DEPENDENT_LAUNCH] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[DEPENDENT_LAUNCH]
+        else:
+            os.environ[DEPENDENT_LAUNCH] = before
+
+
+def modules_of(network: Network, on: Device) -> dict[str, GraphModule]:
+    """A module for each way, with its launches prepared."""
+    mod, params = network
+    libraries: dict[str, Library] = {}
+    for value in ("off", "on"):
+        with switched(value):
+            libraries[value] = build(mod, on.target, params)
+    checks = [k.verified for library in libraries.values() for k in library.report.kernels]
+    assert all(checks), "a kernel was not verified"
+    made = {}
+    for way in WAYS:
+        module = GraphModule(libraries["off" if way == "plain" else "on"]["default"](on))
+        with switched("on" if way == "early" else "off"):  # asked when the first run is prepared
+            module.run(**sample_inputs(mod, params))
+        made[way] = module
+    return made
+
+
+def outputs(module: GraphModule, inputs: dict[str, Array]) -> Array:
+    module.run(**inputs)
+    return np.array(module.get_output(0).numpy())
+
+
+def compare(network: Network, modules: dict[str, GraphModule]) -> float:
+    """The largest difference from float64, of the largest value.  Raises where ways differ."""
+    mod, params = network
+    worst = 0.0
+    for seed in range(INPUTS):
+        inputs = sample_inputs(mod, params, seed)
+        want = np.asarray(evaluate(mod, {**params, **inputs}, "float64"))
+        scale = float(np.abs(want).max())
+        for way, module in modules.items():
+            found = outputs(module, inputs)
+            off = float(np.abs(found - want).max()) / scale
+            assert off < 1e-3, f"{way} is off by {off:.2g} of the largest value"
+            worst = max(worst, off)
+    return worst
+
+
+def row(name: str, network: Network, on: Device, rounds: int) -> dict[str, Any]:
+    modules = modules_of(network, on)
+    worst = compare(network, modules)
+    taken: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        for way, module in modules.items():
+            timed = module.benchmark(on, repeat=1, number=NUMBER, min_repeat_ms=20)
+            taken[way].append(timed.median * 1e6)
+    compare(network, modules)
+    us = {way: statistics.median(each) for way, each in taken.items()}
+    return {
+        "network": name, "launches": len(modules["early"].loaded.library.plan.launches),
+        **{f"{way}_us": round(us[way], 2) for way in WAYS},
+        **{f"{way}_least_us": round(min(taken[way]), 2) for way in ("plain", "early")},
+        "early_over_plain": round(us["early"] / us["plain"], 4), "error": f"{worst:.1e}",
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="a part of a network's name")
+    options = parser.parse_args()
+    on = device("cuda")
+    if not on.exist or not on.driver.launches_early:
+        sys.exit("there is no CUDA device that launches kernels early")
+    networks = {"resnet-18-v1": lambda: load("resnet-18-v1"), "24 dense layers of 512": chain}
+    rows = [
+        row(name, make(), on, options.rounds)
+        for name, make in networks.items()
+        if options.only in name
+    ]
+    print(f"{on.name}; medians of {options.rounds} rounds in turn")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Copies of steady arguments to shared memory before what must wait for another kernel.
+
+In: a program of a chain.  Out: the same, where copies of weights that stood behind the first access
+to other arguments stand before it, as far as nothing depends on the order and up to a barrier.
+Copies to registers stay where they are: the assembler puts loads of constants behind the wait
+again.  Read next: `waiting.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tilewright.ir.expr import walk
+from tilewright.ir.stmt import (
+    Allocate,
+    AsyncCopy,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    Wait,
+    While,
+    read_buffers,
+    seq,
+    statements,
+    written_buffers,
+)
+
+_COPIES = (Store, AsyncCopy, For, If, Seq)  # what a copy may consist of
+_ORDERED = (Barrier, Wait, While)  # nothing is moved across these
+Parts = tuple[Stmt | None, Stmt | None]  # what comes first, what is left
+
+
+def steady_first(program: Program) -> Program:
+    """`program` with such copies first; without `Program.steady` it stays as it is."""
+    if program.steady is None:
+        return program
+    kernels = (_Kernel(k, program.steady).arranged() for k in program.kernels)
+    return replace(program, kernels=tuple(kernels))
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    kernel: Kernel
+    steady: frozenset[Buffer]
+
+    def arranged(self) -> Kernel:
+        body = self._arranged(self.kernel.body)
+        return self.kernel if body is self.kernel.body else replace(self.kernel, body=body)
+
+    def _arranged(self, stmt: Stmt) -> Stmt:
+        """Down to where the kernel will wait, as `waiting` goes."""
+        if not self._touches(stmt):
+            return stmt
+        if isinstance(stmt, Allocate) or (isinstance(stmt, For) and stmt.extent == 1):
+            body = self._arranged(stmt.body)
+            return stmt if body is stmt.body else replace(stmt, body=body)
+        if isinstance(stmt, Seq):
+            at = next(k for k, s in enumerate(stmt.body) if self._touches(s))
+            before, behind = stmt.body[:at], stmt.body[at:]
+            if len(behind) == 1:
+                last = self._arranged(behind[0])
+                return stmt if last is behind[0] else seq(*before, last)
+            first, rest = self._parts(Seq(behind))
+            return stmt if first is None else seq(*before, first, rest)
+        first, rest = self._parts(stmt)
+        return stmt if first is None else seq(first, rest)
+
+    def _parts(self, stmt: Stmt) -> Parts:
+        if self._moves(stmt):
+            return stmt, None
+        if isinstance(stmt, Seq):
+            return self._parts_of_all(stmt.body)
+        if isinstance(stmt, For) and stmt.kind in ("serial", "unrolled"):
+            first, rest = self._parts(stmt.body)
+            # Of all iterations the one is moved before the other.
+            if first is None or rest is None or _ordered(rest) or _clash(first, [rest]):
+                return None, stmt
+            return replace(stmt, body=first), replace(stmt, body=rest)
+        if isinstance(stmt, If) and stmt.orelse is None and not _loads(stmt):
+            first, rest = self._parts(stmt.then)
+            if first is None or rest is None:
+                return None, stmt
+            return replace(stmt, then=first), replace(stmt, then=rest)
+        return None, stmt
+
+    def _parts_of_all(self, stmts: Iterable[Stmt]) -> Parts:
+        moved: list[Stmt] = []
+        left: list[Stmt] = []
+        for s in stmts:
+            first, rest = (None, s) if any(map(_ordered, left)) else self._parts(s)
+            if first is not None and _clash(first, left):
+                first, rest = None, s
+            moved += [first] if first is not None else []
+            left += [rest] if rest is not None else []
+        return (seq(*moved) if moved else None), (seq(*left) if left else None)
+
+    def _moves(self, stmt: Stmt) -> bool:
+        written = written_buffers(stmt)
+        return (
+            all(isinstance(s, _COPIES) for s in statements(stmt))
+            and not self._touches(stmt)
+            and not self.steady.isdisjoint(read_buffers(stmt))
+            and all(buffer.scope == "shared" for buffer in written)
+        )
+
+    def _touches(self, stmt: Stmt) -> bool:
+        others = set(self.kernel.params) - self.steady
+        return not others.isdisjoint(read_buffers(stmt) | written_buffers(stmt))
+
+
+def _ordered(stmt: Stmt) -> bool:
+    return any(isinstance(s, _ORDERED) for s in statements(stmt))
+
+
+def _loads(stmt: If) -> bool:
+    return any(n.op == "load" for n in walk(stmt.condition))
+
+
+def _clash(first: Stmt, passed: Iterable[Stmt]) -> bool:
+    """Whether moving `first` before them changes what is read."""
+    written, read = written_buffers(first), read_buffers(first)
+    return any(
+        not written.isdisjoint(read_buffers(s) | written_buffers(s))
+        or not read.isdisjoint(written_buffers(s))
+        for s in passed
+    )

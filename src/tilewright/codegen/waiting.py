@@ -1,0 +1,57 @@
+"""Where a kernel of a chain waits for the one before it: once, in all threads, as late as can be.
+
+In: a kernel and the arguments that nothing writes as long as the chain runs.  Out: the statement
+before which it waits, and the arguments that it reads after that.  Read next: `c_family.py`, which
+prints both; `docs/devices.md` says why a chain of such kernels is safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from tilewright.ir.stmt import (
+    Allocate,
+    Buffer,
+    For,
+    Kernel,
+    Seq,
+    Stmt,
+    children,
+    read_buffers,
+    written_buffers,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """before: None: at the begin; fresh: arguments that are read after the wait, in order"""
+
+    before: Stmt | None
+    fresh: tuple[Buffer, ...]
+
+
+def waiting(
+    kernel: Kernel, steady: Collection[Buffer], runs_once: Callable[[For], bool]
+) -> Waiting:
+    """Find the first statement that touches other arguments than `steady` ones.
+
+    runs_once: whether a loop is printed as its body alone
+    What is not passed by every thread of every block is never entered: a thread that went around
+    its wait could let its kernel end before the one before it has.
+    """
+    read = read_buffers(kernel.body)
+    others = {p for p in kernel.params if p not in steady}
+    fresh = tuple(p for p in kernel.params if p in others and p in read)
+    if kernel.given:  # integers that are read first of all
+        return Waiting(None, fresh)
+    return Waiting(_first(kernel.body, others, runs_once), fresh)
+
+
+def _first(stmt: Stmt, others: set[Buffer], runs_once: Callable[[For], bool]) -> Stmt | None:
+    if others.isdisjoint(read_buffers(stmt) | written_buffers(stmt)):
+        return None
+    if isinstance(stmt, (Seq, Allocate)) or (isinstance(stmt, For) and runs_once(stmt)):
+        found = (_first(s, others, runs_once) for s in children(stmt))
+        return next((s for s in found if s is not None), stmt)
+    return stmt
