@@ -375,3 +375,43 @@ def test_networks_by_name_are_modules_of_relay_testing_too():
     for file in Path(zoo.__file__).parent.glob("[a-z]*.py"):
         found = importlib.import_module(f"tilewright_tvm.relay.testing.{file.stem}")
         assert found is importlib.import_module(f"tilewright.models.zoo.{file.stem}")
+
+
+REFUSED = {  # what it says last
+    "from tvm.relay.op.contrib import tensorrt": "kernels are compiled and tuned.",
+    "import tvm.meta_schedule": "Use autotvm.",
+    "from tvm import te\nte.create_schedule(3)": "",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_refusal_ends_a_script_with_its_own_line_and_one_sentence(tmp_path, text):
+    script = tmp_path / "old.py"
+    script.write_text(f"def old():\n    {text.replace(chr(10), chr(10) + '    ')}\nold()\n")
+    run = [sys.executable, "-m", "tilewright_tvm", str(script)]
+    told = subprocess.run(run, capture_output=True, text=True, check=False)
+    lines = told.stderr.splitlines()
+    files = {line.split('"')[1] for line in lines if line.startswith("  File ")}
+    assert told.returncode == 1 and files == {str(script)}, told.stderr
+    assert lines[-1].endswith(REFUSED[text]) and "Error: " in lines[-1]
+
+
+@pytest.mark.parametrize("text", ["raise ValueError('mine')", "def x(:", "import tvm\n1 / 0"])
+def test_a_scripts_own_errors_are_told_as_python_tells_them(tmp_path, text):
+    script = tmp_path / "old.py"
+    script.write_text(text)
+    ways = [[str(script)], ["-m", "tilewright_tvm", str(script)]]
+    if "tvm" in text:
+        script.write_text(text.replace("tvm", "tilewright_tvm"))
+    told = [
+        subprocess.run([sys.executable, *way], capture_output=True, text=True, check=False)
+        for way in ways
+    ]
+    assert told[0].stderr == told[1].stderr and told[0].returncode == told[1].returncode == 1
+
+
+def test_a_module_that_is_not_there_is_one_line():
+    run = [sys.executable, "-m", "tilewright_tvm", "-m", "no_such_module"]
+    told = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert told.returncode == 1 and "Traceback" not in told.stderr
+    assert "No module named no_such_module" in told.stderr
