@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.schedule.space.decision import Size
+from tilewright.schedule.space.decision import Size, same
 from tilewright.te.dag import ComputeDAG, fresh_name
 from tilewright.te.recurrence import ScanOp
 from tilewright.te.tensor import (
@@ -156,6 +156,11 @@ class StageState:
     def mark(self, axis: IterVar) -> str | None:
         """The thread tag or annotation of a loop."""
         return self.binds.get(axis) or self.annotations.get(axis)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether asynchronous copies fill its buffer, or may: the decision is open."""
+        return not same(self.slots, 0)
 
     @property
     def is_scheduled(self) -> bool:

@@ -208,8 +208,11 @@ class RuleState:
         self.cfg.define_split(name, axis, policy, num_outputs=parts, filter=fits)
         return self.cfg[name].size
 
-    def choose(self, stage: Stage | None, what: str, values: list[Any]) -> Any:
-        """One of `values`: a decision named after the stage, or one for all stages."""
+    def choose(self, stage: Stage | None, what: str, values: list[Any], absent: Any = None) -> Any:
+        """One of `values`: a decision named after the stage, or one for all stages.
+
+        absent: what older records mean, which do not have the decision
+        """
         if stage is None:
             name = what
         else:
@@ -217,7 +220,7 @@ class RuleState:
             while what in axes:  # the tiling of that axis has the name
                 what += "_"
             name = knob(stage, what)
-        self.cfg.define_knob(name, values[:: self.stride])
+        self.cfg.define_knob(name, values[:: self.stride], absent)
         return self.cfg[name].val
 
 
