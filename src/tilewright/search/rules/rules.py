@@ -201,7 +201,7 @@ class AddCacheRead(SketchRule):
 def ring_of(state: RuleState, consumer: Stage) -> Any:
     """How many slices of what a tiled stage reads come ahead of their use: one number for all that
     it reads, since all of these wait together."""
-    sizes = ring_sizes(consumer.op.input_tensors, state.target)
+    sizes = ring_sizes(consumer.op.input_tensors, state.target) if state.rings else ()
     return state.choose(consumer, "stages", list(sizes), absent=0) if len(sizes) > 1 else 0
 
 

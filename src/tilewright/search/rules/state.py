@@ -115,6 +115,7 @@ class RuleState:
     slices:  tiled stage -> the loop at which a slice of its operands is ready in shared memory
     threads: tiled stage -> threads of its block
     rows:    stage -> how it gives rows of its points to blocks
+    rings:   whether slices may come through rings of asynchronous copies
     stride:  1, or every how many values of a choice are offered; from SPARSE on, inner tiles are
              powers of two only
     copies:  of this state and of its copies
@@ -132,6 +133,7 @@ class RuleState:
     threads: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     stride: int = 1
+    rings: bool = True
     tiling: Tiling = USUAL
     copies: Copies = field(default_factory=Copies)
     line: tuple[int, ...] = (0,)
