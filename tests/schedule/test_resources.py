@@ -20,6 +20,7 @@ from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
     Buffer,
     For,
     If,
@@ -90,7 +91,7 @@ def text(s: Stmt) -> int:
         return text(s.then) + (text(s.orelse) if s.orelse is not None else 0)
     if isinstance(s, Allocate):
         return text(s.body)
-    return int(isinstance(s, Store))
+    return int(isinstance(s, (Store, AsyncCopy)))
 
 
 def plain(program: Program) -> bool:

@@ -7,6 +7,7 @@ lowered.  Read next: `machine_model.py` (seconds), `features.py` (columns).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,13 @@ from tilewright.cost.atom_facts import (
 )
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.ir.atoms import Atom
+from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
+from tilewright.schedule.tree.rings import is_asynchronous, ring_axis, slots
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
@@ -67,6 +70,20 @@ class Memory:
         )
 
 
+@dataclass(frozen=True)
+class Ring:
+    """Asynchronous copies at one loop.
+
+    waits:  iterations that wait for copies, 0 where there are none; starts: times that nothing was
+            asked for yet
+    ahead:  iterations between asking and waiting
+    """
+
+    waits: Any
+    starts: Any
+    ahead: Any
+
+
 @dataclass
 class GpuKernel:
     """Counts are per thread unless a name or a comment says otherwise.
@@ -80,6 +97,7 @@ class GpuKernel:
     spills:  loads of copies that registers cannot hold until they are stored
     anchor_share: useful share of the busiest stage's iterations
     phases:  times that a block fills its shared memory; copy_trips: loads of a thread in one
+    barriers: of these, for a block; rings: where asynchronous copies are waited for
     body:    statements of the busiest stage that are written out; rolled: iterations around it
     tile:    results of the busiest stage that a thread computes at once; chain: its reduction loop
     atoms:   matrix instructions of a warp; atom_fma: multiply-adds that they do for each lane
@@ -110,6 +128,7 @@ class GpuKernel:
     spills: Any = 0
     anchor_share: Any = 1
     phases: Any = 0
+    barriers: Any = 0
     copy_trips: Any = 0
     copy_lanes: Any = 1
     body: Any = 1
@@ -134,6 +153,7 @@ class GpuKernel:
         return not isinstance(self.atoms, int) or self.atoms > 0
 
     def __post_init__(self) -> None:
+        self.rings: list[Ring] = []
         self.global_load, self.global_store = Memory(), Memory()
         self.shared_load, self.shared_store = Memory(), Memory()
 
@@ -227,13 +247,15 @@ class _Counter:
         if nest.operand is not None and nest.operand.atom.cut:
             issued = issued + trips  # each element is rounded
         far = near = 0
+        alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
-            issued = issued + count
+            once = 1 - alone if touch is nest.write else 1  # one instruction reads and writes
+            issued = issued + count * once
             if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
             if touch is not nest.write and touch.scope in ("global", "shared"):
-                far = far + count * (touch.scope == "global")
+                far = far + count * (touch.scope == "global") * (1 - alone)
                 near = near + count * (touch.scope == "shared")
         k.instructions = k.instructions + (issued + INTEGER * index) * warps
         self._bodies(k, nest, issued + index, far, near)
@@ -265,10 +287,13 @@ class _Counter:
         shared = nest.node.scope == "shared"
         bodies = nest.executions / vector(self.bounds.replicas(nest.node)) * nest.rolled
         each = issued / bodies
-        together = COPIES_IN_FLIGHT if shared else COMPILER_UNROLL
-        small = shared | (each * COMPILER_UNROLL <= SMALL_BODY)
+        alone = self._alone(nest.node)
+        held = shared * (1 - alone) > 0  # loads that wait together
+        together = where(held, COPIES_IN_FLIGHT, COMPILER_UNROLL)
+        small = held | (each * COMPILER_UNROLL <= SMALL_BODY)
         factor = where(small, minimum(nest.rolled, together), 1)
-        k.code = k.code + each * factor * self._written_around(nest) * INSTRUCTION_BYTES
+        texts = 1 + (vector(slots(nest.node, self.bounds)) > 1)  # in front of the loop, too
+        k.code = k.code + each * factor * texts * self._written_around(nest) * INSTRUCTION_BYTES
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
@@ -280,6 +305,11 @@ class _Counter:
         k.global_waits = k.global_waits + bodies * minimum(burst, maximum(burst / HELD, 1))
         if shared and nest.node.op.combiner is None:
             k.spills = k.spills + bodies * maximum(burst - HELD, 0)
+
+    def _alone(self, node: Node) -> Any:
+        """1 where the stage's copies are asynchronous, else 0."""
+        mask = is_asynchronous(node, self.bounds)
+        return mask.astype(np.float64) if isinstance(mask, np.ndarray) else int(mask)
 
     def _written_around(self, nest: Nest) -> Any:
         """Copies of the whole stage in the code: loops of its consumer that are written out."""
@@ -422,6 +452,7 @@ class _Counter:
 
     def _phases(self, k: GpuKernel) -> None:
         places: dict[Any, Any] = {}
+        copied: dict[Any, list[Node]] = {}
         trips: Any = 0
         lanes: Any = 0
         total: Any = 0
@@ -429,15 +460,31 @@ class _Counter:
             if node.scope != "shared":
                 continue
             nest = self.nests[node]
-            places[node.parent, node.attach_axis] = nest.executions
+            at = node.parent, node.attach_axis
+            places[at] = nest.executions
+            copied.setdefault(at, []).append(node)
             own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
             trips = trips + nest.trips
             size = vector(self.bounds.elements(node))
             slots = nest.trips * maximum(own, k.threads)
             lanes, total = lanes + size, total + slots
         k.phases = sum(places.values()) if places else 0
+        for at, nodes in copied.items():
+            self._ring(k, nodes, places[at])
         k.copy_trips = trips
         k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
+
+    def _ring(self, k: GpuKernel, nodes: list[Node], executions: Any) -> None:
+        """Barriers and waits of the stages that fill shared memory at one loop."""
+        held = [vector(slots(node, self.bounds)) for node in nodes]
+        least, alone = reduce(minimum, held), reduce(maximum, map(self._alone, nodes))
+        k.barriers = k.barriers + executions * where(least > 1, 1, 2)
+        if any(node.stage.is_copied for node in nodes):
+            axis = ring_axis(nodes[0])
+            turns = 1 if axis is None else vector(self.bounds.extent[axis])
+            ahead = maximum(reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held]) - 1, 0)
+            starts = executions / where(ahead > 0, turns, 1)
+            k.rings.append(Ring(executions * alone, starts * alone, ahead))
 
 
 def arithmetic_of(node: Node) -> DType:

@@ -113,7 +113,10 @@ def residency(k: GpuKernel, limits: Limits) -> Any:
 
 
 def gpu_times(k: GpuKernel, limits: Limits) -> Times:
-    """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps."""
+    """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps.
+
+    Asynchronous copies take no time of their own while what was asked for before is computed with.
+    """
     cycle = 2 * LANES * limits.cores / limits.rate(FLOAT32)
     resident = residency(k, limits)
     busiest = ceil_div(k.blocks, limits.cores)  # blocks of the busiest core
@@ -139,8 +142,13 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     if k.has_atoms:  # a warp has one of the units that multiply matrices
         chained = maximum(k.tensor_wait, QUARTERS * tensor / k.warps)
         busy = maximum(busy, chained + k.shared_waits * SHARED_LATENCY)
-    fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.phases * 2 * BARRIER
-    alone = soft_max(busy, units) + fills + START
+    fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
+    computing = soft_max(busy, units)
+    for ring in k.rings:
+        each = computing / maximum(ring.waits, 1)  # from one wait to the next
+        rest = maximum(GLOBAL_LATENCY - ring.ahead * each, 0)
+        fills = fills + ring.starts * GLOBAL_LATENCY + (ring.waits - ring.starts) * rest
+    alone = computing + fills + START
 
     core = BEGIN + rounds * soft_max(alone, together * units)
     cache = k.traffic / limits.l2_bandwidth

@@ -31,7 +31,6 @@ from tilewright.lowering.types import legalize_types
 from tilewright.lowering.virtual_threads import inject_virtual_threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
-from tilewright.schedule.tree.rings import is_copied
 from tilewright.targets.target import Target
 from tilewright.te.tensor import PlaceholderOp, Tensor, scalar
 
@@ -124,7 +123,7 @@ def lower_schedule(
 def _check_target(tree: LoopTree, target: Target) -> None:
     """Loops that the kind of target does not have."""
     for node in tree.nodes:
-        if is_copied(node) and not target.copies_alone:
+        if node.stage.is_copied and not target.copies_alone:
             raise LoweringError(
                 f"pipeline({node.name})", f"{target} has no asynchronous copies",
                 "Leave it out, or build for cuda -arch=sm_80 or later.",

@@ -11,6 +11,7 @@ import math
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.te.tensor import PlaceholderOp, Tensor
 
 MOST_SLOTS = 16  # of a ring: more are never useful, and a typing error easily asks for them
 _CHOICES = ("if_then_else", "select")
@@ -25,6 +26,16 @@ def source_of(value: Expr) -> tuple[Expr, Expr] | None:
         return None
     inner = source_of(value.args[1])
     return None if inner is None else (E.binary("and", value.args[0], inner[0]), inner[1])
+
+
+def stays_a_copy(tensor: Tensor) -> bool:
+    """Whether a stage that copies `tensor` is a copy of global memory whatever becomes of the
+    tensor's own stage: it is there already, a reduction stores it, or it is such a copy itself."""
+    op = tensor.op
+    if isinstance(op, PlaceholderOp) or op.combiner is not None:
+        return True
+    found = source_of(op.body)
+    return found is not None and not why_no_copy(op.body) and stays_a_copy(found[1].attr)
 
 
 def _is_zero(value: Expr) -> bool:

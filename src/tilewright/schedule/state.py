@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.schedule.space.decision import Size
+from tilewright.schedule.space.decision import Size, same
 from tilewright.te.dag import ComputeDAG, fresh_name
 from tilewright.te.recurrence import ScanOp
 from tilewright.te.tensor import (
@@ -174,6 +174,11 @@ class StageState:
         if self.atom is None:
             return ()
         return tuple(self.leaf_iter_vars[self.leaf_iter_vars.index(self.atom[1]) :])
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether asynchronous copies fill its buffer, or may: the decision is open."""
+        return not same(self.slots, 0)
 
     @property
     def is_scheduled(self) -> bool:

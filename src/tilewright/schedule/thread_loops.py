@@ -6,13 +6,18 @@ Read next: `row_reductions.py`, `default.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tilewright.base.dtype import DType
 from tilewright.ir.atoms import ATOMS
+from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.space.decision import Size
-from tilewright.te.tensor import IterVar
+from tilewright.schedule.space.decision import Size, same
+from tilewright.targets.target import Target
+from tilewright.te.tensor import IterVar, Tensor
+
+RINGS = (0, 2, 3, 4)  # slots that are worth a trial; 0: plain copies
 
 
 def staged(dtype: DType, wide: bool = True) -> DType:
@@ -68,16 +73,30 @@ def lanes(
     return lane, high, tile, pair
 
 
+def ring_sizes(tensors: Iterable[Tensor], target: Target) -> tuple[int, ...]:
+    """Slots of rings through which a kernel may read slices of `tensors`; 0 for plain copies, and
+    that alone where the device has no others, elements are converted on the way, or one is too
+    small to be copied."""
+    fit = target.copies_alone and all(
+        stays_a_copy(t) and staged(t.dtype) is t.dtype and t.dtype.bytes >= min(ASYNC_BYTES)
+        for t in tensors
+    )
+    return RINGS if fit else RINGS[:1]
+
+
 def fetch(
     stage: Stage, threads: Size, vector: Size | None = None,
-    axes: Sequence[IterVar] | None = None, lanes: Size | None = None,
+    axes: Sequence[IterVar] | None = None, lanes: Size | None = None, slots: Size = 0,
 ) -> None:  # fmt: skip
     """Copy a slice with all threads of a block.
 
     vector: elements that a thread copies at once; None: one, without a loop of its own
     axes:   that are dealt out, the innermost last; default: all of the stage
     lanes:  see `deal`
+    slots:  of the ring that is filled asynchronously, one of `ring_sizes`; 0: there is none
     """
+    if not same(slots, 0):
+        stage.pipeline(slots)
     fused = stage.fuse(*(stage.op.axis if axes is None else axes))
     if vector is not None:
         fused, lane = stage.split(fused, factor=vector)

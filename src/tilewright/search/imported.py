@@ -90,7 +90,9 @@ def member(task: Task, record: Record) -> Candidate | None:
     """By its decisions, in the sketch of its template or in one that gives the same steps."""
     decisions = record.decisions
     for sketch in task.sketches:
-        if not decisions or set(sketch.space.space_map) != set(decisions):
+        knobs = sketch.space.space_map
+        needed = {name for name, knob in knobs.items() if knob.absent is None}
+        if not decisions or not needed <= set(decisions) <= set(knobs):
             continue
         try:
             index = sketch.space.index_of(decisions)

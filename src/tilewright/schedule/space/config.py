@@ -70,8 +70,12 @@ class Config:
         """
         return handles(name, num_outputs or (len(candidate[0]) if candidate else 0))
 
-    def define_knob(self, name: str, candidate: Iterable[Any]) -> None:
-        """Open a choice among any values; `cfg[name].val` reads it."""
+    def define_knob(self, name: str, candidate: Iterable[Any], absent: Any = None) -> None:
+        """Open a choice among any values; `cfg[name].val` reads it.
+
+        absent: the value that configurations mean which were stored before the knob was there;
+                default: such configurations are not of this space
+        """
 
     def define_reorder(
         self,

@@ -77,8 +77,8 @@ class ConfigSpace(Config):
         return handles(name, knob.num_output)
 
     @door(SpaceError)
-    def define_knob(self, name: str, candidate: Iterable[Any]) -> None:
-        self._add(OtherOptionSpace(name, candidate))
+    def define_knob(self, name: str, candidate: Iterable[Any], absent: Any = None) -> None:
+        self._add(OtherOptionSpace(name, candidate, absent))
 
     @door(SpaceError)
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> Any:
@@ -179,7 +179,9 @@ class ConfigSpace(Config):
         given = dict(config.items())
         positions = []
         for name, knob in self.space_map.items():
-            if name not in given:
+            given.setdefault(name, knob.absent)
+            if given[name] is None:
+                del given[name]
                 raise no_knob(name, given)
             try:
                 position = knob.position(entity_of(knob, given[name], f"index_of({name})"))

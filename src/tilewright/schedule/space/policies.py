@@ -82,8 +82,10 @@ class Knob(ABC):
 
     decisions: names of the integers it decides
     columns:   int64 [len(decisions), len]: their values at each position
+    absent:    the entity that configurations mean which do not have the knob; None: there are none
     """
 
+    absent: Any = None
     name: str
     columns: Table
     decisions: tuple[str, ...]
@@ -345,8 +347,9 @@ class OtherOptionSpace(_Listed):
 
     make = OtherOptionEntity
 
-    def __init__(self, name: str, candidate: Iterable[Any]) -> None:
+    def __init__(self, name: str, candidate: Iterable[Any], absent: Any = None) -> None:
         self.name = name
+        self.absent = None if absent is None else OtherOptionEntity(absent)
         self._fill(candidate, f"define_knob({name})")
         self.by_value = all(type(v) is int for v in self.values)
         if self.by_value:

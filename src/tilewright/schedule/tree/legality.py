@@ -19,7 +19,7 @@ from tilewright.schedule.space.decision import Number, logical_and, logical_not,
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, is_copied, slots
+from tilewright.schedule.tree.rings import is_asynchronous, slots
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
@@ -197,7 +197,7 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     found.discourage("registers", registers > minimum(share, limits.registers_per_thread))
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
     for node in kernel.nodes:
-        if is_copied(node):
+        if node.stage.is_copied:
             small = logical_not(is_asynchronous(node, kernel.bounds))
             found.discourage("alignment", logical_and(slots(node, kernel.bounds) > 0, small))
     for node, lanes in kernel.vectors:  # wider ones are written out, element by element

@@ -39,7 +39,7 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.rings import is_asynchronous, is_copied, slots
+from tilewright.schedule.tree.rings import is_asynchronous, slots
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -347,7 +347,7 @@ class KernelResources:
                 if child.attach_axis is ax:
                     inside = self.text(child)
                     steps, written = steps + inside.steps, written + inside.written
-                    if is_copied(child):
+                    if child.stage.is_copied:
                         ahead = maximum(slots(child, self.bounds) - 1, 0)
                         front = front + ahead * inside.steps
                         front_written = front_written + minimum(ahead, 1) * inside.written

@@ -12,7 +12,7 @@ Read next: `lowering/ring.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
@@ -22,18 +22,10 @@ from tilewright.schedule.space.decision import (
     logical_and,
     logical_or,
     minimum,
-    same,
 )
-
-if TYPE_CHECKING:
-    from tilewright.schedule.tree.bounds import Bounds
-    from tilewright.schedule.tree.structure import Node
-    from tilewright.te.tensor import IterVar
-
-
-def is_copied(node: Node) -> bool:
-    """Whether the stage has asynchronous copies, or may have them: the decision is open."""
-    return not same(node.stage.slots, 0)
+from tilewright.schedule.tree.bounds import Bounds
+from tilewright.schedule.tree.structure import Node
+from tilewright.te.tensor import IterVar
 
 
 def ring_axis(node: Node) -> IterVar | None:
@@ -47,7 +39,7 @@ def ring_axis(node: Node) -> IterVar | None:
 def slots(node: Node, bounds: Bounds) -> Any:
     """Tiles that the stage's buffer holds for asynchronous copies, no more than there are; 0 where
     its threads load and store."""
-    if not is_copied(node):
+    if not node.stage.is_copied:
         return 0
     wanted, axis = evaluate(node.stage.slots, bounds.assignment), ring_axis(node)
     extent = 1 if axis is None else bounds.extent[axis]
@@ -67,7 +59,7 @@ def is_asynchronous(node: Node, bounds: Bounds) -> Any:
     Others are loads and stores into the same slots.  So are those of small elements where lowering
     cannot show that a vector is aligned.
     """
-    if not is_copied(node):
+    if not node.stage.is_copied:
         return False
     if node.op.bytes >= min(ASYNC_BYTES):
         return slots(node, bounds) > 0

@@ -21,7 +21,6 @@ from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.products import Product, find_products
-from tilewright.schedule.tree.rings import is_copied
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
@@ -320,7 +319,7 @@ class Structure:
 
     def _check_copies(self, node: Node) -> None:
         """What steps could not know: the scope may have changed, and producers be inlined."""
-        if not is_copied(node):
+        if not node.stage.is_copied:
             return
         why = why_no_copy(node.body)
         found = source_of(node.body)

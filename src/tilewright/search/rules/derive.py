@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -167,11 +168,14 @@ def _sketch(
     dag: ComputeDAG, target: Target, hardware: Hardware, tiling: Tiling, derivation: Derivation,
     taken: set[str],
 ) -> Sketch:  # fmt: skip
-    """With every value of every choice, or with as many as leave the members countable."""
-    for stride in STRIDES:
+    """With every value of every choice, or with as many as leave the members countable; rings are
+    the first that is left out."""
+    for stride, rings in product(STRIDES, (True, False)):
 
-        def build(config: Any, stride: int = stride) -> Schedule:
-            state = RuleState(Schedule(dag), config, target, hardware, stride=stride, tiling=tiling)
+        def build(config: Any, stride: int = stride, rings: bool = rings) -> Schedule:
+            state = RuleState(
+                Schedule(dag), config, target, hardware, stride=stride, tiling=tiling, rings=rings
+            )
             derivation.run(state)
             annotate(state)
             block_sums(state.schedule)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, ClassVar
 
 from tilewright.schedule.schedule import Stage
-from tilewright.schedule.thread_loops import deal, fetch, over_blocks, staged
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks, ring_sizes, staged
 from tilewright.search.rules.analysis import (
     attribute,
     common_outer_axes,
@@ -193,12 +193,19 @@ class AddCacheRead(SketchRule):
                 continue
             kind = staged(stage.tensor.dtype, state.tiling.wide)
             shared = s[s.cache_read(stage.tensor, "shared", [consumer.tensor], kind)]
-            fetch_slice(state, shared, state.threads[consumer.name])
+            fetch_slice(state, shared, state.threads[consumer.name], ring_of(state, consumer))
             shared.compute_at(consumer, state.slices[consumer.name])
         return stage.name
 
 
-def fetch_slice(state: RuleState, shared: Stage, threads: Any) -> None:
+def ring_of(state: RuleState, consumer: Stage) -> Any:
+    """How many slices of what a tiled stage reads come ahead of their use: one number for all that
+    it reads, since all of these wait together."""
+    sizes = ring_sizes(consumer.op.input_tensors, state.target) if state.rings else ()
+    return state.choose(consumer, "stages", list(sizes), absent=0) if len(sizes) > 1 else 0
+
+
+def fetch_slice(state: RuleState, shared: Stage, threads: Any, slots: Any) -> None:
     """All threads of a block copy together, a few neighbouring elements at a time.
 
     Either the slice is one long row; or it is dealt out plane by plane (the last two dimensions),
@@ -210,7 +217,7 @@ def fetch_slice(state: RuleState, shared: Stage, threads: Any) -> None:
     if planes > 0:
         _, some = shared.split(shared.fuse(*axes[:apart]), factor=planes)
         axes = [some, *axes[apart:]]
-    fetch(shared, threads, state.choose(shared, "vector", [1, 2, 4]), axes)
+    fetch(shared, threads, state.choose(shared, "vector", [1, 2, 4]), axes, slots=slots)
 
 
 class AddRfactor(SketchRule):

@@ -117,6 +117,7 @@ class RuleState:
     slices:  tiled stage -> the loop at which a slice of its operands is ready in shared memory
     threads: tiled stage -> threads of its block
     rows:    stage -> how it gives rows of its points to blocks
+    rings:   whether slices may come through rings of asynchronous copies
     stride:  1, or every how many values of a choice are offered; from SPARSE on, inner tiles are
              powers of two only
     copies:  of this state and of its copies
@@ -134,6 +135,7 @@ class RuleState:
     threads: dict[str, Any] = field(default_factory=dict)
     rows: dict[str, Rows] = field(default_factory=dict)
     stride: int = 1
+    rings: bool = True
     tiling: Tiling = USUAL
     copies: Copies = field(default_factory=Copies)
     line: tuple[int, ...] = (0,)
@@ -210,8 +212,11 @@ class RuleState:
         self.cfg.define_split(name, axis, policy, num_outputs=parts, filter=fits)
         return self.cfg[name].size
 
-    def choose(self, stage: Stage | None, what: str, values: list[Any]) -> Any:
-        """One of `values`: a decision named after the stage, or one for all stages."""
+    def choose(self, stage: Stage | None, what: str, values: list[Any], absent: Any = None) -> Any:
+        """One of `values`: a decision named after the stage, or one for all stages.
+
+        absent: what older records mean, which do not have the decision
+        """
         if stage is None:
             name = what
         else:
@@ -219,7 +224,7 @@ class RuleState:
             while what in axes:  # the tiling of that axis has the name
                 what += "_"
             name = knob(stage, what)
-        self.cfg.define_knob(name, values[:: self.stride])
+        self.cfg.define_knob(name, values[:: self.stride], absent)
         return self.cfg[name].val
 
 

@@ -24,7 +24,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.template import Anchored
-from tilewright.schedule.thread_loops import deal, fetch, over_blocks, staged
+from tilewright.schedule.thread_loops import deal, fetch, over_blocks, ring_sizes, staged
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -146,8 +146,11 @@ def pixel_tiles(extent: int, most_each: int) -> list[list[int]]:
     return tiles
 
 
-def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target, wide: bool = True) -> None:
-    """Open the tile sizes of an anchor and the ways to split its reduction."""
+def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target, wide: bool = True) -> Size:
+    """Open the tile sizes of an anchor and the ways to split its reduction.
+
+    Returns `stages` of `reduce_in_slices`, which is a knob where both factors can be copied so.
+    """
     extents = [ax.size for ax in op.axis]
     depth = op.reduce_axis[roles.depth].size
     cfg.define_split(
@@ -168,6 +171,12 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target, wide: bo
     vector, *_ = vector_widths(staged(factors.data.dtype, wide), target)
     cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+    sizes = ring_sizes((factors.data, factors.weight), target)
+    if len(sizes) == 1:
+        return 0
+    cfg.define_knob("stages", sizes, absent=0)
+    stages: Size = cfg["stages"].val
+    return stages
 
 
 def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
@@ -224,7 +233,7 @@ def schedule_contraction(
     """
     s, anchor = a.schedule, a.anchor
     op = op_of(s, anchor)
-    define_knobs(cfg, op, roles, a.target, wide)
+    stages = define_knobs(cfg, op, roles, a.target, wide)
     last = inline_around(a) if last is None else last
     factors = packed(s, operands(op_of(s, anchor), roles, wide), a.target)
     tiling = Tiling(cfg, roles, len(op.axis))
@@ -262,7 +271,7 @@ def schedule_contraction(
     if a.target.is_mali:
         reduce_in_registers(cfg, s, local, factors, roles)
     else:
-        reduce_in_slices(cfg, s, local, factors, roles, threads)
+        reduce_in_slices(cfg, s, local, factors, roles, threads, stages)
 
 
 def op_of(s: Schedule, tensor: Tensor) -> ComputeOp:
@@ -395,9 +404,13 @@ class Tiling:
 
 
 def reduce_in_slices(
-    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles, threads: Size
-) -> None:
-    """A thread's reduction: slices of both factors come to shared memory, then to registers."""
+    cfg: Any, s: Schedule, local: Tensor, factors: Operands, roles: Roles, threads: Size,
+    stages: Size = 0,
+) -> None:  # fmt: skip
+    """A thread's reduction: slices of both factors come to shared memory, then to registers.
+
+    stages: slices that shared memory holds while their copies go on; 0: threads copy them
+    """
     stage = s[local]
     window = list(op_of(s, local).reduce_axis)
     depth = window.pop(roles.depth)
@@ -410,9 +423,9 @@ def reduce_in_slices(
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, loop)
         if tensor is factors.data:
-            copy_data(cfg, s[shared], factors, threads)
+            copy_data(cfg, s[shared], factors, threads, stages)
         else:
-            copy_weight(cfg, s[shared], s[own], factors, threads)
+            copy_weight(cfg, s[shared], s[own], factors, threads, stages)
 
 
 def reduce_in_registers(
@@ -430,26 +443,28 @@ def reduce_in_registers(
             in_vectors(cfg, s[own], factors)
 
 
-def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size) -> None:
+def copy_data(cfg: Any, shared: Stage, factors: Operands, threads: Size, stages: Size = 0) -> None:
     """Rows are padded: along the columns, so that they may start at vectors; along the channels to
     an odd length, so that columns lie in different banks.
     """
     factor = cfg["align_data"].val
     shared.storage_align(shared.op.axis[-2], factor, 0 if factors.along_columns else factor - 1)
-    fetch(shared, threads)
+    fetch(shared, threads, slots=stages)
 
 
-def copy_weight(cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Size) -> None:
+def copy_weight(
+    cfg: Any, shared: Stage, own: Stage, factors: Operands, threads: Size, stages: Size = 0
+) -> None:
     """In vectors, to shared memory and from there to registers, where channels are innermost."""
     if factors.vectors == (1,):
         if factors.channel_dim < len(shared.op.axis) - 1:
             shared.storage_align(shared.op.axis[factors.channel_dim], 2, 1)
-        fetch(shared, threads)
+        fetch(shared, threads, slots=stages)
         return
     tile = cfg["tile_f"].size
     width = widest(prod(tile[1:]), factors.vectors)
     alone = isinstance(width, int) and width == 1  # known once a configuration is closed
-    fetch(shared, threads, None if alone else width)
+    fetch(shared, threads, None if alone else width, slots=stages)
     in_vectors(cfg, own, factors)
 
 
