@@ -46,12 +46,18 @@ MAX_STEPS = 300_000  # of the interpreter; what recomputes more than that adds t
 
 
 def lowered(schedule: Schedule, kind: str | Target) -> Program | None:
-    """The verified program; None where lowering refuses it or running it would take long."""
+    """The verified program; None where lowering refuses it, no device has blocks as large, or
+    running it would take long."""
+    target = Target(kind)
     try:
-        program = lower_schedule(schedule, Target(kind))
+        program = lower_schedule(schedule, target)
     except LoweringError:  # a reduction over threads in a shape that is refused with a way out
         return None
     verify(program)
+    if target.has_threads and any(
+        np.any(np.greater(kernel.block, target.limits.max_block)) for kernel in program.kernels
+    ):
+        return None
     steps = sum(math.prod((*k.grid, *k.block)) * _steps(k.body) for k in program.kernels)
     return program if steps <= MAX_STEPS else None
 
