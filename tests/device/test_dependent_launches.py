@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,7 +27,8 @@ pytestmark = [pytest.mark.cuda, pytest.mark.slow]
 
 
 @pytest.fixture
-def gpu() -> Device:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", "on")
     found = device("cuda")
     if not found.exist or not found.driver.launches_early:
         pytest.skip("no CUDA device that launches kernels early")
@@ -39,15 +39,13 @@ class Chain:
     """x and y in turn, each from the other: every block reads what blocks at the other end wrote,
     and writes what they have read."""
 
-    def __init__(self, gpu: Device, size: int, *, waits: bool = True) -> None:
+    def __init__(self, gpu: Device, size: int) -> None:
         x = te.placeholder((size,), name="x")
         w = te.placeholder((size,), name="w", constant=True)
         y = te.compute((size,), lambda i: x[size - 1 - i] + w[i], name="y")
         schedule = default_schedule(te.ComputeDAG([x, w, y]), gpu.target)
         source = generate_source(schedule, gpu.target, "link", chained=True)
         assert source.waits and WAIT in source.text
-        if not waits:
-            source = replace(source, text=source.text.replace(WAIT, ""))
         self.gpu, rng = gpu, np.random.default_rng(size)
         self.weights = rng.integers(-8, 8, size).astype("float32")  # so that all sums are exact
         self.held = [array(np.zeros(size, "float32"), gpu) for _ in "xy"]
@@ -87,11 +85,6 @@ def test_a_chain_computes_what_its_kernels_compute(gpu: Device, size: int) -> No
     assert chain.on_a_stream() == 0
 
 
-def test_without_the_wait_it_does_not(gpu: Device) -> None:
-    """Otherwise the test above shows nothing, or nothing begins early."""
-    assert max(Chain(gpu, size, waits=False).in_a_graph() for size in SIZES) > 0
-
-
 def test_runs_follow_each_other_wholly(gpu: Device) -> None:
     """Many runs are enqueued, and what they read is copied in between, without a stop."""
     chain = Chain(gpu, SIZES[1])
@@ -105,12 +98,12 @@ def test_runs_follow_each_other_wholly(gpu: Device) -> None:
     assert all(np.array_equal(each.numpy(), first) for each in copies)
 
 
-@pytest.mark.parametrize("switch", ["", "off"])
+@pytest.mark.parametrize("switch", ["on", ""])
 def test_a_network(gpu: Device, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", switch)
     mod, params = residual()
     library = build(mod, gpu.target, params)
-    assert {kernel.source.waits for kernel in library.kernels} == {switch == ""}
+    assert {kernel.source.waits for kernel in library.kernels} == {switch == "on"}
     assert all(kernel.verified for kernel in library.report.kernels)
     module = GraphModule(library["default"](gpu))
     for seed in range(RUNS):

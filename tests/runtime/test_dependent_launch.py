@@ -15,6 +15,11 @@ WAITS = f"  {AWAIT}();\n"  # of a chained kernel
 TWO = [ADD, (2, 2, "*", 2.0)]
 
 
+@pytest.fixture(autouse=True)
+def _asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", "on")
+
+
 def in_graphs(simulation: Simulation, text: str, times: int = 1) -> list[str]:
     """Kernels of a sequence that may begin early, in the order in which they were captured."""
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]

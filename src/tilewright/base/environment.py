@@ -34,8 +34,8 @@ def debug_level() -> int:
 
 
 def dependent_launch() -> bool:
-    """Whether a network's kernels may begin before those before them have ended."""
-    return os.environ.get(DEPENDENT_LAUNCH, "").lower() not in ("off", "0", "no")
+    """Whether a network's kernels may begin before those before them have ended; not by default."""
+    return os.environ.get(DEPENDENT_LAUNCH, "").lower() in ("on", "1", "yes")
 
 
 def dump_directory() -> str:
