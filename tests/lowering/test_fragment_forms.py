@@ -11,8 +11,9 @@ import pytest
 from lowering.tensor_products import multiply
 from lowering.test_fragments import TARGET, drawn, lowered
 from tests import interpreter
+from tests.specialise import specialised
 from tilewright import te
-from tilewright.base.errors import LegalityError, ScheduleError
+from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Store, statements
@@ -335,11 +336,45 @@ def test_steps_on_loops_inside_an_atom_are_refused() -> None:
     assert str(s) == before
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "opencl"])
+@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "opencl", "llvm"])
 def test_devices_without_atoms_are_refused(target: str) -> None:
-    bounds = LoopTree(one_warp(*halves(16, 8, 16))).bounds()
+    schedule = one_warp(*halves(16, 8, 16))
     with pytest.raises(LegalityError, match=r"\(atom\)"):
-        check(Resources(bounds, Target(target)), "it")
+        check(Resources(LoopTree(schedule).bounds(), Target(target)), "it")
+    with pytest.raises(LoweringError, match="has no such instruction. It has none"):
+        lower_schedule(schedule, Target(target))
+
+
+def test_the_device_kind_names_the_atoms_that_there_are() -> None:
+    assert Target("cuda -arch=sm_80").atoms == tuple(ATOMS)
+
+
+@pytest.mark.slow
+def test_rows_may_be_as_many_as_a_call_says() -> None:
+    rows = te.var("n")
+    a = te.placeholder((rows, 32), "float16", name="A")
+    b, r = te.placeholder((32, 8), "float16", name="B"), te.reduce_axis((0, 32), "r")
+
+    def term(i, j):
+        return a[i, r].astype("float32") * b[r, j].astype("float32")
+
+    c = te.compute((rows, 8), lambda i, j: te.sum(term(i, j), axis=r), name="C")
+    d = te.compute((rows, 8), lambda i, j: c[i, j].astype("float16"), name="D")
+    s = create_schedule(d.op)
+    held = fragments(s, c, a, b)
+    i, j = s[d].op.axis
+    block, i = s[d].split(i, factor=32)
+    s[d].bind(block, "blockIdx.x")
+    lane, _, _, _ = lanes(s[d], i, j, ATOM)
+    s[c].compute_at(s[d], lane)
+    inner(s, c, held)
+    program = lower_schedule(s, TARGET, args=[a, b, d])
+    rng = np.random.default_rng(0)
+    left, right = drawn((45, 32), a.dtype, rng), drawn((32, 8), b.dtype, rng)
+    result = np.zeros((45, 8), np.float16)
+    run_fast(specialised(program, {"n": 45}), [left, right, result])
+    expected = (left.astype(float) @ right.astype(float)).astype(np.float16)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_masks_refuse_what_does_not_fit_the_atom() -> None:
