@@ -129,6 +129,24 @@ def shared_sums(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
     return s
 
 
+def idle_warps(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
+    """Four warps copy what two multiply."""
+    s = create_schedule(d.op)
+    s[c].set_scope("fragment")
+    tiles = [s.cache_read(t, "shared", [c]) for t in (a, b)]
+    held = fragments(s, c, *tiles)
+    i, j = s[d].op.axis
+    wi, i = s[d].split(i, factor=16)
+    s[d].bind(wi, "threadIdx.y")
+    lane, _, _, _ = lanes(s[d], i, j, ATOM)
+    s[c].compute_at(s[d], lane)
+    inner(s, c, held)
+    for t in tiles:
+        s[t].compute_at(s[c], s[c].leaf_iter_vars[0])
+        fetch(s[t], 128, lanes=32)
+    return s
+
+
 def written(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
     """The sums are a cache of the output, fetched from far apart loops."""
     s = create_schedule(c.op)
@@ -145,7 +163,7 @@ FORMS: dict[str, tuple[Callable[..., Schedule], Halves]] = {
     f.__name__: (f, halves(*sizes))
     for f, sizes in (
         (one_warp, (20, 9, 30)), (two_indices, (64, 32, 32)), (virtual, (64, 32, 32)),
-        (shared_sums, (32, 16, 128)), (written, (32, 16, 64)),
+        (shared_sums, (32, 16, 128)), (idle_warps, (32, 8, 32)), (written, (32, 16, 64)),
     )
 }  # fmt: skip
 
@@ -306,6 +324,17 @@ def test_an_operand_that_is_shifted_inside_its_tile_is_refused() -> None:
     for t in held:
         s[t].compute_at(s[c], ko)  # outside q
     refused(s, "A.fragment: an atom of C begins q elements inside a tile.*inside the loops that sh")
+
+
+def test_threads_that_share_the_terms_and_padded_rows_are_refused() -> None:
+    s = one_warp(*halves(16, 8, 32))
+    stage = next(st for st in s.stages if st.name == "C")
+    stage.bind(stage.leaf_iter_vars[0], "threadIdx.y")
+    refused(s, "threadIdx.y shares its terms.*s.rfactor")
+    s = one_warp(*halves(16, 8, 32))
+    stage = next(st for st in s.stages if st.name == "C")
+    stage.storage_align(stage.op.axis[0], 8, 1)
+    refused(s, "its rows are padded")
 
 
 def test_loops_of_an_operand_are_its_atoms() -> None:
