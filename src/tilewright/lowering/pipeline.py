@@ -121,12 +121,17 @@ def lower_schedule(
 
 
 def _check_target(tree: LoopTree, target: Target) -> None:
-    """Loops that the kind of target does not have."""
+    """Loops and instructions that the target does not have."""
     for node in tree.nodes:
         if node.stage.is_copied and not target.copies_alone:
             raise LoweringError(
                 f"pipeline({node.name})", f"{target} has no asynchronous copies",
                 "Leave it out, or build for cuda -arch=sm_80 or later.",
+            )  # fmt: skip
+        if node.product is not None and node.product.atom.name not in target.atoms:
+            raise LoweringError(
+                f"tensorize({node.name}, {node.product.atom})", f"{target} has no such instruction",
+                f"It has {', '.join(target.atoms) or 'none'}.",
             )  # fmt: skip
         for axis, tag in node.stage.binds.items():
             if not target.has_threads and tag != "vthread":
