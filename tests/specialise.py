@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Store,
     load,
     map_children,
+    map_regions,
 )
 from tilewright.ir.symbols import one_of, symbols_of
 
@@ -73,6 +74,7 @@ class _Numbers:
 
     def _statement(self, stmt: Stmt) -> Stmt:
         new = map_children(stmt, self._statement, self._expression)
+        new = map_regions(new, lambda r: replace(r, buffer=self.buffer(r.buffer)))
         changed: dict[str, Any] = {}
         if isinstance(new, For):
             changed = {"extent": one_of(self.numbers, new.extent)}

@@ -141,13 +141,14 @@ SCHEDULES: list[Row] = [
     *works("s[C].", "vectorize unroll parallel storage_align op leaf_iter_vars all_iter_vars"),
     *works("s[C].", "iter_var_attrs relations"),
     *works("s.", "cache_read cache_write rfactor stages outputs"),
-    different("s[C].set_scope", "scopes are global, shared and local"),
+    different("s[C].set_scope", "scopes are global, shared, fragment and local"),
     different(
         "s[C].pragma",
         "auto_unroll_max_step; vectorize, unroll and parallel are the primitives; unroll_explicit "
         "and the hints parallel_* have no effect; any other is refused",
     ),
-    *not_yet("s[C].", "tensorize prefetch env_threads"),
+    different("s[C].tensorize", "of a matrix instruction by its name, which ir/atoms.py lists"),
+    *not_yet("s[C].", "prefetch env_threads"),
     different("s[C].double_buffer", "no effect: copies do not overlap arithmetic"),
     different(
         "s[C].set_store_predicate",

@@ -33,7 +33,6 @@ STAGE = {
     "env_threads": "Bind the loops of the stage.",
     "prefetch": "Use s.cache_read and compute_at.",
     "rolling_buffer": "Use compute_at: the buffer holds what one iteration needs.",
-    "tensorize": "Matrix instructions are not there yet; split, vectorize and unroll.",
     "transform_layout": "Use s.pack for constants; reorder loops for computed tensors.",
 }
 SCHEDULE = dict.fromkeys(

@@ -142,7 +142,7 @@ _ELSEWHERE = {
         "Intrinsics of LLVM cannot be called; te has exp, log, popcount, clz, ...",
     ),
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
+    "tensor_intrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
     "trace": "Kernels do not call Python: make the value an output of its own.",
 }

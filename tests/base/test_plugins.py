@@ -167,7 +167,7 @@ try:
 except Exception as error:
     print(error)
 try:
-    s[b].tensorize
+    s[b].prefetch
 except AttributeError as error:
     print(error)
 """
@@ -175,4 +175,4 @@ except AttributeError as error:
     assert (
         first == "False 1 True []" and device == "'mali'" and "found 1 valid indices only" in second
     )
-    assert third.startswith("s[b].tensorize does not exist here. Matrix instructions")
+    assert third.startswith("s[b].prefetch does not exist here. Use s.cache_read")

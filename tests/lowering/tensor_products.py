@@ -24,6 +24,7 @@ class Product:
     order:  of the dimensions of b: "kn" or "nk"
     staged: whether operands come by way of shared memory
     halved: whether the sums have the type of the operands, which readers get
+    skew:   elements by which rows in shared memory are longer
     """
 
     m: int = 64
@@ -35,6 +36,7 @@ class Product:
     order: str = "kn"
     staged: bool = True
     halved: bool = False
+    skew: int = 0
 
     @property
     def of(self) -> Atom:
@@ -83,6 +85,8 @@ def scheduled(p: Product, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedul
         s[t].compute_at(s[c], steps)
     for t in tiles:
         s[t].compute_at(s[c], slices)
+        if p.skew:
+            s[t].storage_align(s[t].op.axis[0], 64, p.skew)
         width = 16 // t.dtype.bytes
         fetch(s[t], p.warps[0] * p.warps[1] * 32, width, lanes=32)
     return s

@@ -11,9 +11,12 @@ import pytest
 from lowering.tensor_products import multiply
 from lowering.test_fragments import TARGET, drawn, lowered
 from tests import interpreter
+from tests.specialise import specialised
 from tilewright import te
-from tilewright.base.errors import LegalityError, ScheduleError
+from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
+from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.stmt import Store, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.space.decision import var
@@ -126,6 +129,24 @@ def shared_sums(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
     return s
 
 
+def idle_warps(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
+    """Four warps copy what two multiply."""
+    s = create_schedule(d.op)
+    s[c].set_scope("fragment")
+    tiles = [s.cache_read(t, "shared", [c]) for t in (a, b)]
+    held = fragments(s, c, *tiles)
+    i, j = s[d].op.axis
+    wi, i = s[d].split(i, factor=16)
+    s[d].bind(wi, "threadIdx.y")
+    lane, _, _, _ = lanes(s[d], i, j, ATOM)
+    s[c].compute_at(s[d], lane)
+    inner(s, c, held)
+    for t in tiles:
+        s[t].compute_at(s[c], s[c].leaf_iter_vars[0])
+        fetch(s[t], 128, lanes=32)
+    return s
+
+
 def written(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedule:
     """The sums are a cache of the output, fetched from far apart loops."""
     s = create_schedule(c.op)
@@ -142,7 +163,7 @@ FORMS: dict[str, tuple[Callable[..., Schedule], Halves]] = {
     f.__name__: (f, halves(*sizes))
     for f, sizes in (
         (one_warp, (20, 9, 30)), (two_indices, (64, 32, 32)), (virtual, (64, 32, 32)),
-        (shared_sums, (32, 16, 128)), (written, (32, 16, 64)),
+        (shared_sums, (32, 16, 128)), (idle_warps, (32, 8, 32)), (written, (32, 16, 64)),
     )
 }  # fmt: skip
 
@@ -305,6 +326,17 @@ def test_an_operand_that_is_shifted_inside_its_tile_is_refused() -> None:
     refused(s, "A.fragment: an atom of C begins q elements inside a tile.*inside the loops that sh")
 
 
+def test_threads_that_share_the_terms_and_padded_rows_are_refused() -> None:
+    s = one_warp(*halves(16, 8, 32))
+    stage = next(st for st in s.stages if st.name == "C")
+    stage.bind(stage.leaf_iter_vars[0], "threadIdx.y")
+    refused(s, "threadIdx.y shares its terms.*s.rfactor")
+    s = one_warp(*halves(16, 8, 32))
+    stage = next(st for st in s.stages if st.name == "C")
+    stage.storage_align(stage.op.axis[0], 8, 1)
+    refused(s, "its rows are padded")
+
+
 def test_loops_of_an_operand_are_its_atoms() -> None:
     a, b, c, d = halves(16, 8, 16)
     s = one_warp(a, b, c, d)
@@ -333,11 +365,45 @@ def test_steps_on_loops_inside_an_atom_are_refused() -> None:
     assert str(s) == before
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "opencl"])
+@pytest.mark.parametrize("target", ["cuda -arch=sm_75", "opencl", "llvm"])
 def test_devices_without_atoms_are_refused(target: str) -> None:
-    bounds = LoopTree(one_warp(*halves(16, 8, 16))).bounds()
+    schedule = one_warp(*halves(16, 8, 16))
     with pytest.raises(LegalityError, match=r"\(atom\)"):
-        check(Resources(bounds, Target(target)), "it")
+        check(Resources(LoopTree(schedule).bounds(), Target(target)), "it")
+    with pytest.raises(LoweringError, match="has no such instruction. It has none"):
+        lower_schedule(schedule, Target(target))
+
+
+def test_the_device_kind_names_the_atoms_that_there_are() -> None:
+    assert Target("cuda -arch=sm_80").atoms == tuple(ATOMS)
+
+
+@pytest.mark.slow
+def test_rows_may_be_as_many_as_a_call_says() -> None:
+    rows = te.var("n")
+    a = te.placeholder((rows, 32), "float16", name="A")
+    b, r = te.placeholder((32, 8), "float16", name="B"), te.reduce_axis((0, 32), "r")
+
+    def term(i, j):
+        return a[i, r].astype("float32") * b[r, j].astype("float32")
+
+    c = te.compute((rows, 8), lambda i, j: te.sum(term(i, j), axis=r), name="C")
+    d = te.compute((rows, 8), lambda i, j: c[i, j].astype("float16"), name="D")
+    s = create_schedule(d.op)
+    held = fragments(s, c, a, b)
+    i, j = s[d].op.axis
+    block, i = s[d].split(i, factor=32)
+    s[d].bind(block, "blockIdx.x")
+    lane, _, _, _ = lanes(s[d], i, j, ATOM)
+    s[c].compute_at(s[d], lane)
+    inner(s, c, held)
+    program = lower_schedule(s, TARGET, args=[a, b, d])
+    rng = np.random.default_rng(0)
+    left, right = drawn((45, 32), a.dtype, rng), drawn((32, 8), b.dtype, rng)
+    result = np.zeros((45, 8), np.float16)
+    run_fast(specialised(program, {"n": 45}), [left, right, result])
+    expected = (left.astype(float) @ right.astype(float)).astype(np.float16)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_masks_refuse_what_does_not_fit_the_atom() -> None:
@@ -370,3 +436,78 @@ def test_masks_refuse_what_does_not_fit_the_atom() -> None:
         assert program.kernels[0].block == (32, 128 // count, 1)
     with pytest.raises(LegalityError, match="split by 24, and k of .* is 16"):
         lower_schedule(s, TARGET, tree=tree, bounds=tree.bounds({"slices": 24, "lanes": 32}))
+
+
+# -- what lies as a warp holds it ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("atom", "width"), [(ATOM, 8), ("m16n8k8.tf32", 4)])
+def test_operands_in_the_order_of_lanes_come_by_16_bytes(atom: str, width: int) -> None:
+    size, held = ATOMS[atom].extents, ATOMS[atom].a
+    kind, (m, n, k) = str(held.dtype), (32, 8, 32)
+    packed = te.placeholder((m // size["m"], k // size["k"], 32, width), kind, name="P")
+    b, r = te.placeholder((k, n), kind, name="B"), te.reduce_axis((0, k), "r")
+
+    def unpacked(i, j):
+        return packed[
+            i // size["m"], j // size["k"], *held.holder(i % size["m"], j % size["k"])
+        ]  # fmt: skip
+
+    def term(i, j):
+        return a[i, r].astype("float32") * b[r, j].astype("float32")
+
+    a = te.compute((m, k), unpacked, name="A")
+    c = te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=r), name="C")
+    d = te.compute((m, n), lambda i, j: c[i, j] + 0.0, name="D")
+    s = create_schedule(d.op)
+    s[a].set_scope("fragment")
+    other = fragments(s, c, b)
+    lane, _, _, _ = lanes(s[d], *s[d].op.axis, atom)
+    s[c].compute_at(s[d], lane)
+    rows, columns = s[c].op.axis
+    _, steps = multiply(s, c, atom, rows, columns, s[c].op.reduce_axis[0], size["k"])
+    for t in (a, *other):
+        s[t].compute_at(s[c], steps)
+    program = lowered(s, [packed, b, d])
+    filled = [x for x in statements(program.kernels[0].body) if isinstance(x, Store)]
+    assert [x.index.lanes for x in filled if x.buffer.name == "A"] == [width]
+    rng = np.random.default_rng(0)
+    left, right = drawn((m, k), a.dtype, rng), drawn((k, n), b.dtype, rng)
+    given = np.zeros(packed.shape, left.dtype)
+    for i, j in np.ndindex(m, k):
+        where, element = held.holder(i % size["m"], j % size["k"])
+        given[i // size["m"], j // size["k"], where, element] = left[i, j]
+    for run in (run_fast, interpreter.run):
+        result = np.zeros(d.shape, np.float32)
+        run(program, [given, right, result])
+        np.testing.assert_array_equal(result, left.astype(np.float32) @ right.astype(np.float32))
+
+
+def test_sums_are_an_operand_of_the_next_atom_in_the_same_lanes() -> None:
+    """d = half(a b) g, all in registers."""
+    a, b, c, half = halves(16, 32, 16)
+    g, r = te.placeholder((32, 8), "float16", name="G"), te.reduce_axis((0, 32), "q")
+
+    def term(i, j):
+        return half[i, r].astype("float32") * g[r, j].astype("float32")
+
+    e = te.compute((16, 8), lambda i, j: te.sum(term(i, j), axis=r), name="E")
+    out = te.compute((16, 8), lambda i, j: e[i, j] * 2.0, name="F")
+    s = create_schedule(out.op)
+    first = fragments(s, c, a, b)
+    second = fragments(s, e, g)
+    s[half].set_scope("fragment")
+    lane, _, _, _ = lanes(s[out], *s[out].op.axis, ATOM)
+    s[c].compute_at(s[out], lane)
+    s[e].compute_at(s[out], lane)
+    inner(s, c, first)
+    inner(s, e, [half, *second])
+    program = lowered(s, [a, b, g, out])
+    rng = np.random.default_rng(0)
+    arrays = [drawn(t.shape, t.dtype, rng) for t in (a, b, g)]
+    x, y, z = (array.astype(np.float64) for array in arrays)
+    expected = (x @ y).astype(np.float16).astype(np.float64) @ z * 2
+    for run in (run_fast, interpreter.run):
+        result = np.zeros(out.shape, np.float32)
+        run(program, [*arrays, result])
+        np.testing.assert_allclose(result, expected, rtol=1e-6)

@@ -14,7 +14,7 @@ from tilewright.codegen import generate
 from tilewright.driver import nvrtc
 from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.stmt import Mma, Program, statements
+from tilewright.ir.stmt import LoadRows, Mma, Program, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.tree.legality import check
@@ -44,6 +44,8 @@ PRODUCTS = {
     "bfloat16": Product(atom="m16n8k16.bfloat16"),
     "tf32": Product(atom="m16n8k8.tf32", block=(64, 64, 16)),
     "columns in a row": Product(order="nk"),
+    "rows apart": Product(skew=8, order="nk"),
+    "tf32, rows apart": Product(atom="m16n8k8.tf32", block=(64, 64, 16), skew=4, order="nk"),
     "one warp": Product(m=16, n=8, k=16, block=(16, 8, 16), warps=(1, 1)),
     "straight from global memory": Product(
         m=32, n=16, k=48, staged=False, block=(32, 16, 16), warps=(2, 1)
@@ -79,6 +81,21 @@ def agrees(p: Product, *runs) -> None:
         np.testing.assert_array_equal(arrays[3].astype(np.float32), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize(
+    ("name", "loads"),
+    [
+        ("the example", {(4, False), (4, True)}), ("bfloat16", {(4, False), (4, True)}),
+        ("columns in a row", {(4, False)}), ("rows apart", {(4, False)}),
+        ("one warp", {(4, False), (2, True)}), ("straight from global memory", set()),
+        ("tf32", {(4, False)}), ("tf32, rows apart", {(4, False)}), ("uneven", set()),
+    ],
+)  # fmt: skip
+def test_rows_of_shared_memory_are_loaded_as_matrices(name: str, loads) -> None:
+    program = lowered(*product(PRODUCTS[name]))
+    found = [s for s in statements(program.kernels[0].body) if isinstance(s, LoadRows)]
+    assert {(s.matrices, s.transposed) for s in found} == loads
+
+
 @st.composite
 def products(draw) -> Product:
     """Up to some atoms in each direction, in tiles of which the last are not full."""
@@ -92,7 +109,8 @@ def products(draw) -> Product:
     extents = [draw(st.integers(2, 2 * size[x])) for x in "mnk"]
     staged, halved = draw(st.booleans()), draw(st.booleans())
     order = draw(st.sampled_from(["kn", "nk"]))
-    return Product(*extents, atom, block, warps, order, staged, halved)
+    skew = draw(st.sampled_from([0, 4, 8]))
+    return Product(*extents, atom, block, warps, order, staged, halved, skew)
 
 
 @pytest.mark.slow
@@ -103,7 +121,7 @@ def test_products_of_any_size_are_what_numpy_says(p: Product) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["the example", "bfloat16", "tf32", "uneven", "uneven, straight"])
+@pytest.mark.parametrize("name", ["the example", "bfloat16", "tf32", "uneven", "tf32, rows apart"])
 def test_nvrtc_accepts(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     made = nvrtc.build(generate(lowered(*product(PRODUCTS[name])), TARGET), TARGET)

@@ -17,16 +17,32 @@ from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import PLACE, ROW, LoadRows, Mma, Region, Stmt, Store, load, seq
+from tilewright.ir.stmt import (
+    PLACE,
+    ROW,
+    For,
+    If,
+    LoadRows,
+    Mma,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    load,
+    map_children,
+    seq,
+)
 from tilewright.ir.warps import PLACES, ROWS
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes
+from tilewright.lowering.placement import Placement
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 
+PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
 
@@ -115,6 +131,9 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     """
     held, place, lane = node.held, emission.place, emission.place.thread_var["threadIdx.x"]
     assert held is not None
+    sources = [place.producer(n) for n in E.walk(node.body) if n.op == "read"]
+    if len(sources) != 1 or sources[0] is None or sources[0].scope != "shared":
+        return None
     size = held.fragment.dtype.bytes
     width, count = PLACE // size, held.fragment.elements * size // PLACE
     g, q, j, i = (E.var(name) for name in ("row", "place", "element", "matrix"))
@@ -149,6 +168,43 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
     rows = LoadRows(to, Region(source, place.simplify(index), ROW // size), transposed)
     return seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+
+
+def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
+    """Operands of which two tiles are loaded at once, where each is two matrices.
+
+    rewrite:  for t in 4: F[t*4 .. ] = rows of 2 from S[t*8 + x%8*40 + x//8%2*8 ..]
+              ->   for t in 2: F[t*8 .. ] = rows of 4 from S[t*16 + x//16*8 + x%8*40 + x//8%2*8 ..]
+    """
+    if not isinstance(stmt, For):
+        return map_children(stmt, lambda s: in_pairs(s, place))
+    test, body = None, stmt.body
+    if isinstance(body, If):
+        test, body = body.condition, body.then
+    rows, *rest = body.body if isinstance(body, Seq) else (body,)
+    odd = isinstance(stmt.extent, Expr) or stmt.extent % 2
+    if not isinstance(rows, LoadRows) or rows.matrices != PAIR or odd:
+        return replace(stmt, body=in_pairs(stmt.body, place))
+    var, to, simple = stmt.var, rows.to, place.simplify
+    step = simple(E.substitute(to.index, {var: var + 1}) - to.index - to.count)
+    if step.op != "const" or step.attr or (test is not None and var in E.free_variables(test)):
+        return stmt
+    first = var * 2 if stmt.extent > PAIR else E.const(0)
+    second = place.thread_var["threadIdx.x"] // (PAIR * ROWS)
+
+    def at(stmt: Stmt, which: Expr) -> Stmt:
+        tile = {var: first + which}
+        return map_children(stmt, lambda s: s, lambda e: simple(E.substitute(e, tile)))
+
+    zero, one = E.const(0), E.const(1)
+    index = simple(E.substitute(rows.source.index, {var: first + second}))
+    both = LoadRows(
+        Region(to.buffer, simple(E.substitute(to.index, {var: first})), to.count * 2),
+        replace(rows.source, index=index), rows.transposed,
+    )  # fmt: skip
+    body = seq(both, *(at(s, which) for which in (zero, one) for s in rest))
+    body = body if test is None else If(test, body)
+    return replace(stmt, extent=stmt.extent // 2, body=body) if stmt.extent > PAIR else body
 
 
 def _rounded(region: Region, k: int) -> Stmt:

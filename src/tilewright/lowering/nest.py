@@ -33,7 +33,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
-from tilewright.lowering.fragments import operand, product
+from tilewright.lowering.fragments import in_pairs, operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_kernels
 from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
@@ -153,8 +153,10 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
 
     combiner = node.op.combiner
     if combiner is None:
-        value = operand if node.held is not None else _copy
-        return emission.nest(node, value(emission, node), inside)
+        if node.held is not None:
+            tiles = emission.nest(node, operand(emission, node), inside)
+            return in_pairs(tiles, emission.place)
+        return emission.nest(node, _copy(emission, node), inside)
 
     def reduced(guards: Guards) -> Stmt:
         own = replace(emission, guards=guards)

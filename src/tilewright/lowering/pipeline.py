@@ -121,8 +121,13 @@ def lower_schedule(
 
 
 def _check_target(tree: LoopTree, target: Target) -> None:
-    """Loops that the kind of target does not have."""
+    """Loops and instructions that the target does not have."""
     for node in tree.nodes:
+        if node.product is not None and node.product.atom.name not in target.atoms:
+            raise LoweringError(
+                f"tensorize({node.name}, {node.product.atom})", f"{target} has no such instruction",
+                f"It has {', '.join(target.atoms) or 'none'}.",
+            )  # fmt: skip
         for axis, tag in node.stage.binds.items():
             if not target.has_threads and tag != "vthread":
                 raise LoweringError(

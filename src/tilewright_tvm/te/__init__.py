@@ -20,9 +20,9 @@ __all__ = ["ExternOp", "create_schedule", "extern", "gradient", "scan", "tag_sco
 __all__ += te.__all__
 
 _ELSEWHERE = {
-    "TensorIntrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
+    "TensorIntrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
-    "decl_tensor_intrin": "Matrix instructions are not there yet; split, vectorize and unroll.",
+    "decl_tensor_intrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
     "extern_primfunc": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
 }

@@ -1,8 +1,8 @@
 """The loop tree of a schedule: structure once, every number for one candidate or thousands, text.
 
 In: a `ScheduleState`.  Out: regions, extents, resources, masks, printed loop nests.
-In order: `access.py`, `structure.py`, `bounds.py`, `printer.py`, `loop_tree.py`,
-`accumulators.py`, `touch.py`, `resources.py`, `legality.py`.
+In order: `access.py`, `layout.py`, `products.py`, `structure.py`, `bounds.py`, `printer.py`,
+`loop_tree.py`, `accumulators.py`, `touch.py`, `resources.py`, `legality.py`.
 
 `LoopTree(schedule)` is the structure: stages that are stored, their loops, who is computed where,
 which tensor elements each stage reads as affine forms of its axes.  It is built once for all
@@ -76,6 +76,15 @@ schedules (`drawing.py` there) exercise them together.
    tensor's.  Values are stored as if at once (`lowering/reductions.py`): in an order in which no
    value reads what another one has stored, or through local variables where there is none.
    Reductions over the same axes in one `te.compute` are joined to one.
+
+14. Atoms.  Loops inside a matrix instruction are none: they have one trip, and an axis is where
+   the atom begins.  What a warp holds (scope "fragment") is whole atoms, so extents of a fragment
+   are rounded up, and its region is not clipped to the tensor: tiles begin where those of its
+   reader do.  Operands are zero beyond their tensors and beyond the terms of a sum, since 0 * NaN
+   is not 0.  Guards of an atom ask for its first element only, which is the same in all lanes.  A
+   fragment is known to threadIdx.y and z, which are warps, and not to threadIdx.x, the lanes; a
+   later stage may read of it what its own lane holds, which the simplifier has to prove
+   (`lowering/accesses.py`).  `products.py` finds the operands, `layout.py` says who holds what.
 
 Scans (`recurrence.py`) and opaque stages, whose kernels somebody wrote (`te/opaque.py`), have rules
 of their own: docs/tvm/languages.md.

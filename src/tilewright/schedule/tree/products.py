@@ -79,6 +79,12 @@ def _product(node: Node, nodes: list[Node]) -> Product:
         assert part is not None
         parts[letter] = part
     roots = {part.root: letter for letter, part in parts.items()}
+    shared = next((tag for ax, tag in node.stage.binds.items() if ax.kind == "reduce"), "")
+    if shared or node.stage.aligned:
+        raise ScheduleError(
+            place, f"{shared} shares its terms" if shared else "its rows are padded",
+            "s.rfactor gives each warp a sum of its own; lanes hold sums in no rows.",
+        )  # fmt: skip
     reduced = reduction_of(node.body)
     if reduced is None or reduced.attr[0].name != "sum" or reduced.dtype != atom.sum.dtype:
         raise ScheduleError(
