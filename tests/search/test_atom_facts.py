@@ -85,6 +85,18 @@ def test_loads_of_operands_are_rows_or_words(dtype: str, pad: int, loads: int) -
     assert number(kernel.operands) == loads * kernel.atoms
 
 
+@pytest.mark.parametrize(("columns", "loads"), [(8, 1), (16, 1), (24, 3), (32, 2)])
+def test_small_tiles_come_in_pairs_where_their_number_is_even(columns: int, loads: int) -> None:
+    """Of the second operand; the first, of four matrices, is a load by itself."""
+    of = Product(n=columns, rows=16, columns=columns, warps=(1, 1), k=128)
+    kernel, _ = analysed(of)
+    assert number(kernel.operands) == (1 + loads) * 128 // 16
+    program = lower_schedule(of.schedule(), GPU)
+    found = [s for s in statements(program.kernels[0].body) if isinstance(s, LoadRows)]
+    assert max(s.to.count for s in found) == 8  # elements of a lane: four matrices
+    assert min(s.to.count for s in found) == (8 if columns % 16 == 0 else 4)
+
+
 def test_one_accumulator_waits_for_its_latency_and_four_do_not() -> None:
     one, _ = analysed(Product(rows=16, columns=8, warps=(1, 1)))
     four, _ = analysed(Product(rows=16, columns=32, warps=(1, 1)))

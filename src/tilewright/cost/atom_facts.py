@@ -18,6 +18,7 @@ from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, vector
 from tilewright.ir.atoms import Atom, Fragment, places
 from tilewright.ir.stmt import PLACE, ROW
 from tilewright.ir.warps import PLACES, ROWS
+from tilewright.lowering.fragments import PAIR
 from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
@@ -94,6 +95,16 @@ def in_rows(held: Held, touch: Touch, bounds: Bounds) -> tuple[Any, Any]:
         passes = where(mask, passes, others)
         mask = mask | (turned & found)
     return mask, passes
+
+
+def in_pairs(held: Held, node: Node, bounds: Bounds) -> Any:
+    """Whether one `LoadRows` brings a tile and its neighbour: of two matrices each."""
+    if held.fragment.elements * held.fragment.dtype.bytes != PAIR * PLACE:
+        return False
+    tiles: Any = 1
+    for ax in reversed(node.stage.leaf_iter_vars):
+        tiles = where(tiles == 1, bounds.trips(node, ax), tiles)
+    return tiles % 2 == 0
 
 
 def _rows(held: Held, touch: Touch, bounds: Bounds, *, turned: bool) -> tuple[Any, Any]:

@@ -17,6 +17,7 @@ from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_m
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    in_pairs,
     in_rows,
     joined,
     lanes_at,
@@ -385,10 +386,11 @@ class _Counter:
         )
         count = elements / width
         if not self.nests[touch.node].guards:
-            tile = held.fragment.elements
+            pairs = where(in_pairs(held, touch.node, self.bounds), 2, 1)
+            tile = held.fragment.elements * pairs
             rows, together = in_rows(held, touch, self.bounds)
             count = where(rows, elements / tile, count)
-            passes = where(rows, together, passes)
+            passes = where(rows, together * pairs, passes)
             ideal = where(rows, tile * touch.bytes / PLACE, ideal)
         k.shared_load.add(count * warps, passes, ideal)
         k.operands = k.operands + count
