@@ -7,20 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lowering.tensor_products import Product as Lowered
+from lowering.tensor_products import product
 from search.atom_products import Product
 from tilewright import te
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import LegalityError
+from tilewright.cost.atom_facts import in_rows, operand_of
 from tilewright.cost.features import ATOM_COLUMNS, FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import GpuKernel
 from tilewright.cost.machine_model import Times, analyse, predict_seconds
 from tilewright.ir.atoms import ATOMS, places
 from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import LoadRows, statements
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.task import create
 from tilewright.schedule.tree.legality import check, judge
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
+from tilewright.schedule.tree.touch import anatomy
 from tilewright.targets.target import Target
 from tilewright.te.chains import longest_in_unit
 
@@ -68,14 +74,27 @@ def test_what_lies_beyond_the_tensors_is_no_useful_share() -> None:
     assert number(kernel.anchor_share) == pytest.approx(60 / 64)
 
 
-@pytest.mark.parametrize(("dtype", "words"), [("float16", 6), ("bfloat16", 6), ("float32", 6)])
-def test_loads_of_operands_are_words(dtype: str, words: int) -> None:
-    """Four words of an atom's first operand, two of its second, for any type: a pair of halves lies
-    side by side."""
-    of = Product(rows=16, columns=8, warps=(1, 1), dtype=dtype, pad=0, k=128, depth=32)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(("pad", "loads"), [(0, 2), (2, 6)])
+def test_loads_of_operands_are_rows_or_words(dtype: str, pad: int, loads: int) -> None:
+    """Rows that begin at 16 bytes come a tile at once; else the lanes load four words of an atom's
+    first operand and two of its second, of any type: a pair of halves lies side by side."""
+    of = Product(rows=16, columns=8, warps=(1, 1), dtype=dtype, pad=pad, k=128, depth=32)
     kernel, _ = analysed(of)
     assert kernel.atoms == 128 // ATOMS[of.atom].extents["k"]
-    assert number(kernel.operands) == words * kernel.atoms
+    assert number(kernel.operands) == loads * kernel.atoms
+
+
+@pytest.mark.parametrize(("columns", "loads"), [(8, 1), (16, 1), (24, 3), (32, 2)])
+def test_small_tiles_come_in_pairs_where_their_number_is_even(columns: int, loads: int) -> None:
+    """Of the second operand; the first, of four matrices, is a load by itself."""
+    of = Product(n=columns, rows=16, columns=columns, warps=(1, 1), k=128)
+    kernel, _ = analysed(of)
+    assert number(kernel.operands) == (1 + loads) * 128 // 16
+    program = lower_schedule(of.schedule(), GPU)
+    found = [s for s in statements(program.kernels[0].body) if isinstance(s, LoadRows)]
+    assert max(s.to.count for s in found) == 8  # elements of a lane: four matrices
+    assert min(s.to.count for s in found) == (8 if columns % 16 == 0 else 4)
 
 
 def test_one_accumulator_waits_for_its_latency_and_four_do_not() -> None:
@@ -151,6 +170,11 @@ def passes_of(of: Product, stride: int) -> float:
     ):  # fmt: skip
         rows, columns = places(fragment)
         rows, columns = (columns, rows) if turned else (rows, columns)
+        if stride * size % 16 == 0:  # rows of 16 bytes: one of each four lanes says where
+            for element in range(0, fragment.elements, 4 // size):
+                starts = (rows[::4, element] * stride + columns[::4, element]) * size // 16
+                total += count * int(np.bincount(starts % 8).max())
+            continue
         for element in range(0, fragment.elements, 4 // size):
             words = (rows[:, element] * stride + columns[:, element]) * size // 4
             banks = [set(words[words % 32 == bank].tolist()) for bank in range(32)]
@@ -159,13 +183,42 @@ def passes_of(of: Product, stride: int) -> float:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("pad", [0, 4, 8, 16, 24])
+@pytest.mark.parametrize("pad", [0, 2, 4, 8, 10, 16, 24])
 def test_conflicts_are_those_of_the_lanes(dtype: str, pad: int) -> None:
     of = Product(rows=64, columns=64, pad=pad, dtype=dtype, k=64, depth=32)
     kernel, _ = analysed(of)
     stride = 32 + pad if pad else 32
     steps = 64 // ATOMS[of.atom].extents["k"]
     assert number(kernel.shared_load.passes) == 4 * steps * passes_of(of, stride)
+
+
+FORMS = {
+    "halves": Lowered(), "halves, kn": Lowered(order="kn"), "halves, nk": Lowered(order="nk"),
+    "bfloat16": Lowered(atom="m16n8k16.bfloat16"), "tf32, kn": Lowered(atom="m16n8k8.tf32"),
+    "tf32, nk": Lowered(atom="m16n8k8.tf32", order="nk"), "not staged": Lowered(staged=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_what_comes_in_rows_is_what_lowering_loads_so(name: str) -> None:
+    """Of each operand: by the same statement."""
+    schedule, arguments = product(FORMS[name])
+    target = Target("cuda -arch=sm_90 -precision=tf32")
+    tree = LoopTree(schedule)
+    bounds = tree.bounds()
+    program = lower_schedule(schedule, target, args=arguments, tree=tree, bounds=bounds)
+    loaded = {
+        s.to.buffer.name
+        for kernel in program.kernels for s in statements(kernel.body) if isinstance(s, LoadRows)
+    }  # fmt: skip
+    told = set()
+    for node in tree.nodes:
+        held = operand_of(node)
+        for touch in anatomy(tree).reads[node] if held is not None else ():
+            if touch.scope == "shared" and bool(in_rows(held, touch, bounds)[0]):
+                told.add(node.name)
+    assert loaded == told
+    assert bool(told) is (name != "not staged")
 
 
 # -- populations -----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 In: nodes of a loop tree.  Out: multiply-adds of an atom, independent sums of a warp; where lanes
 are while they fetch an operand, of which each holds what the atom's fragment says: no thread index
-tells that.  Read next: `nest.py`, which counts loops by it, `addresses.py`, `gpu_facts.py`.
+tells that; and where operands lie in rows that a warp loads together.
+Read next: `nest.py`, which counts loops by it, `addresses.py`, `gpu_facts.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.cost.addresses import Point, vector
+from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, vector
 from tilewright.ir.atoms import Atom, Fragment, places
+from tilewright.ir.stmt import PLACE, ROW
+from tilewright.ir.warps import PLACES, ROWS
+from tilewright.lowering.fragments import PAIR
 from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
@@ -68,3 +72,56 @@ def joined(held: Held, touch: Touch, bounds: Bounds) -> Any:
         step = Point(bounds, _at(touch.node, held, *place)).address(touch) - zero
         width = where((width == 1 << bit) & (step == width), 2 * width, width)
     return width
+
+
+def in_rows(held: Held, touch: Touch, bounds: Bounds) -> tuple[Any, Any]:
+    """Whether a tile comes by a `LoadRows`, as it lies or transposed, and the passes of shared
+    memory that this takes."""
+    size = held.fragment.dtype.bytes
+    width = PLACE // size
+    zero = Point(bounds, {}).address(touch)
+
+    def step(lane: int, element: int) -> Any:
+        at = _at(touch.node, held, *held.fragment.place(lane, element))
+        return Point(bounds, at).address(touch) - zero
+
+    lies: Any = (step(1, 0) == width) & (step(2, 0) == 2 * width)
+    lies = lies & (width == 1 or step(0, 1) == 1)
+    found, passes = _rows(held, touch, bounds, turned=False)
+    mask = lies & found
+    if width > 1:
+        turned = (step(PLACES, 0) == 1) & (step(2 * PLACES, 0) == 2) & (step(4 * PLACES, 0) == 4)
+        found, others = _rows(held, touch, bounds, turned=True)
+        passes = where(mask, passes, others)
+        mask = mask | (turned & found)
+    return mask, passes
+
+
+def in_pairs(held: Held, node: Node, bounds: Bounds) -> Any:
+    """Whether one `LoadRows` brings a tile and its neighbour: of two matrices each."""
+    if held.fragment.elements * held.fragment.dtype.bytes != PAIR * PLACE:
+        return False
+    tiles: Any = 1
+    for ax in reversed(node.stage.leaf_iter_vars):
+        tiles = where(tiles == 1, bounds.trips(node, ax), tiles)
+    return tiles % 2 == 0
+
+
+def _rows(held: Held, touch: Touch, bounds: Bounds, *, turned: bool) -> tuple[Any, Any]:
+    """Whether all rows of a tile begin where one may, and the passes that they take: of each small
+    matrix as many as rows share banks.  Each [n], or one number."""
+    size, count = held.fragment.dtype.bytes, held.fragment.elements
+    width = PLACE // size
+    row, matrix = np.arange(ROWS), np.arange(count // width)[:, None]
+    lane = row // width if turned else row * PLACES
+    element = matrix * width + (row % width if turned else 0)
+    each = np.broadcast_arrays(*held.fragment.place(lane + 0 * element, element + 0 * lane))
+    flat = (x.astype(np.float32).reshape(1, -1) for x in each)
+    address = Point(bounds, _at(touch.node, held, *flat), column).address(touch)
+    starts = np.asarray(address * np.float32(size / ROW)).reshape(-1, count // width, ROWS)
+    group = np.floor(starts) % (BANKS * BANK_BYTES // ROW)
+    shared = (group[..., :, None] == group[..., None, :]).sum(-1).max(-1).sum(-1)
+    aligned = (starts == np.floor(starts)).all(axis=(1, 2))
+    if len(starts) == 1:
+        return bool(aligned[0]), float(shared[0])
+    return aligned, shared.astype(np.float64)

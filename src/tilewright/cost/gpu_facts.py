@@ -18,12 +18,15 @@ from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_m
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    in_pairs,
+    in_rows,
     joined,
     lanes_at,
     multiply_adds,
 )
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.ir.atoms import Atom
+from tilewright.ir.stmt import PLACE
 from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
@@ -330,6 +333,8 @@ class _Counter:
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
+        if nest.operand is not None and touch.scope == "shared":
+            return self._operand(k, nest.operand, touch, count, warps)
         if nest.operand is not None:
             width = self._side_by_side(nest.operand, touch)
             count = count / width
@@ -400,6 +405,26 @@ class _Counter:
                 fits = fits & (nest.stride(touch, nest.vector.axis) == 1)
             good = good & fits
         return where(good, lanes, 1)
+
+    def _operand(self, k: GpuKernel, held: Held, touch: Touch, elements: Any, warps: Any) -> Any:
+        """Loads of a lane for an operand in shared memory: one for a tile that lies in rows, else
+        of what lies side by side.  elements: that a lane gets"""
+        width = self._side_by_side(held, touch)
+        passes, ideal = (
+            self._wavefronts(touch, width),
+            maximum(width * touch.bytes / WIDEST_BYTES, 1),
+        )
+        count = elements / width
+        if not self.nests[touch.node].guards:
+            pairs = where(in_pairs(held, touch.node, self.bounds), 2, 1)
+            tile = held.fragment.elements * pairs
+            rows, together = in_rows(held, touch, self.bounds)
+            count = where(rows, elements / tile, count)
+            passes = where(rows, together * pairs, passes)
+            ideal = where(rows, tile * touch.bytes / PLACE, ideal)
+        k.shared_load.add(count * warps, passes, ideal)
+        k.operands = k.operands + count
+        return count
 
     def _side_by_side(self, operand: Held, touch: Touch) -> Any:
         """Elements of one load of what a lane holds for an atom."""
