@@ -72,11 +72,9 @@ _CONVERSIONS = {
 # Before sm_80 the copy is made where it would begin.  What is not wanted is not read either.
 _COPY = """static __device__ __forceinline__ void {name}(void* to, const void* from, bool wanted) {{
 #if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "{{ .reg .u64 place; .reg .u32 near;"
-      " cvta.to.shared.u64 place, %0; cvt.u32.u64 near, place;"
-      " cp.async.{cache}.shared.global [near], [%1], {bytes}, %2; }}"
-      :: "l"(to), "l"(from), "r"(wanted ? {bytes} : 0) : "memory");
+  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {bytes}, %2;"
+      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(from), "r"(wanted ? {bytes} : 0)
+      : "memory");
 #else
   for (int k = 0; k < {bytes} / 4; ++k) {{
     ((unsigned int*)to)[k] = wanted ? ((const unsigned int*)from)[k] : 0u;

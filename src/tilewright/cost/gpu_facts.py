@@ -253,8 +253,7 @@ class _Counter:
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
             count = self._access(k, nest, touch, runs, warps, width)
-            once = 1 - alone if touch is nest.write else 1  # one instruction reads and writes
-            issued = issued + count * once
+            issued = issued + count  # of a copy: itself, and its address, which has no offset
             if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
             if touch is not nest.write and touch.scope in ("global", "shared"):
