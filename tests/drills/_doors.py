@@ -176,6 +176,10 @@ def _schedule_methods() -> dict[str, Callable[[Any, Any, Any], Arguments]]:
         "pack": lambda s, c, i: {
             "tensor": c.op.input_tensors[0], "blocks": (2, 1), "order": (0, 1, 2),
         },
+        "pad": lambda s, c, i: {"tensor": c, "multiples": {i: 16}},
+        "as_product": lambda s, c, i: {
+            "tensor": c, "m": [i], "n": [c.op.axis[1]], "k": list(c.op.reduce_axis),
+        },
     }  # fmt: skip
 
 

@@ -320,3 +320,10 @@ def test_extents_that_calls_give_stay_open() -> None:
         module(*(array(value, device("llvm")) for value in inputs), result)
         (wanted,), (bound,) = evaluate_with_tolerance(closed, inputs)
         assert agrees(result.numpy(), wanted, bound).all()
+
+
+def test_a_multiple_is_a_number() -> None:
+    dag, s = weights()
+    sums = dag.outputs[0]
+    with pytest.raises(ScheduleError, match="no integer"):
+        s.pad(sums, {sums.op.axis[1]: None})

@@ -293,8 +293,14 @@ class Schedule(ScheduleState[Stage]):
         Returns the tensor of the rounded extents: `tensor` itself where all are multiples.
         """
         stage = self[tensor]
-        axes = stage._axes("pad", multiples)
-        return self.do(S.Pad(stage.name, axes, tuple(map(_size, multiples.values()))))  # type: ignore[no-any-return]
+        axes, sizes = stage._axes("pad", multiples), tuple(map(_size, multiples.values()))
+        for axis, size in zip(axes, sizes, strict=True):
+            if not isinstance(size, int):
+                raise ScheduleError(
+                    f"pad({stage.name}, {{{axis}: {size}}})", "the multiple is no integer",
+                    "Extents of stages are fixed: use int(), which asks a decision for its value.",
+                )  # fmt: skip
+        return self.do(S.Pad(stage.name, axes, sizes))  # type: ignore[no-any-return]
 
     @door(ScheduleError)
     def as_product(
