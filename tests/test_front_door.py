@@ -180,9 +180,15 @@ REFUSED = [
     (lambda: tw.load("mlp", params={}), "the model has its weights"),
     (lambda: tw.load(small()[0], shape={"x": (1,)}), "its shapes are fixed, they are those of"),
     (lambda: tw.load(3), "it is no model. Give .*a module of PyTorch"),
+    (lambda: tw.load(print, (1, 2)), "it is no model. Give .*a module of PyTorch"),
+    (lambda: tw.load({"weight": 1}, (1, 2)), "it is no model. Give .*a module of PyTorch"),
+    (lambda: tw.load(tw.Network, (1, 2)), "it is no model .a class: call it to make a module"),
+    (lambda: tw.load("mlp", layout="CWHN8"), "^mlp: layout 'CWHN8': not a string of axis letters"),
+    (lambda: tw.load("mlp", layout="NCDHW"), "^mlp: layout NCDHW: they are not the axes of NCHW"),
     (lambda: tw.load("mlp", batch=(1, 1)), "not different whole numbers of at least 1"),
     (lambda: tw.load("mlp", dtype="int8"), "Use float32, float16, bfloat16"),
     (lambda: tw.tune(tw.load("mlp"), "llvm", trials=0), "trials=0.*not more than zero"),
+    (lambda: tw.tune(tw.load("mlp"), "llvm", trials=1, early_stopping=0), "not more than zero"),
     (lambda: tw.tune([]), "there is no task"),
     (lambda: tw.tune(3), "what is a int"),
     (lambda: tw.compile(3), "what is a int"),
@@ -193,7 +199,7 @@ REFUSED = [
     (lambda: tw.task(product, (4,), "llvm"), "missing a required argument: 'm'"),
     (lambda: tw.task(lambda: 3, (), "llvm"), "Return the list of its input and output tensors"),
     (lambda: tw.task("no/such", (), "llvm"), "no template of that name"),
-    (lambda: tw.open("no.so"), "there is no such file|cannot be read"),
+    (lambda: tw.open("no.so"), "there is no such file. Check the path"),
 ]
 
 

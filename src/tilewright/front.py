@@ -18,7 +18,8 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -60,7 +61,7 @@ from tilewright.network.tune_network import RULES, chosen_tasks, network_tasks, 
 from tilewright.runtime.device import cuda, local_target
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
-from tilewright.runtime.timing import show_seconds
+from tilewright.runtime.timing import milliseconds, show_seconds
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.search.progress import Progress, duration
@@ -205,11 +206,24 @@ def load(
             "Example: batch=(1, 8).",
         )  # fmt: skip
     own = dict(params or {})
-    calls = ("from_onnx", f"from_onnx({name!r})", f"network {name!r}", "batch_sizes")
-    with named(name, *calls, "from_exported_program", f"load({type(model).__name__})"):
+    read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})")
+    calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
+    with _of_model(name), named(name, *calls):
         mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         made, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(made), left, layout, dtype)
+
+
+@contextmanager
+def _of_model(name: str) -> Iterator[None]:
+    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
+    try:
+        yield
+    except TilewrightError as error:
+        if error.place.startswith("relay."):
+            error.place = f"{name}: {error.place.removeprefix('relay.')}"
+            error.args = (error.place, *error.args[1:])
+        raise
 
 
 def _name_of(model: Any) -> str:
@@ -279,7 +293,7 @@ class Tuned:
 
 def _row(told: TaskReport) -> tuple[str, str, str, str, str]:
     best = told.best_seconds
-    time = "-" if best is None else f"{best * 1e3:.4f}"
+    time = "-" if best is None else milliseconds(best)
     rate = "-" if not best else f"{told.task.flop / best * 1e-9:.1f}"
     trials = str(told.known + told.trials)
     return str(told.task.weight), trials, time, rate, task_label(told.task)
@@ -328,7 +342,8 @@ def tune(
     if minutes is None and trials is None:
         minutes = MINUTES
     seconds = None if minutes is None else minutes * 60
-    for name, value in (("minutes", minutes), ("trials", trials)):
+    limits = (("minutes", minutes), ("trials", trials), ("early_stopping", early_stopping))
+    for name, value in limits:
         if value is not None and not value > 0:
             raise ModelError(f"tune({name}={value})", "it is not more than zero", "Leave it out.")
     devices = Devices(farm[1], *parsed(farm[0])) if isinstance(farm, tuple) else farm

@@ -27,8 +27,8 @@ _PAGE = "The names of TVM that are here are in docs/tvm/compatibility.md."
 
 # Networks by name, which were a part of `relay.testing`.
 _NETWORKS = (
-    "densenet", "dqn", "inception_v3", "layers", "mlp", "mobilenet", "mobilenet_v2", "resnet",
-    "resnet_v1", "squeezenet", "transformers", "unet", "vgg",
+    "layers", "mlp", "mobilenet", "mobilenet_v2", "resnet", "resnet_v1", "squeezenet",
+    "transformers", "vgg",
 )  # fmt: skip
 # Packages and files that stand in another place than TVM has them in, or had another name before;
 # where it is not said otherwise, in this package.

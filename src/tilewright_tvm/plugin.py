@@ -21,9 +21,11 @@ NAMED_KINDS = (
     "rocm", "sdaccel", "stackvm", "vulkan", "webgpu",
 )  # fmt: skip
 
-# Networks that only `relay.testing` has: `relay/testing/networks.py` makes them.
+# Networks that the compiler's zoo has not: `relay/testing/networks.py` makes them.
 NETWORKS = (
-    *(f"resnet3d-{n}" for n in (18, 34, 50, 101, 152, 200, 269)), "dcgan", "lstm",
+    *(f"resnet3d-{n}" for n in (18, 34, 50, 101, 152, 200, 269)),
+    *(f"densenet-{n}" for n in (121, 161, 169, 201)),
+    "dcgan", "dqn", "inception_v3", "lstm", "unet",
 )  # fmt: skip
 
 

@@ -10,11 +10,11 @@ OPTIONS = {
     "fast-math": Foreign(values=("0",)),
     "interface-api": Foreign(values=("packed",)),
     "jit": Foreign(),
-    "link-params": Foreign(values=("0",)),
+    "link-params": Foreign(values=("0",), flag=True),
     "opt-level": Foreign(),
     "runtime": Foreign(values=("c++", "cpp")),
     "shared_memory_per_block": Foreign("max_shared_memory_per_block"),
-    "system-lib": Foreign(values=("0",)),
+    "system-lib": Foreign(values=("0",), flag=True),
     "texture_spatial_limit": Foreign(),
     "unpacked-api": Foreign(values=("0",)),
 }

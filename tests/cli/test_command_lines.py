@@ -486,6 +486,15 @@ def test_tables_are_as_wide_as_columns_says(
     assert 80 < columns(run("records", "long.jsonl")[1]) <= 120
 
 
+def test_a_row_that_is_too_wide_for_the_terminal_is_a_block(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    _, out, _ = run("records", "long.jsonl")
+    lines = out.splitlines()
+    assert "  best ms  1234.5600" in lines and any(line.startswith("  by ") for line in lines)
+
+
 @pytest.mark.slow
 def test_a_table_has_the_width_of_its_terminal(made: Path) -> None:
     """Of a real one, whose output goes through a pager as well."""
@@ -513,3 +522,11 @@ def in_terminal(command: str, width: int) -> str:
     assert process.wait(60) == 0
     os.close(parent)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_help_speaks_of_the_command_and_of_tilewright(run: Run, command: str) -> None:
+    group = cli.commands[command]
+    for inner in ([], *([name] for name in getattr(group, "commands", ()))):
+        _, out, _ = run(command, *inner, "--help")
+        assert not re.search(r"load_module|relay\.|\blib\.|export_library", out), out

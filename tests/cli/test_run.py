@@ -91,3 +91,9 @@ def test_refusals(run, compiled, tmp_path):
     assert code == 2 and "does not exist" in err
     code, _, err = run("run", str(path), "--repeat", "0")
     assert code == 2 and "0 is not more than zero" in err
+
+
+def test_inputs_of_text_are_one_error(run, compiled):
+    np.savez("text.npz", x=np.array(["a"]))
+    code, _, err = run("run", str(compiled[0][0]), "--inputs", "text.npz")
+    assert code == 1 and len(err.splitlines()) == 1 and "input 'x': dtype" in err

@@ -49,8 +49,10 @@ def main(args: Sequence[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except TilewrightError as error:
-        if isinstance(error.__context__, TilewrightError):  # closing the log failed after it
-            say(f"error: {error.__context__.in_command()}", stream=sys.stderr)
+        before = None if error.__suppress_context__ else error.__context__
+        # Closing the log failed after it; what says the same in other words is one error.
+        if isinstance(before, TilewrightError) and before.reason != error.reason:
+            say(f"error: {before.in_command()}", stream=sys.stderr)
         say(f"error: {error.in_command()}", stream=sys.stderr)
         _end_output()
         sys.exit(1)

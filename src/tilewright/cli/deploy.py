@@ -44,7 +44,8 @@ def check_output(file: Path) -> None:
 @log_option
 @click.option(
     "-o", "--output", type=File(),
-    help="File that runtime.load_module reads: .so or .tar.  [default: MODEL.TARGET.tar]",
+    help="File that `tilewright run` and tilewright.open read: .so or .tar.  [default: "
+    "MODEL.TARGET.tar]",
 )  # fmt: skip
 def compile_command(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],

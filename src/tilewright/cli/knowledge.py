@@ -48,7 +48,7 @@ def publish_logs(logs: tuple[Path, ...], folder: Path, device_class: str | None)
 def use_knowledge(source: str | None, name: str | None, forgotten: str | None) -> None:
     """Install a folder of knowledge for this user; without one, tell which are in force.
 
-    `relay.build` takes from them what no log of yours has, and searches begin with their trees.
+    Compiling takes from them what no log of yours has, and searches begin with their trees.
     Nothing is ever fetched but by this command.
     """
     from tilewright import knowledge

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.base.text import printable
+from tilewright.runtime.timing import milliseconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +28,7 @@ _FIGURES = {
     "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",
     "records", "speed", "std ms", "tasks", "trials learned from",
 }  # fmt: skip
+_LEAST_TEXT = 6  # characters of a column of text, below which nobody reads it
 _WIDTH = 120  # of a table where no terminal and no COLUMNS says one
 
 
@@ -91,7 +93,7 @@ def print_bench(report: BenchReport, console: Console | None = None) -> None:
         median = statistics.median(x.seconds)
         figures = (statistics.fmean(x.seconds), median, statistics.pstdev(x.seconds))
         speed = f"{base / median:.2f}x" if base else "-"
-        rows.append((x.engine, *(f"{f * 1e3:.3f}" for f in figures), speed, x.note))
+        rows.append((x.engine, *(milliseconds(f, 3) for f in figures), speed, x.note))
     title = f"{report.model} on {report.device} ({report.target})"
     _print(console, title, ("engine", "mean ms", "median ms", "std ms", "speed", "note"), rows)
     if report.kernels:
@@ -110,7 +112,7 @@ def _kernel_row(k: KernelLine) -> tuple[str, ...]:
     if k.seconds is None:
         return k.name, str(k.calls), k.source, "-", "-"
     rate = f"{k.flop / k.seconds * 1e-9:.1f}"
-    return k.name, str(k.calls), k.source, _milliseconds(k.seconds), rate
+    return k.name, str(k.calls), k.source, milliseconds(k.seconds), rate
 
 
 def print_records(
@@ -181,12 +183,7 @@ def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
         return (*head, "-", "-", "-")
     flop = _flop(database, task)
     rate = f"{flop / best.seconds * 1e-9:.1f}" if flop else "-"
-    return (*head, _milliseconds(best.seconds), rate, best.origin)
-
-
-def _milliseconds(seconds: float) -> str:
-    """With two figures at least, as small kernels take some nanoseconds."""
-    return f"{seconds * 1e3:.{4 if seconds >= 1e-6 else 6}f}"
+    return (*head, milliseconds(best.seconds), rate, best.origin)
 
 
 def _flop(database: Database, task: TaskId) -> float | None:
@@ -213,6 +210,10 @@ def _print(
     from rich.table import Table
     from rich.text import Text
 
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if _least_width(head, rows) > console.width:
+        _print_blocks(console, title, head, rows)
+        return
     narrow = console.width < _WIDTH
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=not narrow,
@@ -224,8 +225,30 @@ def _print(
         else:
             table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
+
+
+def _least_width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Of a table whose figures are in one piece and whose text can still be read."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return len(head) + sum(
+        width if name in _FIGURES else min(width, _LEAST_TEXT)
+        for name, width in zip(head, widths, strict=True)
+    )
+
+
+def _print_blocks(
+    console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """A row a block, a cell a line."""
+    width = max(map(len, head))
+    lines = [title]
+    for row in rows:
+        cells = zip(head[1:], row[1:], strict=True)
+        lines += ["", row[0], *(f"  {name:<{width}}  {cell}" for name, cell in cells)]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    console.print()
 
 
 def _console() -> Console:

@@ -66,6 +66,13 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
     if isinstance(what, str) and not is_network(what) and _kind(what) in of_torch:
         what = read_torch(what, what)
     module = _is_module(what)
+    if not module and not _is_other_model(what):
+        made = " (a class: call it to make a module)" if isinstance(what, type) else ""
+        raise ModelError(
+            f"load({_shown(model)})", f"it is no model{made}",
+            "Give the path or the bytes of an .onnx file, a module of PyTorch with example inputs,"
+            " an exported program or its .pt2 file, or the name of a network.",
+        )  # fmt: skip
     if module and inputs is None:
         raise ModelError(
             f"load({type(what).__name__})", "a module does not tell the shapes of its inputs",
@@ -87,13 +94,6 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
     if hasattr(what, "graph_signature"):
         _refuse_shapes(model, shapes, "an exported program has its own")
         return from_exported_program(what)
-    if not isinstance(what, str | bytes | bytearray) and not hasattr(what, "SerializeToString"):
-        made = " (a class: call it to make a module)" if isinstance(what, type) else ""
-        raise ModelError(
-            f"load({_shown(model)})", f"it is no model{made}",
-            "Give the path or the bytes of an .onnx file, a module of PyTorch with example inputs,"
-            " an exported program or its .pt2 file, or the name of a network.",
-        )  # fmt: skip
     return from_onnx(what, shapes)
 
 
@@ -132,6 +132,14 @@ def _kind(path: str) -> str:
 def _is_module(model: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _is_other_model(model: Any) -> bool:
+    """Whether it is one of those that tell their inputs: of ours, exported, or of ONNX."""
+    if isinstance(model, IRModule | Function | str | bytes | bytearray):
+        return True
+    told = hasattr(model, "graph_signature") or hasattr(model, "SerializeToString")
+    return told and not isinstance(model, type)
 
 
 def _shown(model: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.graph.expr import IRModule
 from tilewright.graph.passes import PASSES, fold_constants, fuse, optimize
+from tilewright.graph.passes.data_layout import axis_layout
 from tilewright.graph.passes.layouts import convert_layout
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 
@@ -21,6 +22,7 @@ def in_layout(mod: IRModule, layout: str | None) -> IRModule:
     """Give the network with its convolutions in `layout`; None: as they are.  Raises ModelError."""
     if layout is None:
         return mod
+    axis_layout("NCHW", layout, "layout")  # where no convolution looks at it, too
     return convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
 
 

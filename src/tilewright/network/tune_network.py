@@ -210,11 +210,11 @@ def _which(network: IRModule, params: Mapping[str, Any] | None, of: int) -> str:
 
 def _told(line: NetworkLine) -> str:
     kept = len(line.untuned)
-    took = f"network {line.seconds * 1e3:.3f} ms a run"
+    took = f"network {show_seconds(line.seconds)} a run"
     if line.seconds == line.untuned_seconds:
         return f"{took}, as untuned: nothing that was measured makes it faster, so nothing is used"
     return (
-        f"{took}, {line.untuned_seconds * 1e3:.3f} ms untuned: "
+        f"{took}, {show_seconds(line.untuned_seconds)} untuned: "
         f"{line.untuned_seconds / line.seconds:.2f} times as fast"
         + (f"; {kept} of its kernels stay untuned, whose records made it slower" if kept else "")
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tilewright.base.terminal import say
+from tilewright.runtime.timing import milliseconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -217,7 +218,7 @@ class Progress:
         for row in self.rows:
             best, share = "-", "-"
             if row.best_seconds is not None:
-                best = f"{row.best_seconds * 1e3:.4f}"
+                best = milliseconds(row.best_seconds)
                 part = parts.get(id(row), 0.0) / total
                 share = f"{part:.0%}" if part else "-"
             rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
@@ -232,7 +233,7 @@ class Progress:
         if self.estimate is None and self._confirmed is None and not self.chosen():
             return "-"
         rest = f" + {missing} tasks without a result" if missing else ""
-        return f"{total * 1e3:.3f} ms{rest}"
+        return f"{milliseconds(total, 3)} ms{rest}"
 
     def _left(self) -> str:
         left = self.remaining

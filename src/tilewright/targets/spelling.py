@@ -35,8 +35,6 @@ _TVMS_LIMITS = {
 _LISTS = ("mattr", "libs", "keys")
 _FLOAT_ABIS = {"gnueabihf": "hard", "gnueabi": "soft"}  # by the end of a triple
 
-FLAGS = ("link-params", "system-lib")  # which may stand without a value; then it is 1
-
 
 @dataclass(frozen=True)
 class Foreign:
@@ -44,10 +42,12 @@ class Foreign:
 
     means: the option of ours that says the same; "" where none is needed
     values: with which it changes nothing here; none: all of them
+    flag: it may stand without a value, which is 1 then
     """
 
     means: str = ""
     values: tuple[str, ...] = ()
+    flag: bool = False
 
 
 _DERIVED = ("kind", "host", "keys", "tag")  # what a target of TVM, as a dict, holds besides options
@@ -103,7 +103,7 @@ def options_of(words: list[str], place: str) -> dict[str, str]:
     found, left = {}, iter(words)
     for word in left:
         name, eq, value = word.lstrip("-").partition("=")
-        if not eq and name in FLAGS:
+        if not eq and any(name in t and t[name].flag for t in plugins.every("target options")):
             eq, value = "=", "1"
         if not eq:
             value = next(left, "")

@@ -25,7 +25,7 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.traversal import is_call, with_children
 
-_WAY_OUT = "Make a module for each size and give relay.build the list of them."
+_WAY_OUT = "Make the network anew for each size; a list of modules can be built as one."
 _COMMAND = "Export the network with an open batch, and give --batch for that file."
 Shape = tuple[int, ...]
 

@@ -35,7 +35,7 @@ from tilewright.graph.traversal import with_children
 from tilewright.graph.types import MAX_RANK
 
 _TRIAL = 32  # for each open extent where one network is made to see whether it can be
-_WAY_OUT = "Make a module for each size and give relay.build the list of them."
+_WAY_OUT = "Make the network anew for each size; a list of modules can be built as one."
 
 
 def open_extents(mod: IRModule | Function) -> tuple[str, ...]:

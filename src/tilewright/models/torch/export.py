@@ -8,9 +8,12 @@ imported when it is called.  Read next: `program.py`, `importer.py`.
 from __future__ import annotations
 
 import inspect
+import logging
 import operator
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +111,26 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, tuple | list) and all(type(n) is int for n in value)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch logs the tracebacks of what it refuses: its first line is in our error, and the rest
+    is that error's cause.  With TORCH_LOGS everything is said."""
+    known = [] if os.environ.get("TORCH_LOGS") else [*logging.root.manager.loggerDict.items()]
+    loggers = [logger for name, logger in known if name.partition(".")[0] == "torch"]
+    handlers = {h for logger in loggers for h in getattr(logger, "handlers", ())}
+    for handler in handlers:
+        handler.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
+
+
 def exported(
     module: Any, examples: tuple[Any, ...], place: str, by_name: dict[str, Any] | None = None
 ) -> ExportedProgram:
@@ -120,7 +143,7 @@ def exported(
     modes = [(m, m.training) for m in module.modules()]
     module.eval()
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
             if isinstance(module, torch.jit.ScriptModule):
                 from torch._export.converter import TS2EPConverter

@@ -234,8 +234,10 @@ class _Importer:
                 return self._block(step, e.reason)
             return self._later(step, values, e)
         except ModelError as e:
-            inner = "" if e.place == self._place(step) else f"{e.place}: "
-            return self._block(step, f"{inner}{e.reason}", e.way_out)
+            if e.place == self._place(step):
+                return self._block(step, e.reason, e.way_out)
+            # Its way out is for who writes graphs.
+            return self._block(step, f"{e.place}: {e.reason}")
         except _UNREAD as e:
             reason = f"its arguments are not understood ({type(e).__name__}: {e})"
             return self._block(step, reason, "Please report it.")

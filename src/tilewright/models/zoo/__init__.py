@@ -15,9 +15,6 @@ from typing import Any
 from tilewright.base import plugins
 from tilewright.base.errors import ModelError
 from tilewright.models.zoo import (
-    densenet,
-    dqn,
-    inception_v3,
     mlp,
     mobilenet,
     mobilenet_v2,
@@ -25,7 +22,6 @@ from tilewright.models.zoo import (
     resnet_v1,
     squeezenet,
     transformers,
-    unet,
     vgg,
 )
 from tilewright.models.zoo.layers import Workload
@@ -39,16 +35,7 @@ NETWORKS: dict[str, Callable[..., Workload]] = {
     "mobilenet_v2": mobilenet_v2.get_workload,
     **{f"squeezenet-{v}": partial(squeezenet.get_workload, version=v) for v in squeezenet.VERSIONS},
     **{f"vgg-{n}": partial(vgg.get_workload, num_layers=n) for n in vgg.STACKS},
-    "inception_v3": inception_v3.get_workload,
-    **{
-        f"densenet-{n}": partial(
-            densenet.get_workload, densenet_size=n, batch_size=1, chained=False
-        )
-        for n in densenet.SIZES
-    },
     "mlp": mlp.get_workload,
-    "dqn": dqn.get_workload,
-    "unet": unet.get_workload,
     "vit-tiny": transformers.vit,
     "bert-tiny": transformers.bert,
     "gpt2-tiny": transformers.gpt2,

@@ -1,6 +1,6 @@
 """A perceptron of three layers, for images of digits.
 
-In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `dqn.py`.
+In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `transformers.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Examples of what can be built and tuned, of no published size; weights are random.
 
-In: batch, sizes.  Out: `(mod, params)` with seeded weights.  Read next: `unet.py`.
+In: batch, sizes.  Out: `(mod, params)` with seeded weights.  Read next: `layers.py`.
 """
 
 from __future__ import annotations

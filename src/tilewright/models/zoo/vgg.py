@@ -1,6 +1,6 @@
 """VGG (Simonyan and Zisserman, 2014): stacks of 3x3 convolutions between poolings.
 
-In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `densenet.py`.
+In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `mlp.py`.
 """
 
 from __future__ import annotations

@@ -257,6 +257,11 @@ def open(path: str | os.PathLike[str], device: Device | None = None) -> Compiled
     Raises ModelError for a file that is missing, damaged, or no compiled network.
     """
     place = f"open({os.fspath(path)!r})"
+    if not os.path.exists(path):
+        raise ModelError(
+            place, "there is no such file",
+            "Check the path; Compiled.save and `tilewright compile` write such files.",
+        )  # fmt: skip
     with named(place, *(f"{what}({os.fspath(path)!r})" for what in ("load", "load_module"))):
         check_compiled(path, place)
         library = load_module(path)

@@ -12,10 +12,7 @@ from tilewright.base.doors import open_doors
 from tilewright.base.errors import ModelError
 from tilewright.models import zoo
 from tilewright.models.zoo import (
-    densenet,
-    dqn,
     get_network,
-    inception_v3,
     layers,
     mlp,
     mobilenet,
@@ -24,7 +21,6 @@ from tilewright.models.zoo import (
     resnet_v1,
     squeezenet,
     transformers,
-    unet,
     unknown_network,
     vgg,
 )
@@ -32,6 +28,9 @@ from tilewright.models.zoo.layers import create_workload
 from tilewright_tvm.elsewhere import find
 from tilewright_tvm.relay.testing import (
     dcgan,
+    densenet,
+    dqn,
+    inception_v3,
     init,
     lstm,
     nat,
@@ -40,6 +39,7 @@ from tilewright_tvm.relay.testing import (
     resnext,
     synthetic,
     temp_op_attr,
+    unet,
     yolo_detection,
 )
 from tilewright_tvm.relay.testing.checks import (

@@ -11,12 +11,21 @@ from functools import partial
 from typing import Any
 
 from tilewright.models.zoo.layers import Workload
-from tilewright_tvm.relay.testing import dcgan, lstm, resnet_3d
+from tilewright_tvm.relay.testing import dcgan, densenet, dqn, inception_v3, lstm, resnet_3d, unet
 
 NETWORKS: dict[str, Callable[..., Workload]] = {
     **{f"resnet3d-{n}": partial(resnet_3d.get_workload, num_layers=n) for n in resnet_3d.UNITS},
+    **{
+        f"densenet-{n}": partial(
+            densenet.get_workload, densenet_size=n, batch_size=1, chained=False
+        )
+        for n in densenet.SIZES
+    },
     "dcgan": dcgan.get_workload,
+    "dqn": dqn.get_workload,
+    "inception_v3": inception_v3.get_workload,
     "lstm": lstm.get_workload,
+    "unet": unet.get_workload,
 }
 
 

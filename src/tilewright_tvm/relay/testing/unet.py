@@ -1,6 +1,6 @@
 """U-Net (Ronneberger et al., 2015): a path down to a small image and back, with shortcuts across.
 
-In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `transformers.py`.
+In: batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `lstm.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ TVM's network of this name is another one: there a layer reads only the one befo
 is the concatenation of its layers without what it began with.  Both are here, since tasks of the
 tutorials are those of TVM's.
 
-In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `mlp.py`.
+In: depth, batch, image.  Out: `(mod, params)` with seeded weights.  Read next: `inception_v3.py`.
 """
 
 from __future__ import annotations
