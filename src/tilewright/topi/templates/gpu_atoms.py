@@ -134,7 +134,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
     factors = operands(op_of(s, product), axes)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
-    wide = any(width_of(s, dims) > 1 for dims in factors)
+    wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if wide else [1])
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
@@ -378,7 +378,10 @@ class Tiling:
 
     def spread(self, stage: Stage) -> IterVar:
         """Warps and lanes of a stage inside a block, whose first axis are shares of the sum."""
-        return self._warps(stage, [stage.op.axis[0]], self.axes.tiled(_op(stage)))
+        share, *batch = stage.op.axis
+        tiled = self.axes.tiled(_op(stage))
+        stage.reorder(*(ax for ax in batch if ax not in tiled), share, *tiled)
+        return self._warps(stage, [share], tiled)
 
     def _warps(self, stage: Stage, lead: list[IterVar], left: list[IterVar]) -> IterVar:
         warps, inner = [], []
