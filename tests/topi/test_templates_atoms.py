@@ -23,6 +23,7 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
 
 CUDA = Target("cuda -arch=sm_90")
+TF32 = Target("cuda -arch=sm_90 -precision=tf32")
 
 
 def dense(m: int, k: int, n: int, constant: bool = True, dtype: str = "float16") -> list[Tensor]:
@@ -43,15 +44,17 @@ def batch_matmul(batch: int, m: int, k: int, n: int) -> list[Tensor]:
     return [a, b, topi.nn.batch_matmul(a, b)]
 
 
-def conv(layout: str, c: int, size: int, f: int, kernel: int, stride: int = 1) -> list[Tensor]:
+def conv(
+    layout: str, c: int, size: int, f: int, kernel: int, stride: int = 1, dtype: str = "float16"
+) -> list[Tensor]:
     """A convolution that keeps the size of its image, with bias."""
     first = layout == "NCHW"
-    data = te.placeholder((1, c, size, size) if first else (1, size, size, c), "float16", "data")
+    data = te.placeholder((1, c, size, size) if first else (1, size, size, c), dtype, "data")
     shape = (f, c, kernel, kernel) if first else (kernel, kernel, c, f)
-    weight = te.placeholder(shape, "float16", "weight", constant=True)
+    weight = te.placeholder(shape, dtype, "weight", constant=True)
     make = topi.nn.conv2d_nchw if first else topi.nn.conv2d_nhwc
     sums = make(data, weight, stride, kernel // 2, 1)
-    bias = te.placeholder((1, f, 1, 1) if first else (f,), "float16", "bias", constant=True)
+    bias = te.placeholder((1, f, 1, 1) if first else (f,), dtype, "bias", constant=True)
     return [data, weight, bias, topi.add(sums, bias)]
 
 
@@ -67,18 +70,21 @@ CASES: dict[str, list[Tensor]] = {
     "conv NCHW 1x1": conv("NCHW", 32, 5, 40, 1),
     "conv NHWC": conv("NHWC", 16, 6, 24, 3),
     "conv NHWC, strided": conv("NHWC", 32, 7, 8, 3, stride=2),
+    "dense in tf32": dense(40, 72, 24, dtype="float32"),
+    "conv NCHW in tf32": conv("NCHW", 24, 7, 16, 3, dtype="float32"),
+    "conv NHWC in tf32": conv("NHWC", 16, 6, 24, 3, dtype="float32"),
 }
 
 
 def sketch_of(tensors: list[Tensor]) -> Sketch:
-    dag = ComputeDAG(tensors)
-    (registered,) = (t for t in anchor_templates(dag, CUDA) if "tensor" in t.name)
-    return sketch_of_anchor(registered, dag, CUDA)
+    dag, target = ComputeDAG(tensors), TF32 if tensors[0].dtype == "float32" else CUDA
+    (registered,) = (t for t in anchor_templates(dag, target) if "tensor" in t.name)
+    return sketch_of_anchor(registered, dag, target)
 
 
 def computed(sketch: Sketch, index: int, tensors: list[Tensor], given: list[Any]) -> Any:
-    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
-    out = np.zeros(tensors[-1].shape, np.float16)
+    program = lower_schedule(sketch.close(index), sketch.target, args=tensors)
+    out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
     arrays = [
         a if b.packing is None else b.packing.apply(a)
         for a, b in zip(given, program.args, strict=False)
@@ -89,7 +95,7 @@ def computed(sketch: Sketch, index: int, tensors: list[Tensor], given: list[Any]
 
 def integers(rng: np.random.Generator, tensor: Tensor) -> Any:
     """Small ones: products and sums of them are exact."""
-    return rng.integers(-2, 3, tensor.shape).astype(np.float16)
+    return rng.integers(-2, 3, tensor.shape).astype(tensor.dtype.storage)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -172,8 +178,10 @@ def test_it_is_offered_before_the_others_and_for_halves_only() -> None:
 
 
 def test_a_template_says_why_it_does_not_fit() -> None:
+    dag = ComputeDAG(dense(32, 64, 32, dtype="float32"))
+    (registered,) = (t for t in anchor_templates(dag, CUDA) if "tensor" in t.name)
     with pytest.raises(ScheduleError, match="multiplies no matrices of float32"):
-        sketch_of(dense(32, 64, 32, dtype="float32"))
+        sketch_of_anchor(registered, dag, CUDA)
 
 
 @pytest.mark.parametrize("name", CASES)

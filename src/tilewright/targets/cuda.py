@@ -134,4 +134,5 @@ KIND = DeviceKind(
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),
+    precisions=("tf32",),
 )

@@ -14,7 +14,7 @@ Read next: `gpu.py`, the same on cores that multiply one pair of numbers at a ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -29,6 +29,7 @@ from tilewright.schedule.space.decision import ceil_div, minimum
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
+from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu import (
@@ -45,10 +46,10 @@ from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
-M, N, K = 16, 8, 16  # of the atoms for operands of 16 bits
+M, N = 16, 8  # of all atoms
 WARP = 32
 COPIED = 16  # bytes of a copy
-SKEW = 8  # elements that a row in shared memory is longer than a multiple of 16
+SKEW = 16  # bytes that a row in shared memory is longer than a multiple of 32
 WASTE = 1.34  # share of atoms that uneven tiles may add
 EACH_M, EACH_N = (1, 2, 4), (1, 2, 4, 7, 8)  # atoms of a warp
 WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
@@ -76,17 +77,16 @@ class Groups:
 def atom_for(op: ComputeOp, target: Target) -> Atom:
     """The matrix instruction for the operands of a sum of products.
 
-    Raises ScheduleError where the target has none for them.
+    Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
-    known = (ATOMS[name] for name in target.atoms if name in ATOMS)
-    found = [a for a in known if {a.a.dtype} == kinds and a.a.dtype.bits == 16]
-    if not found:
-        raise ScheduleError(
-            f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
-            "Other templates compute it.",
-        )  # fmt: skip
-    return found[0]
+    for name in target.atoms:
+        if {ATOMS[name].a.dtype} == kinds and allows(target.precision, needed(name)):
+            return ATOMS[name]
+    raise ScheduleError(
+        f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
+        "Other templates compute it.",
+    )  # fmt: skip
 
 
 def _listed(kinds: Any) -> str:
@@ -105,7 +105,7 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes) -> None:
+def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
     """Open the tiles of a product and the ways to split its sum."""
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
@@ -115,7 +115,7 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes) -> None:
     for height in image:
         lines = tiles(height, 1, tile_sizes(height, MOST_LINES), WARPS_N)
         cfg.define_split("tile_y", height, policy="candidate", candidate=lines)
-    atoms = depth // K
+    atoms = depth // atom.extents["k"]
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
     cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
@@ -125,12 +125,13 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes) -> None:
 # -- the schedule ----------------------------------------------------------------------------------
 
 
-def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
+def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom], Groups]) -> None:
     """Make a product of the anchor, tile it by atoms, compute what follows on its results."""
     s, anchor = a.schedule, a.anchor
     atom = atom_for(op_of(s, anchor), a.target)
-    product, axes = whole_atoms(s, anchor, groups)
-    define_knobs(cfg, op_of(s, product), axes)
+    groups = groups_of(op_of(s, anchor), atom)
+    product, axes = whole_atoms(s, anchor, groups, atom)
+    define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
@@ -170,7 +171,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups: Groups) -> None:
     multiply(cfg, s, local, atom, axes, tiling.warps * shares)
 
 
-def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups) -> tuple[Tensor, Axes]:
+def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
     """The sum of products over rows, columns and depth of whole atoms; and which axes these are."""
     op = op_of(s, anchor)
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
@@ -186,7 +187,7 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups) -> tuple[Tensor, Ax
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
-    return s.pad(anchor, {m: M, n: N, axes.depth(op): K}), axes
+    return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
 
 
 @dataclass(frozen=True)
@@ -226,8 +227,9 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
-    slices, rest = stage.split(k, factor=K * minimum(cfg["step_k"].val, ceil_div(k.size, K)))
-    step, inner = stage.split(rest, factor=K)
+    size = atom.extents["k"]
+    slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
+    step, inner = stage.split(rest, factor=size)
     rows, row = stage.split(m, factor=M)
     columns, column = stage.split(n, factor=N)
     stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
@@ -413,7 +415,8 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     if not dims.along:
         shared.storage_order(axes[dims.k])  # pairs along k are read as one
         row = inner
-    shared.storage_align(axes[row], 2 * SKEW, SKEW)
+    skew = SKEW // shared.tensor.dtype.bytes
+    shared.storage_align(axes[row], 2 * skew, skew)
     vector = width if width > 1 else None
     fetch(shared, WARP * warps, vector, lanes=WARP)
     if vector is not None:
@@ -431,9 +434,8 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
 
 
-def conv_groups(a: Anchored) -> Groups:
+def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
     """Weights are the rows of the product where channels come first, else the columns."""
-    op = op_of(a.schedule, a.anchor)
     layout, last = op.tag.rpartition("_")[2], len(op.axis) - 1
     if op.tag.startswith("group"):
         raise ScheduleError(
@@ -441,7 +443,7 @@ def conv_groups(a: Anchored) -> Groups:
         )
     first = layout.index("c") == 1
     depth = 0 if first else len(layout) - 2
-    whole = op.reduce_axis[depth].size % K == 0
+    whole = op.reduce_axis[depth].size % atom.extents["k"] == 0
     k = (depth,) if whole else tuple(range(len(op.reduce_axis)))
     if not first:
         image = tuple(d for d in range(last) if op.axis[d].size > 1)
@@ -452,20 +454,19 @@ def conv_groups(a: Anchored) -> Groups:
     return Groups(m=(1,), n=(last,), k=k, image=(last - 1,) if last > 2 else ())
 
 
-def dense_groups(a: Anchored) -> Groups:
+def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
     """The longer of both axes are the rows, of which an atom has more."""
-    op = op_of(a.schedule, a.anchor)
     last = len(op.axis) - 1
     few = op.axis[-2].size < M
     return Groups(m=(last if few else last - 1,), n=(last - 1 if few else last,), k=(0,))
 
 
 def schedule_conv(cfg: Any, a: Anchored) -> None:
-    schedule_tensor(cfg, a, conv_groups(a))
+    schedule_tensor(cfg, a, conv_groups)
 
 
 def schedule_dense(cfg: Any, a: Anchored) -> None:
-    schedule_tensor(cfg, a, dense_groups(a))
+    schedule_tensor(cfg, a, dense_groups)
 
 
 for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
