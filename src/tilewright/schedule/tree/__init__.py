@@ -2,7 +2,7 @@
 
 In: a `ScheduleState`.  Out: regions, extents, resources, masks, printed loop nests.
 In order: `access.py`, `structure.py`, `bounds.py`, `printer.py`, `loop_tree.py`,
-`accumulators.py`, `touch.py`, `resources.py`, `legality.py`.
+`accumulators.py`, `touch.py`, `rings.py`, `resources.py`, `legality.py`.
 
 `LoopTree(schedule)` is the structure: stages that are stored, their loops, who is computed where,
 which tensor elements each stage reads as affine forms of its axes.  It is built once for all
@@ -76,6 +76,12 @@ schedules (`drawing.py` there) exercise them together.
    tensor's.  Values are stored as if at once (`lowering/reductions.py`): in an order in which no
    value reads what another one has stored, or through local variables where there is none.
    Reductions over the same axes in one `te.compute` are joined to one.
+
+14. Rings.  A stage of asynchronous copies with n slots holds n tiles of the loop that it is
+   computed at, no more than there are, each from a place that the widest access may have:
+   `rings.py` gives the numbers to masks, facts and lowering.  The loop must be one that runs in
+   turn: a stage computed at a loop that threads take has one slot.  What the stage copies must be a
+   tensor in global memory that another kernel has finished, or zeros.
 
 Scans (`recurrence.py`) and opaque stages, whose kernels somebody wrote (`te/opaque.py`), have rules
 of their own: docs/tvm/languages.md.
