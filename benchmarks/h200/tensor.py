@@ -1,4 +1,4 @@
-"""Products and convolutions in half precision on a GPU with matrix units, beside PyTorch's.
+"""Products and convolutions on a GPU with matrix units, in halves or TF32, beside PyTorch's.
 
 In: convolutions of ResNet-18 and matrix products.  Each is tuned for some seconds by templates and
 rules; what is best was verified against the reference.  PyTorch computes the same in the same
@@ -80,12 +80,15 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def peer_us(make: Callable[..., Any], sizes: tuple[int, ...], dtype: str) -> float | str:
+def peer_us(
+    make: Callable[..., Any], sizes: tuple[int, ...], dtype: str, tf32: bool
+) -> float | str:
     """Microseconds of a call in PyTorch's fastest format, in a graph of `CALLS`."""
     try:
         import torch
     except ImportError:
         return "no torch"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     best = float("inf")
     for layout in ("NCHW", "NHWC"):
         call = make(torch, layout, *sizes, dtype=getattr(torch, dtype))
@@ -117,7 +120,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of tuning, per operator")
     parser.add_argument("--limit", type=float, default=500.0, help="seconds for all; then it ends")
     parser.add_argument("--only", default="", help="parts of names, comma-separated")
-    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--dtype", default="float16", help="tf32: float32 in that precision")
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     options = parser.parse_args()
     began, rows = time.monotonic(), []
@@ -126,19 +129,21 @@ def main() -> None:
     with Pipeline(
         LocalBuilder(), LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20), Database(log)
     ) as pipeline:
-        asked = Target("cuda")
+        tf32 = options.dtype == "tf32"
+        dtype = "float32" if tf32 else options.dtype
+        asked = Target("cuda -precision=tf32" if tf32 else "cuda")
         target = asked.on(LocalRunner().describe(asked))
         for name, (make, call, sizes) in CASES.items():
             if (wanted and not any(p in name for p in wanted)) or (
                 time.monotonic() - began > options.limit
             ):
                 continue
-            dag = ComputeDAG(make(dtype=options.dtype))
+            dag = ComputeDAG(make(dtype=dtype))
             task = with_rules(task_of_dag(dag, target, f"{name} {options.dtype}"))
             report = tune([task], pipeline, Database(log), Options(seconds=options.seconds))
             (found,) = report.tasks
             us = None if found.best_seconds is None else found.best_seconds * 1e6
-            peer = peer_us(call, sizes, options.dtype)
+            peer = peer_us(call, sizes, dtype, tf32)
             rows.append(
                 {
                     "operator": name, "type": options.dtype, "us": us or "none verified",

@@ -1,4 +1,5 @@
-"""Wrong copies and wrong warps: rings and products of random shapes, each fault in turn.
+"""Wrong copies and wrong warps: rings and products of random shapes, each fault in turn; rings that
+lowering made of a schedule, too.
 
 No device: the verifier and the interpreter must find what is wrong, and must accept what is right.
 """
@@ -12,6 +13,8 @@ from collections import Counter
 import numpy as np
 
 from drills.drill import Counts, Drill
+from lowering import row_rings
+from lowering.row_rings import Rows
 from tests.ir import products, rings
 from tests.ir.products import Product
 from tests.ir.rings import Ring
@@ -19,9 +22,12 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.atoms import ATOMS
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
+from tilewright.ir.stmt import Program
 from tilewright.ir.verifier import verify
+from tilewright.lowering.pipeline import lower_schedule
 
-_PLANTED = [*rings.FAULTS, *products.FAULTS]
+_LOWERED = {f"lowered, {fault}": fault for fault in row_rings.FAULTS}
+_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED]
 
 
 def run(tries: int, seed: int) -> Counts:
@@ -30,9 +36,13 @@ def run(tries: int, seed: int) -> Counts:
     for number in range(tries):
         fault = _PLANTED[number // 2 % len(_PLANTED)] if number % 2 else ""
         rng = random.Random(f"{seed} {number}")
-        ring = fault in rings.FAULTS if fault else number % 4 == 0
-        kernel = _ring(rng, fault) if ring else _product(rng, fault)
-        found = _found(kernel)
+        if fault in _LOWERED or (not fault and number % 6 == 4):
+            kernel: Ring | Product | Rows = _rows(rng)
+        elif fault in rings.FAULTS if fault else number % 4 == 0:
+            kernel = _ring(rng, fault)
+        else:
+            kernel = _product(rng, fault)
+        found = _found(kernel, _LOWERED.get(fault, ""))
         happened = f"found: {fault}" if fault and found else f"missed: {fault}"
         if not fault:
             happened = "right and refused" if found else "right and accepted"
@@ -55,18 +65,40 @@ def _product(rng: random.Random, fault: str) -> Product:
     return Product(rng.choice([*ATOMS]), rng.randint(1, 4), rng.randint(1, 4), fault)
 
 
-def _found(kernel: Ring | Product) -> str:
-    """What is said against it; "" for a kernel that gives what it must."""
+def _rows(rng: random.Random) -> Rows:
+    """Several threads, several tiles: each fault shows."""
+    slots, step = rng.randint(2, 5), rng.randint(2, 5)
+    k = step * (slots + rng.randint(1, 6))
+    threads = rng.randint(2, 3), rng.randint(2, 5)
+    return Rows(
+        rng.randint(2, 6), rng.randint(4, 9), k, step, rng.randint(0, 3), (slots, slots), threads
+    )
+
+
+def _found(kernel: Ring | Product | Rows, fault: str) -> str:
+    """What is said against it; "" for a kernel that gives what it must.
+
+    fault: of `row_rings`, which other kernels have themselves
+    """
+    if isinstance(kernel, Rows):
+        if fault:
+            return _said(row_rings.wrong(kernel, fault), *row_rings.arrays(kernel))
+        right = lower_schedule(row_rings.schedule(kernel), row_rings.CUDA)
+        return _said(right, *row_rings.arrays(kernel))
     of = rings if isinstance(kernel, Ring) else products
     program, arrays = of.program(kernel), of.arrays(kernel)  # type: ignore[arg-type]
+    wanted = rings.expected(kernel) if isinstance(kernel, Ring) else None
+    if isinstance(kernel, Product):
+        wanted = products.expected(kernel, arrays)
+    return _said(program, arrays, wanted)
+
+
+def _said(program: Program, arrays: list[np.ndarray], wanted: np.ndarray | None) -> str:
     try:
         verify(program)
         run_fast(program, arrays)
     except (InternalError, InterpreterError) as error:
         return str(error)
-    wanted = rings.expected(kernel) if isinstance(kernel, Ring) else None
-    if isinstance(kernel, Product):
-        wanted = products.expected(kernel, arrays)
     return "" if np.array_equal(arrays[-1], wanted) else "its result is wrong"
 
 

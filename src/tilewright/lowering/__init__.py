@@ -13,6 +13,7 @@ it:
     guards.py      which iterations and which threads do something
     overhang.py    which guards are needless, and what room that takes
     emission.py    loops around statements
+    ring.py        asynchronous copies: what begins where, what waits for it
     reductions.py  reductions in place, into an accumulator, over threads
     fragments.py   what the lanes of a warp hold together: operands and sums of atoms
 
@@ -23,13 +24,19 @@ and models alike.  A parallel loop inside such a reduction is refused.  Blocks o
 local buffers in the same way (`NAME.block`), in place, behind such an accumulator or in each of the
 threads that share a reduction.
 
+Copies that the schedule makes asynchronous are `AsyncCopy` statements from the start, under the
+guard of threads that have no element; padding and the ends of tensors are their condition, where
+zeros are written, so no choice is left.  Vectors widen them.  What is too small to be copied alone,
+or cannot be shown to be aligned, becomes a load and a store into the same slot: a ring is right
+whatever fills it.  A mask (`alignment`) leaves out the candidates of which numbers show that.
+
 Then the passes:
 
     virtual threads  unrolls them into replicated statements and buffers
     vectorize        marked loops become ramps; on a GPU only aligned accesses of 8 or 16 bytes, the
                      rest unrolls
     barriers         one wherever shared memory is read by another thread or reused; none in a block
-                     of one thread
+                     of one thread, and none where a ring has its own
     simplify         indices and conditions by canonical linear forms
     choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard
     types            arithmetic on float16, bfloat16, int8, uint8 and int16 in their compute type:
