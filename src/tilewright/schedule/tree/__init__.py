@@ -1,13 +1,8 @@
 """The loop tree of a schedule: structure once, every number for one candidate or thousands, text.
 
 In: a `ScheduleState`.  Out: regions, extents, resources, masks, printed loop nests.
-<<<<<<< HEAD
 In order: `access.py`, `layout.py`, `products.py`, `structure.py`, `bounds.py`, `printer.py`,
 `loop_tree.py`, `accumulators.py`, `touch.py`, `rings.py`, `resources.py`, `legality.py`.
-=======
-In order: `access.py`, `structure.py`, `bounds.py`, `printer.py`, `loop_tree.py`,
-`accumulators.py`, `touch.py`, `rings.py`, `resources.py`, `legality.py`.
->>>>>>> copies
 
 `LoopTree(schedule)` is the structure: stages that are stored, their loops, who is computed where,
 which tensor elements each stage reads as affine forms of its axes.  It is built once for all
@@ -83,7 +78,6 @@ schedules (`drawing.py` there) exercise them together.
    value reads what another one has stored, or through local variables where there is none.
    Reductions over the same axes in one `te.compute` are joined to one.
 
-<<<<<<< HEAD
 14. Atoms.  Loops inside a matrix instruction are none: they have one trip, and an axis is where
    the atom begins.  What a warp holds (scope "fragment") is whole atoms, so extents of a fragment
    are rounded up, and its region is not clipped to the tensor: tiles begin where those of its
@@ -92,13 +86,11 @@ schedules (`drawing.py` there) exercise them together.
    fragment is known to threadIdx.y and z, which are warps, and not to threadIdx.x, the lanes; a
    later stage may read of it what its own lane holds, which the simplifier has to prove
    (`lowering/accesses.py`).  `products.py` finds the operands, `layout.py` says who holds what.
-=======
-14. Rings.  A stage of asynchronous copies with n slots holds n tiles of the loop that it is
+15. Rings.  A stage of asynchronous copies with n slots holds n tiles of the loop that it is
    computed at, no more than there are, each from a place that the widest access may have:
    `rings.py` gives the numbers to masks, facts and lowering.  The loop must be one that runs in
    turn: a stage computed at a loop that threads take has one slot.  What the stage copies must be a
    tensor in global memory that another kernel has finished, or zeros.
->>>>>>> copies
 
 Scans (`recurrence.py`) and opaque stages, whose kernels somebody wrote (`te/opaque.py`), have rules
 of their own: docs/tvm/languages.md.

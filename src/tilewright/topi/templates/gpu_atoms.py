@@ -29,7 +29,6 @@ from tilewright.schedule.space.decision import ceil_div, minimum
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
-from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu import (
@@ -81,7 +80,7 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     """
     kinds = {t.dtype for t in op.input_tensors}
     for name in target.atoms:
-        if {ATOMS[name].a.dtype} == kinds and allows(target.precision, needed(name)):
+        if {ATOMS[name].a.dtype} == kinds and target.allows(name):
             return ATOMS[name]
     raise ScheduleError(
         f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
