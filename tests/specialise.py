@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Store,
     load,
     map_children,
+    map_regions,
 )
 from tilewright.ir.symbols import one_of, symbols_of
 
@@ -78,7 +79,8 @@ class _Numbers:
             changed = {"extent": one_of(self.numbers, new.extent)}
         elif isinstance(new, (Store, Allocate)):
             changed = {"buffer": self.buffer(new.buffer)}
-        return replace(new, **changed) if changed else new  # type: ignore[type-var]
+        new = replace(new, **changed) if changed else new  # type: ignore[type-var]
+        return map_regions(new, lambda r: replace(r, buffer=self.buffer(r.buffer)))
 
     def _expression(self, node: Expr) -> Expr:
         def rule(n: Expr) -> Expr | None:
