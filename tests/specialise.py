@@ -80,7 +80,8 @@ class _Numbers:
             changed = {"extent": one_of(self.numbers, new.extent)}
         elif isinstance(new, (Store, Allocate)):
             changed = {"buffer": self.buffer(new.buffer)}
-        return replace(new, **changed) if changed else new  # type: ignore[type-var]
+        new = replace(new, **changed) if changed else new  # type: ignore[type-var]
+        return map_regions(new, lambda r: replace(r, buffer=self.buffer(r.buffer)))
 
     def _expression(self, node: Expr) -> Expr:
         def rule(n: Expr) -> Expr | None:
