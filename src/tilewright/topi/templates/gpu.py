@@ -188,13 +188,17 @@ def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
 
 
 def fastest_contraction(sketch: Sketch, op: ComputeOp) -> int:
-    """The fastest by the machine model, with the reduction split as far as the device asks for."""
+    """The fastest by the machine model, with the reduction split as far as the device asks for.
+
+    Slices come by plain copies: what rings are worth was measured for matrix units only.
+    """
     splits = reduction_splits(sketch.space, op, sketch.target)
-    ways = [{"split_k": k, "threads_k": lanes} for k, lanes in splits]
+    plain = {"stages": 0} if "stages" in sketch.space.space_map else {}
+    ways = [{"split_k": k, "threads_k": lanes, **plain} for k, lanes in splits]
     try:
         return fastest(sketch, *ways)
     except LegalityError:  # a reduction of several axes may have no shares of that size
-        return fastest(sketch, {"split_k": 1, "threads_k": 1})
+        return fastest(sketch, {"split_k": 1, "threads_k": 1, **plain})
 
 
 def reduction_splits(space: ConfigSpace, op: ComputeOp, target: Target) -> list[tuple[int, int]]:
