@@ -81,13 +81,12 @@ def _tell(error: Exception) -> None:
         at = at.tb_next
     files = [call.tb_frame.f_code.co_filename for call in calls]
     begin = next((k for k, file in enumerate(files) if k and not _runs(file)), len(calls))
-    end = len(calls)
+    kept = calls[begin:]
     refusal = isinstance(error, TilewrightError) and not isinstance(error, InternalError)
-    if refusal or (isinstance(error, ImportError | AttributeError) and _tells_of_names(calls[-1])):
-        while end > begin and (_runs(files[end - 1]) or files[end - 1].startswith(_HOMES)):
-            end -= 1
+    if refusal or (isinstance(error, ImportError | AttributeError) and _tells_of_names(calls)):
+        ours = zip(kept, files[begin:], strict=True)
+        kept = [call for call, file in ours if not (_runs(file) or file.startswith(_HOMES))]
         error.__suppress_context__ = refusal or error.__suppress_context__
-    kept = calls[begin:end]
     if not kept and isinstance(error, ImportError):  # there is no such module, or no file to run
         say(f"python -m tilewright_tvm: {error}. {_USAGE}", stream=sys.stderr)
         return
@@ -97,10 +96,15 @@ def _tell(error: Exception) -> None:
     sys.excepthook(type(error), error.with_traceback(shown), shown)
 
 
-def _tells_of_names(call: TracebackType) -> bool:
-    """Whether it is what says of a name that it is not here; elsewhere the fault may be ours."""
-    code = call.tb_frame.f_code
-    return code.co_name == "__getattr__" or code.co_filename == elsewhere.__file__
+def _tells_of_names(calls: Sequence[TracebackType]) -> bool:
+    """Whether the last of them say of a name that it is not here; else the fault may be ours."""
+    for call in reversed(calls):
+        code = call.tb_frame.f_code
+        if code.co_name == "__getattr__" or code.co_filename == elsewhere.__file__:
+            return True
+        if not (_runs(code.co_filename) or code.co_filename.startswith(_HOMES)):
+            break
+    return False
 
 
 def _runs(file: str) -> bool:

@@ -381,6 +381,8 @@ REFUSED = {  # what it says last
     "from tvm.relay.op.contrib import tensorrt": "kernels are compiled and tuned.",
     "import tvm.meta_schedule": "Use autotvm.",
     "from tvm import te\nte.create_schedule(3)": "",
+    "from tvm import autotvm\n@autotvm.template('old')\ndef made(n):\n"
+    "    autotvm.get_config().no\nautotvm.task.create('old', (1,), 'llvm')": "",  # calls it
 }
 
 
