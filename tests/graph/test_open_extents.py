@@ -181,7 +181,7 @@ def of_arithmetic() -> relay.Function:
         (lambda: relay.with_sizes(of_constant(), {"batch": 2}), "it was made of an open extent"),
         (lambda: relay.with_sizes(of_number(), {"batch": 2}), "it was made of an open extent"),
         (lambda: relay.with_sizes(of_weight(), {"axis1": 2}), "follows from an open extent"),
-        (lambda: relay.with_sizes(of_arithmetic(), {"batch": 3}), "Make a module for each size"),
+        (lambda: relay.with_sizes(of_arithmetic(), {"batch": 3}), "Make the network anew for each"),
         (lambda: relay.frontend.from_onnx(model("N", 2, 4), {"N": relay.Any()})[0]["main"],
          "open: N.*batch_sizes"),
         (lambda: relay.frontend.from_onnx(model("N", 2, 4), {"M": relay.Any()}), "no such input"),

@@ -30,10 +30,14 @@ from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_input
 
 
 @pytest.fixture
-def tf32(monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    """A target of that precision, as if a template made use of it."""
-    monkeypatch.setitem(kind._KINDS, "cuda", replace(KIND, precisions=("tf32",)))
-    yield Target("cuda -precision=tf32")
+def tf32() -> Target:
+    return Target("cuda -precision=tf32")
+
+
+@pytest.fixture
+def unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if no template made use of it."""
+    monkeypatch.setitem(kind._KINDS, "cuda", replace(KIND, precisions=()))
 
 
 def product(m: int, k: int, n: int, dtype: str = "float32", after: bool = False) -> ComputeDAG:
@@ -61,7 +65,7 @@ def test_float32_is_what_all_targets_are() -> None:
     assert Target("cuda").with_precision("float32") == Target("cuda")
 
 
-def test_a_precision_that_no_template_uses_is_refused_for_networks() -> None:
+def test_a_precision_that_no_template_uses_is_refused_for_networks(unused: None) -> None:
     """A schedule by hand may still make use of it."""
     target, net = Target("cuda -precision=tf32"), tw.load("mobilenet")
     for call in (
@@ -155,7 +159,7 @@ def test_what_pytorch_allows_is_obeyed_where_it_has_a_use(torch: Any, tf32: Targ
         _in_precision(torch, Target("llvm"), Options.of({"precision": "tf32"}).precision)
 
 
-def test_without_a_template_pytorchs_permission_changes_nothing(torch: Any) -> None:
+def test_without_a_template_pytorchs_permission_changes_nothing(torch: Any, unused: None) -> None:
     from tilewright.models.torch.compile import _in_precision
 
     torch.set_float32_matmul_precision("high")

@@ -236,8 +236,8 @@ class _Importer:
         except ModelError as e:
             if e.place == self._place(step):
                 return self._block(step, e.reason, e.way_out)
-            # Its way out is for who writes graphs.
-            return self._block(step, f"{e.place}: {e.reason}")
+            graphs = "relay." in e.way_out  # it is for who writes them
+            return self._block(step, f"{e.place}: {e.reason}", *([] if graphs else [e.way_out]))
         except _UNREAD as e:
             reason = f"its arguments are not understood ({type(e).__name__}: {e})"
             return self._block(step, reason, "Please report it.")
