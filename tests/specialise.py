@@ -74,7 +74,6 @@ class _Numbers:
 
     def _statement(self, stmt: Stmt) -> Stmt:
         new = map_children(stmt, self._statement, self._expression)
-        new = map_regions(new, lambda r: replace(r, buffer=self.buffer(r.buffer)))
         changed: dict[str, Any] = {}
         if isinstance(new, For):
             changed = {"extent": one_of(self.numbers, new.extent)}
