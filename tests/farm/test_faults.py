@@ -224,7 +224,10 @@ def test_a_device_that_lies_blames_nobody(
     monkeypatch.setattr(DeviceLink, "run", lying)
     notices: list[str] = []
     with runner_of(devices, notices) as runner:
-        all_right([runner.submit(run_job) for _ in range(8)])
+        for _ in range(10):  # on a busy machine the others may do most of the work
+            all_right([runner.submit(run_job) for _ in range(8)])
+            if runner._dispatch.left_out:
+                break
         assert len(runner._dispatch.left_out) == 1
     assert any("contradicts other devices" in text for text in notices)
 
