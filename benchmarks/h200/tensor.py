@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import search_tasks
 from half import bound_us
+from kernels import replayed
 from results_file import append, table
 
 from tilewright.measure.database import Database
@@ -33,9 +34,6 @@ from tilewright.search.loop import Options, tune
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
-
-CALLS = 20  # of PyTorch in a graph
-REPLAYS = 30
 
 
 def _conv(torch: Any, layout: str, channels: int, size: int, outputs: int, dtype: Any) -> Any:
@@ -83,7 +81,7 @@ CASES: dict[str, Case] = {
 def peer_us(
     make: Callable[..., Any], sizes: tuple[int, ...], dtype: str, tf32: bool
 ) -> float | str:
-    """Microseconds of a call in PyTorch's fastest format, in a graph of `CALLS`."""
+    """Microseconds of a call in PyTorch's fastest format, in a graph of 20."""
     try:
         import torch
     except ImportError:
@@ -92,24 +90,7 @@ def peer_us(
     best = float("inf")
     for layout in ("NCHW", "NHWC"):
         call = make(torch, layout, *sizes, dtype=getattr(torch, dtype))
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                call()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(CALLS):
-                call()
-        times = []
-        for _ in range(REPLAYS):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e3 / CALLS)
-        best = min(best, sorted(times)[len(times) // 2])
+        best = min(best, replayed(torch, call))
     return best
 
 
@@ -125,7 +106,9 @@ def main() -> None:
     options = parser.parse_args()
     began, rows = time.monotonic(), []
     wanted = [part for part in options.only.split(",") if part]
-    log = (options.folder or Path(tempfile.mkdtemp())) / "tensor.jsonl"
+    folder = options.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "tensor.jsonl"
     with Pipeline(
         LocalBuilder(), LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20), Database(log)
     ) as pipeline:

@@ -289,12 +289,12 @@ def reduce_axis(s: Schedule, tensor: Tensor, roles: Roles) -> IterVar:
     return op_of(s, tensor).reduce_axis[roles.depth]
 
 
-def accumulator(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
+def accumulator(s: Schedule, reduction: Tensor, reader: Tensor, scope: str = "local") -> Tensor:
     """The stage that sums in registers: the reduction itself where `reader` is another stage."""
     if reduction is reader:
-        written: Tensor = s.cache_write(reduction, "local")
+        written: Tensor = s.cache_write(reduction, scope)
         return written
-    s[reduction].set_scope("local")
+    s[reduction].set_scope(scope)
     return reduction
 
 

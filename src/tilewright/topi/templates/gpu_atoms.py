@@ -21,7 +21,8 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ATOMS, Atom, Fragment
+from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
+from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -46,8 +47,7 @@ from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
 M, N = 16, 8  # of all atoms
-WARP = 32
-COPIED = 16  # bytes of a copy
+COPIED = max(ASYNC_BYTES)  # bytes of a copy
 SKEW = 16  # bytes that a row in shared memory is longer than a multiple of 32
 WASTE = 1.34  # share of atoms that uneven tiles may add
 EACH_M, EACH_N = (1, 2, 4), (1, 2, 4, 7, 8)  # atoms of a warp
@@ -162,7 +162,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         warp = tiling.spread(s[board])
         s[local].compute_at(s[board], warp)
     else:
-        local = in_fragments(s, partial, root)
+        local = accumulator(s, partial, root, "fragment")
         warp = tiling.tile(s[root], root is last)
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
@@ -207,15 +207,6 @@ class Axes:
 
     def depth(self, op: ComputeOp) -> IterVar:
         return op.reduce_axis[self.reduce]
-
-
-def in_fragments(s: Schedule, reduction: Tensor, reader: Tensor) -> Tensor:
-    """The stage that sums in fragments: the reduction itself where `reader` is another stage."""
-    if reduction is reader:
-        written: Tensor = s.cache_write(reduction, "fragment")
-        return written
-    s[reduction].set_scope("fragment")
-    return reduction
 
 
 def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
@@ -417,9 +408,8 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     skew = SKEW // shared.tensor.dtype.bytes
     shared.storage_align(axes[row], 2 * skew, skew)
     vector = width if width > 1 else None
-    fetch(shared, WARP * warps, vector, lanes=WARP)
-    if vector is not None:
-        shared.pipeline(cfg["stages"].val)
+    stages = cfg["stages"].val if vector is not None else 0
+    fetch(shared, WARP * warps, vector, lanes=WARP, slots=stages)
 
 
 # -- who uses it -----------------------------------------------------------------------------------
@@ -436,10 +426,6 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
     """Weights are the rows of the product where channels come first, else the columns."""
     layout, last = op.tag.rpartition("_")[2], len(op.axis) - 1
-    if op.tag.startswith("group"):
-        raise ScheduleError(
-            f"template for {op.name}", "its channels are in groups", "Other templates compute it."
-        )
     first = layout.index("c") == 1
     depth = 0 if first else len(layout) - 2
     whole = op.reduce_axis[depth].size % atom.extents["k"] == 0
