@@ -14,9 +14,9 @@ Read next: `gpu.py`, the same on cores that multiply one pair of numbers at a ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -134,8 +134,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     factors = operands(op_of(s, product), axes)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
-    wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
-    cfg.define_knob("stages", STAGES if wide else [1])
+    ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
+    cfg.define_knob("stages", STAGES if ahead else [1])
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -176,17 +176,27 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
     axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
-    if max(map(len, (rows, columns, depth))) > 1:
+    several = max(map(len, (rows, columns, depth))) > 1 or op.tag.startswith("group")
+    if several or in_steps(op, columns[-1]):
+        lines = [f"{op.axis[d].name}.p" for d in groups.image]
         anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
         op = op_of(s, anchor)
         ndim = len(op.axis)
-        axes = Axes((ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
+        image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
+        axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
     if 1 in (m.size, n.size):
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
+
+
+def in_steps(op: ComputeOp, axis: IterVar) -> bool:
+    """Whether neighbours along an axis are not neighbours in what is read."""
+    reads = (e for e in E.walk(op.body) if e.op == "read")
+    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
+    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -245,27 +255,36 @@ class Dims:
     """A factor of a product, and which of its dimensions follow the depth, and rows or columns.
 
     plain: whether the latter is nothing but that axis
+    block: neighbours along the depth that are neighbours in memory, where others lie between blocks
     """
 
     tensor: Tensor
     k: int
     row: int
     plain: bool
+    block: int = 1
 
     @property
     def along(self) -> bool:
         """Whether neighbours in memory are neighbours in shared memory, too; else those along the
         depth are there."""
         inner = len(self.tensor.shape) - 1
-        return self.k == inner or (self.row == inner and self.plain)
+        return self.k == inner or (self.row == inner and self.plain and self.block == 1)
 
 
 def width_of(s: Schedule, dims: Dims) -> int:
     """Elements of a copy; 1 where they have to be taken one by one."""
     width, extent = COPIED // dims.tensor.dtype.bytes, dims.tensor.shape[-1]
     if not dims.along:
-        extent = dims.tensor.shape[dims.k] if is_constant(s, dims.tensor) else 1
+        if not is_constant(s, dims.tensor):
+            return dims.block
+        extent = dims.tensor.shape[dims.k]
     return width if extent % width == 0 else 1
+
+
+def is_copied(s: Schedule, dims: Dims) -> bool:
+    """Whether the elements are copied without a thread's registers."""
+    return width_of(s, dims) * dims.tensor.dtype.bytes in ASYNC_BYTES
 
 
 def operands(op: ComputeOp, axes: Axes) -> list[Dims]:
@@ -278,8 +297,24 @@ def operands(op: ComputeOp, axes: Axes) -> list[Dims]:
         (read,) = (e for e in reads if axis in E.free_variables(*e.args))
         (row,) = (d for d, index in enumerate(read.args) if axis in E.free_variables(index))
         (depth,) = (d for d, index in enumerate(read.args) if k in E.free_variables(index))
-        found.append(Dims(read.attr, depth, row, read.args[row] is axis))
+        block = _block(read.attr, depth)
+        found.append(Dims(read.attr, depth, row, read.args[row] is axis, block))
     return found
+
+
+def _block(tensor: Tensor, depth: int) -> int:
+    """How many neighbours along a dimension a stage reads that are neighbours in memory, where it
+    gathers it of blocks: at most those of a copy."""
+    op = tensor.op
+    if not isinstance(op, ComputeOp) or depth == len(op.axis) - 1:
+        return 1
+    place = E.const(0)
+    for node in E.walk(op.body):
+        if node.op == "read":
+            place = node.args[-1]
+    if place.op != "floormod" or place.args[0] is not op.axis[depth].var or place.args[1].op != "const":
+        return 1
+    return gcd(int(place.args[1].attr), COPIED // tensor.dtype.bytes)
 
 
 def is_constant(s: Schedule, tensor: Tensor) -> bool:
@@ -384,8 +419,9 @@ class Tiling:
         stage.reorder(*lead, *warps, *inner)
         warp = stage.fuse(*lead, *warps)
         stage.bind(warp, "threadIdx.y")
-        rows, columns = inner[-2:]
-        lane, *_, pair = lanes(stage, rows, columns, self.atom.name)
+        *lines, rows, columns = inner
+        lane, *rest, pair = lanes(stage, rows, columns, self.atom.name)
+        stage.reorder(lane, *lines, *rest, pair)
         stage.vectorize(pair)
         return lane
 
@@ -399,17 +435,23 @@ class Tiling:
 def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     """A slice comes to shared memory, along what is contiguous in memory; rows are as far apart as
     neighbouring rows of a matrix must be to lie in different banks."""
-    axes = shared.op.axis
-    inner = len(axes) - 1
+    axes = list(shared.op.axis)
+    inner, size = len(axes) - 1, shared.tensor.dtype.bytes
     row = dims.row if dims.k == inner else dims.k
     if not dims.along:
         shared.storage_order(axes[dims.k])  # pairs along k are read as one
-        row = inner
-    skew = SKEW // shared.tensor.dtype.bytes
+        row = inner if dims.plain else dims.row
+    skew = SKEW // size
     shared.storage_align(axes[row], 2 * skew, skew)
     vector = width if width > 1 else None
-    stages = cfg["stages"].val if vector is not None else 0
-    fetch(shared, WARP * warps, vector, lanes=WARP, slots=stages)
+    stages = cfg["stages"].val if width * size in ASYNC_BYTES else 0
+    if not dims.along and width * size in ASYNC_BYTES:
+        # neighbouring threads take what fills the same banks once: parts of rows, of a few rows
+        depth = axes.pop(dims.k)
+        outer, part = shared.split(depth, factor=max(skew, width))
+        axes = [*axes[: dims.k], outer, *axes[dims.k :], part]
+        shared.reorder(*axes)
+    fetch(shared, WARP * warps, vector, axes, lanes=WARP, slots=stages)
 
 
 # -- who uses it -----------------------------------------------------------------------------------
@@ -425,18 +467,56 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 
 def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
     """Weights are the rows of the product where channels come first, else the columns."""
-    layout, last = op.tag.rpartition("_")[2], len(op.axis) - 1
-    first = layout.index("c") == 1
-    depth = 0 if first else len(layout) - 2
-    whole = op.reduce_axis[depth].size % atom.extents["k"] == 0
-    k = (depth,) if whole else tuple(range(len(op.reduce_axis)))
-    if not first:
-        image = tuple(d for d in range(last) if op.axis[d].size > 1)
-        return Groups(m=image or (last - 1,), n=(last,), k=k)
-    if not whole or all(ax.size == 1 for ax in op.reduce_axis[1:]):
-        image = tuple(d for d in range(2, last + 1) if op.axis[d].size > 1)
-        return Groups(m=(1,), n=image or (last,), k=k)
-    return Groups(m=(1,), n=(last,), k=k, image=(last - 1,) if last > 2 else ())
+    layout, last = layout_of(op), len(op.axis) - 1
+    if layout.lower().index("c") == 1:
+        return slab_groups(op, atom) or gathered_groups(op, atom)
+    depth, image = (len(layout) - 2,), _longer(op, range(last))
+    k = depth if _waste(op, depth, atom) == 1 else tuple(range(len(op.reduce_axis)))
+    return Groups(m=image or (last - 1,), n=(last,), k=k)
+
+
+def layout_of(op: ComputeOp) -> str:
+    return op.tag.rpartition("_")[2]
+
+
+def _channels(op: ComputeOp) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Axes of channels: of the result, and those that are summed up."""
+    layout, last, inner = layout_of(op), len(op.axis) - 1, len(op.reduce_axis) - 1
+    if layout.endswith("c"):
+        return ((1, last), (0, inner)) if layout.startswith("NC") else ((last,), (inner,))
+    return (1,), (0,)
+
+
+def slab_groups(op: ComputeOp, atom: Atom) -> Groups | None:
+    """Weights are the rows of the product, columns of an image its columns: what a block needs of
+    the image comes once, for all of the window.  None where the window has one element, or atoms
+    would be half empty."""
+    channels, depth = _channels(op)
+    most = 1 if layout_of(op).endswith("w") else WASTE
+    window = [ax for d, ax in enumerate(op.reduce_axis) if d not in depth]
+    if all(ax.size == 1 for ax in window) or _waste(op, depth, atom) > most:
+        return None
+    image = [d for d in range(1, len(op.axis)) if d not in channels]
+    return Groups(m=channels, n=(image[-1],), k=depth, image=tuple(image[:-1][-1:]))
+
+
+def gathered_groups(op: ComputeOp, atom: Atom) -> Groups:
+    """Weights are the rows of the product, the whole image its columns, for each of which all that
+    it sums up is gathered."""
+    channels, depth = _channels(op)
+    k = depth if _waste(op, depth, atom) == 1 else tuple(range(len(op.reduce_axis)))
+    image = [d for d in range(1, len(op.axis)) if d not in channels]
+    return Groups(m=channels, n=_longer(op, image) or (image[-1],), k=k)
+
+
+def _waste(op: ComputeOp, depth: Sequence[int], atom: Atom) -> float:
+    """How many times the terms there are, whole atoms along these axes have."""
+    extent = prod(op.reduce_axis[d].size for d in depth)
+    return wasted(extent, atom.extents["k"])
+
+
+def _longer(op: ComputeOp, axes: Iterable[int]) -> tuple[int, ...]:
+    return tuple(d for d in axes if op.axis[d].size > 1)
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
@@ -450,13 +530,29 @@ def schedule_conv(cfg: Any, a: Anchored) -> None:
     schedule_tensor(cfg, a, conv_groups)
 
 
+def schedule_slab(cfg: Any, a: Anchored) -> None:
+    def groups(op: ComputeOp, atom: Atom) -> Groups:
+        found = slab_groups(op, atom)
+        if found is None:
+            raise ScheduleError(
+                f"template for {op.name}", "its window has one element, or its channels fill no atoms",
+                "Other templates compute it.",
+            )  # fmt: skip
+        return found
+
+    schedule_tensor(cfg, a, groups)
+
+
 def schedule_dense(cfg: Any, a: Anchored) -> None:
     schedule_tensor(cfg, a, dense_groups)
 
 
-for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
-    _name = f"conv{len(_layout) - 2}d_{_layout}"
-    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=[_name], fallback=fallback)(schedule_conv)
+for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc", "NCHWc"):
+    _name = f"conv{len(_layout.rstrip('c' if _layout[-2] == 'W' else '')) - 2}d_{_layout}"
+    _tags = (_name, f"group_{_name}")
+    if not _layout.lower().startswith("nc"):
+        anchor_template(f"{_name}.slab", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_slab)
+    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_conv)
 anchor_template(
     "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
 )(schedule_dense)
