@@ -165,8 +165,9 @@ def _measured_costs(evidence: Evidence, target: Target) -> Costs:
 
 
 def known_layouts(mod: IRModule, evidence: Evidence, target: Target) -> Layouts:
-    """Give the layouts of convolutions that are fastest by the records; the usual ones, () where
-    these are the network's, where there are none of others.  Kept on disk, since choosing takes as long as the rest of a build.
+    """Give the layouts of convolutions that are fastest by the records, the usual ones where there
+    are none; () where that is the network as it is.  Kept on disk, since choosing takes as long as
+    the rest of a build.
 
     mod: before its operators are grouped
     """
@@ -192,7 +193,8 @@ def known_layouts(mod: IRModule, evidence: Evidence, target: Target) -> Layouts:
 
 def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> Layouts:
     """Give the layouts that are clearly fastest by `seconds`, of one call of a kernel: the usual
-    ones, those of the network, one throughout, or the mixture that kernels and transformations make cheapest.
+    ones, those of the network, one throughout, or the mixture that kernels and transformations make
+    cheapest.
 
     A contraction that was not measured rules a candidate out.
     """

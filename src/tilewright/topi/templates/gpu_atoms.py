@@ -192,6 +192,12 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
 
 
+def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
+    """Whether two axes move along one dimension of what is read."""
+    reads = (e for e in E.walk(op.body) if e.op == "read")
+    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
+
+
 def in_steps(op: ComputeOp, axis: IterVar) -> bool:
     """Whether neighbours along an axis are not neighbours in what is read."""
     reads = (e for e in E.walk(op.body) if e.op == "read")
@@ -223,21 +229,25 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     """The sum of a warp: slices of both operands come to shared memory, then to fragments."""
     stage = s[local]
     op = op_of(s, local)
-    *_, m, n = axes.tiled(op)
+    *lines, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
+    taps = [ax for ax in window if any(read_together(op, ax, line) for line in lines)]
+    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
     rows, row = stage.split(m, factor=M)
     columns, column = stage.split(n, factor=N)
-    stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
+    # A line that a warp has fetched serves all taps above each other.
+    stage.reorder(slices, *others, step, *taps, *batch, rows, columns, row, column, inner)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
+        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, step)
+            s[own].compute_at(stage, place)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
@@ -246,7 +256,7 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, step)
+        s[own].compute_at(stage, place)
         copy(cfg, s[shared], dims, width, warps)
 
 
@@ -312,7 +322,11 @@ def _block(tensor: Tensor, depth: int) -> int:
     for node in E.walk(op.body):
         if node.op == "read":
             place = node.args[-1]
-    if place.op != "floormod" or place.args[0] is not op.axis[depth].var or place.args[1].op != "const":
+    if (
+        place.op != "floormod"
+        or place.args[0] is not op.axis[depth].var
+        or place.args[1].op != "const"
+    ):
         return 1
     return gcd(int(place.args[1].attr), COPIED // tensor.dtype.bytes)
 
@@ -535,7 +549,8 @@ def schedule_slab(cfg: Any, a: Anchored) -> None:
         found = slab_groups(op, atom)
         if found is None:
             raise ScheduleError(
-                f"template for {op.name}", "its window has one element, or its channels fill no atoms",
+                f"template for {op.name}",
+                "its window has one element, or its channels fill no atoms",
                 "Other templates compute it.",
             )  # fmt: skip
         return found
