@@ -184,9 +184,12 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda s: in_pairs(s, place))
-    test, body, other = None, stmt.body, None
+    test: Expr | None = None
+    other: Stmt | None = None
+    body = stmt.body
     if isinstance(body, If):
-        test, body, other = body.condition, body.then, body.orelse
+        test, other = body.condition, body.orelse
+        body = body.then
     rows, *rest = body.body if isinstance(body, Seq) else (body,)
     odd = isinstance(stmt.extent, Expr) or stmt.extent % 2
     if not isinstance(rows, LoadRows) or rows.matrices != PAIR or odd:
