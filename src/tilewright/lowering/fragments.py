@@ -35,7 +35,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.warps import PLACES, ROWS
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
-from tilewright.lowering.loops import WORD, Lanes
+from tilewright.lowering.loops import WORD, Lanes, same_for_all
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
@@ -111,7 +111,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     if width > 1:
         lanes = Lanes(element, width, simple, gpu=True, shortest=WORD)
         vector = lanes.value(value)
-        together = _same_for_all(test, element, width, simple)
+        together = same_for_all(test, element, width, simple)
         if vector is None or vector.lanes == 1 or together is None:
             return None
         value, test, at = vector, together, E.ramp(at, 1, width)
@@ -240,23 +240,6 @@ def _within_sums(coordinates: dict[Expr, Expr], emission: Emission, node: Node) 
         )
         tests.append(coordinates[node.op.axis[dim].var] - start < k.extent)
     return tests
-
-
-def _same_for_all(test: Expr, element: Expr, width: int, simple: Simplifier) -> Expr | None:
-    """The test of a whole vector; None where its elements differ in it."""
-    parts = []
-    for part in E.conjuncts(test):
-        if not any(n is element for n in E.walk(part)):
-            parts.append(part)
-            continue
-        if part.op not in ("lt", "ge"):
-            return None
-        first = E.substitute(part.args[0] - part.args[1], {element: E.const(0)})
-        steps = simple(part.args[0] - part.args[1] - first - element)
-        if steps.op != "const" or steps.attr or not simple.is_multiple(first, width):
-            return None
-        parts.append(E.substitute(part, {element: E.const(0)}))
-    return E.all_of(*parts)
 
 
 def product(emission: Emission, node: Node) -> Reduction:

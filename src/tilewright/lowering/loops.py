@@ -106,9 +106,10 @@ class Lanes:
 
     def _async_copy(self, stmt: AsyncCopy) -> Stmt | None:
         to, source = self._region(stmt.to), self._region(stmt.source)
-        if to is None or source is None or self._uses(stmt.condition):
+        test = same_for_all(stmt.condition, self.var, self.lanes, self.simplify)
+        if to is None or source is None or test is None:
             return None
-        return AsyncCopy(to, source, stmt.condition)
+        return AsyncCopy(to, source, test)
 
     def _region(self, region: Region) -> Region | None:
         """The neighbouring elements of all lanes, aligned as a copy must be."""
@@ -189,6 +190,23 @@ class Lanes:
         if any(a is None for a in args):
             return None
         return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
+
+
+def same_for_all(test: Expr, element: Expr, width: int, simple: Simplifier) -> Expr | None:
+    """The test of a whole vector; None where its elements differ in it."""
+    parts = []
+    for part in E.conjuncts(test):
+        if not any(n is element for n in E.walk(part)):
+            parts.append(part)
+            continue
+        if part.op not in ("lt", "ge"):
+            return None
+        first = E.substitute(part.args[0] - part.args[1], {element: E.const(0)})
+        steps = simple(part.args[0] - part.args[1] - first - element)
+        if steps.op != "const" or steps.attr or not simple.is_multiple(first, width):
+            return None
+        parts.append(E.substitute(part, {element: E.const(0)}))
+    return E.all_of(*parts)
 
 
 _LANES: Rules[Callable[..., Stmt | None]] = Rules(

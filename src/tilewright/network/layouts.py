@@ -35,8 +35,7 @@ from tilewright.graph.passes.layout_propagation import (
 )
 from tilewright.graph.passes.layouts import prefer_layouts
 from tilewright.graph.traversal import op_name
-from tilewright.ir.atoms import ATOMS
-from tilewright.network.extract import FusedGroup, groups_of_body
+from tilewright.network.extract import FusedGroup, groups_of_body, halves_of
 from tilewright.targets.target import Target
 
 Choice = tuple[str, ...]  # the layout of each convolution's data, in post-order; "": as it is
@@ -65,7 +64,7 @@ def usual_layouts(mod: IRModule, target: Target) -> Choice:
 
 def _in_atoms(mod: IRModule, target: Target) -> bool:
     """Whether most of what convolutions multiply is halves, for which the target has atoms."""
-    halves = {ATOMS[name].a.dtype for name in target.atoms if ATOMS[name].a.dtype.bytes == 2}
+    halves = halves_of(target)
     whole = of_halves = 0
     for node in convolutions(mod):
         work = prod(node.shape) * prod(node.args[1].shape)

@@ -24,6 +24,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
 from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -285,12 +286,23 @@ class Dims:
 
 def width_of(s: Schedule, dims: Dims) -> int:
     """Elements of a copy; 1 where they have to be taken one by one."""
-    width, extent = COPIED // dims.tensor.dtype.bytes, dims.tensor.shape[-1]
+    size, extent = dims.tensor.dtype.bytes, _run(dims.tensor)
     if not dims.along:
         if not is_constant(s, dims.tensor):
             return dims.block
         extent = dims.tensor.shape[dims.k]
-    return width if extent % width == 0 else 1
+    widths = (n // size for n in sorted(ASYNC_BYTES, reverse=True) if n >= size)
+    return next((width for width in widths if extent % width == 0), 1)
+
+
+def _run(tensor: Tensor) -> int:
+    """The innermost extent in memory of what a tensor is read from, where that is its innermost
+    dimension, too."""
+    op = tensor.op
+    found = source_of(op.body) if isinstance(op, ComputeOp) and op.combiner is None else None
+    if found is None or op.axis[-1].var is not found[1].args[-1]:
+        return tensor.shape[-1]
+    return _run(found[1].attr)
 
 
 def is_copied(s: Schedule, dims: Dims) -> bool:
