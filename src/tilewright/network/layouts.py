@@ -45,11 +45,11 @@ def candidate_layouts(target: Target, mod: IRModule | None = None) -> tuple[str,
     """List layouts of data of convolutions: blocks of a vector's channels, channels last, first.
 
     On GPUs neighbouring threads read neighbouring columns as well as channels, so that there are
-    none; but their matrix units take halves, by whole copies of neighbouring channels, and by pairs
-    of channels: for a network of convolutions in halves, both are candidates.
+    none; but matrix units are fed best by copies of neighbouring channels: a network that has its
+    convolutions in halves may have them last.  Pairs of channels (NCHW2c) lose to that everywhere.
     """
     if target.has_threads:
-        return ("NHWC", "NCHW2c", "NCHW") if mod is not None and _in_atoms(mod, target) else ()
+        return ("NHWC", "NCHW") if mod is not None and _in_atoms(mod, target) else ()
     lanes = target.limits.vector_bytes // FLOAT32.bytes
     return (f"NCHW{lanes}c", "NHWC", "NCHW")
 

@@ -43,9 +43,12 @@ class AsProduct(Step):
     moves to a new stage, of the type of partial results, whose axes are those that are in no group
     (of a convolution: its batch, where that is not fused), m and n, and in the same way for the
     reduction; the stage reads of it what it had before.  A factor is read through a stage that
-    gathers it, with axes in that order, unless its indices are axes already.  Of an axis in a group
-    of which the other factor varies with the quotient by a number (a grouped convolution), the
-    quotient stays an axis before m and n.
+    gathers it, with axes in that order, unless its indices are axes already.  Where windows of it
+    are read, in dimensions that no group has fused, these stay windows, and only the others are
+    gathered; of windows that are several elements apart along n, what is so far apart becomes a
+    dimension, and what lies between another.  Of an axis in a group of which the other factor
+    varies with the quotient by a number (a grouped convolution), the quotient stays an axis before
+    m and n.
 
     rewrite:  s.as_product(C, m=[f], n=[x], k=[c, r])
         W: float32[3, 2, 3] constant
