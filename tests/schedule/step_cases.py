@@ -126,6 +126,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         weighted,
         squares,
         filters,
+        steps,
         window,
         half_products,
     )
