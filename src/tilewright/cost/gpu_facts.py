@@ -299,7 +299,8 @@ class _Counter:
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
-            at = nest.node.parent, nest.node.attach_axis, "near" if isinstance(far, int) else "far"
+            (read,) = {touch.scope for touch in nest.reads}
+            at = nest.node.parent, nest.node.attach_axis, read
             near, far = (near, far) if at not in self._asked else (0, 0)
             self._asked.add(at)
         burst = far / bodies
