@@ -193,7 +193,7 @@ def test_every_configuration_is_a_schedule(name: str) -> None:
 
 
 def test_uneven_tiles_are_loaded_in_rows_and_stored_as_vectors() -> None:
-    """The last block has five of seven atoms of columns: what lies beyond is in columns that nobody stores."""
+    """The last block has five of seven atoms of columns; nobody stores what lies beyond."""
     sketch = sketch_of(dense(32, 64, 96))
     space = sketch.space
     wanted = {"registers": False, "split_k": 1, "warps_k": 1, "stages": 2}
