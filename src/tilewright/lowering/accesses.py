@@ -89,7 +89,7 @@ class Accesses:
         index = self._relative(producer, [E.substitute(i, mapping) for i in read.args])
         ends = map(simplify.interval, index)
         region = self.place.bounds.region(producer)
-        return [low >= 0 and high < n for (low, high), n in zip(ends, region, strict=True)]
+        return [bool(low >= 0 and high < n) for (low, high), n in zip(ends, region, strict=True)]
 
     def _inside(self, index: Expr, size: Any) -> Expr:
         """`index`, limited to a dimension of `size` elements where it depends on what is loaded.
