@@ -163,12 +163,14 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     known = {g: (0, ROWS - 1), q: (0, PLACES - 1), j: (0, width - 1), i: (0, count - 1)}
     simple = Simplifier({**place.simplify.ranges, **known})
 
+    own = {g, q, j, i, lane}
+
     def at(lane: Expr, element: Expr) -> Expr | None:
-        """Where the element lies in shared memory."""
+        """Where the element lies in shared memory, if all of the tile do or none is there."""
         found = _element(emission, node, lane, element, known)
-        always = found.test.op == "const" and found.test.attr
+        together = not own & E.free_variables(found.test)
         plain = found.value.op == "load" and found.value.attr.scope == "shared"
-        return found.value.args[0] if always and plain else None
+        return found.value.args[0] if together and plain else None
 
     def is_row(first: Expr | None, step: Expr) -> bool:
         """Whether elements lie side by side, from an aligned one on."""
@@ -186,11 +188,15 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     else:
         return None
     assert index is not None
-    source = _element(emission, node, g * PLACES + q, i * width + j, known).value.attr
+    found = _element(emission, node, g * PLACES + q, i * width + j, known)
     (buffer,) = emission.accesses.targets(node)
     to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
-    rows = LoadRows(to, Region(source, place.simplify(index), ROW // size), transposed)
-    return seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    rows = LoadRows(to, Region(found.value.attr, place.simplify(index), ROW // size), transposed)
+    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    if found.test.op == "const":
+        return made if found.test.attr else None
+    zero = E.const(0, buffer.dtype)
+    return If(found.test, made, seq(*(Store(buffer, to.index + k, zero) for k in range(to.count))))
 
 
 def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
@@ -201,9 +207,12 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda s: in_pairs(s, place))
-    test, body = None, stmt.body
+    test: Expr | None = None
+    other: Stmt | None = None
+    body = stmt.body
     if isinstance(body, If):
-        test, body = body.condition, body.then
+        test, other = body.condition, body.orelse
+        body = body.then
     rows, *rest = body.body if isinstance(body, Seq) else (body,)
     odd = isinstance(stmt.extent, Expr) or stmt.extent % 2
     if not isinstance(rows, LoadRows) or rows.matrices != PAIR or odd:
@@ -226,7 +235,9 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
         replace(rows.source, index=index), rows.transposed,
     )  # fmt: skip
     body = seq(both, *(at(s, which) for which in (zero, one) for s in rest))
-    body = body if test is None else If(test, body)
+    if test is not None:
+        zeros = None if other is None else seq(*(at(other, which) for which in (zero, one)))
+        body = If(test, body, zeros)
     return replace(stmt, extent=stmt.extent // 2, body=body) if stmt.extent > PAIR else body
 
 
