@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, guarded
+from tilewright.lowering.folds import fold
 from tilewright.lowering.fragments import in_pairs, operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_kernels
@@ -164,6 +165,8 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
         own = replace(emission, guards=guards)
         if node.product is not None:
             made = product(own, node)
+        elif node.fold is not None:
+            made = fold(own, node, combiner)
         else:
             made = reduction(own, node, combiner, inside)
         return emission.nest(node, made.innermost, inside, made.around, made.upto)

@@ -120,4 +120,6 @@ def _tiles(node: Node) -> dict[IterVar, int]:
     """Loops over tiles -> what they step by."""
     if node.held is None or node.product is not None:
         return {}
-    return {node.op.axis[dim]: node.held.tile(dim) for dim in node.held.dims}
+    fold = node.fold
+    columns = {} if fold is None else {fold.column.leaf: fold.width}
+    return {node.op.axis[dim]: node.held.tile(dim) for dim in node.held.dims} | columns

@@ -417,11 +417,13 @@ class Bounds:
 
     def trips(self, node: Node, leaf: IterVar) -> Number:
         """Iterations of the loop of a leaf: none are left of those inside an atom, and one for each
-        tile of an operand."""
+        tile of an operand, or of sums that are reduced."""
         if node.stage.inside_atom(leaf):
             return 1
         if node.held is not None and node.product is None and leaf in node.op.axis:
             return self._short(self.extent[leaf] // node.held.tile(node.op.axis.index(leaf)))  # type: ignore[no-any-return]
+        if node.fold is not None and leaf is node.fold.column.leaf:
+            return self._short(ceil_div(self.extent[leaf], node.fold.width))  # type: ignore[no-any-return]
         return self.extent[leaf]
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:

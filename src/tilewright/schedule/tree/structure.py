@@ -20,7 +20,7 @@ from tilewright.schedule.scopes import FRAGMENT, INSIDE, SCOPE_RANK, tag_rank
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.layout import Held
-from tilewright.schedule.tree.products import Product, find_products
+from tilewright.schedule.tree.products import Fold, Product, find_products
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
@@ -42,7 +42,8 @@ class Node:
     """A stage that is stored (not inlined), with its expression after inlining.
 
     simple:  knows the ranges of its axes
-    product: what its atom multiplies, if it has one; held: how a warp holds its buffer, if one does
+    product: what its atom multiplies, if it has one; fold: what lanes reduce of sums, if they do
+    held:    how a warp holds its buffer, if one does
     """
 
     stage: StageState
@@ -56,6 +57,7 @@ class Node:
     carried: frozenset[IterVar] = frozenset()  # axes around it whose guards its statements repeat
     simple: Simplifier = field(default_factory=lambda: Simplifier({}))
     product: Product | None = None
+    fold: Fold | None = None
     held: Held | None = None
 
     @property

@@ -6,6 +6,7 @@ Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
 from tilewright.topi.templates import attention as attention  # before products: it is special
+from tilewright.topi.templates import attention_atoms as attention_atoms
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense

@@ -48,9 +48,10 @@ class Attention:
         return (self.scores, self.largest, self.kept, self.total, self.probability)
 
 
-def attention_of(at: Anchored) -> Attention:
+def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
     """The stages of an attention; what stands between them is inlined.
 
+    moved: whether operands of the products that are computed, not only moved, keep a stage
     Raises ScheduleError for any other computation.
     """
     s, anchor = at.schedule, at.anchor.op
@@ -80,10 +81,22 @@ def attention_of(at: Anchored) -> Attention:
             "It compiles with its default schedule.",
         )  # fmt: skip
     ends = [*found.all, s[anchor], s[s.dag.outputs[0]]]
+    if moved:
+        operands = (*products[0].input_tensors, values)
+        ends += [s[t] for t in operands if _is_computed(s, s[t])]
     for stage in s.stages:
         if isinstance(stage.op, ComputeOp) and stage not in ends:
             stage.compute_inline()
     return found
+
+
+def _is_computed(s: Schedule, stage: Stage) -> bool:
+    """Whether the elements of a stage are more than those of another tensor."""
+    value = stage.op.body if isinstance(stage.op, ComputeOp) else None
+    while value is not None and value.op == "read":
+        source = s[value.attr]
+        value = source.op.body if isinstance(source.op, ComputeOp) else None
+    return value is not None
 
 
 def result_of(at: Anchored) -> tuple[Stage, list[IterVar], IterVar, IterVar]:

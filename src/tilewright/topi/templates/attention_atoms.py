@@ -1,0 +1,181 @@
+"""Attention on the matrix units of GPUs: scores, softmax and probabilities stay in registers.
+
+In: a product whose first operand is the softmax of another product, as `attention.py` finds it.
+Out: its schedule; a warp has the scores of its rows, whose maxima and sums its lanes know together,
+and what they hold of the probabilities is what the second product wants of them.
+
+    blocks of rows         out[.., i, d]
+      warps, atoms of rows   sums of both products, maxima and sums of rows in fragments
+        slices of keys         in shared memory, a ring of them, filled by asynchronous copies
+
+Read next: `gpu_atoms.py`, products by themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP, Atom
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import fetch, lanes
+from tilewright.schedule.vectors import inlined_body
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.templates.attention import PRODUCT, attention_of, result_of
+from tilewright.topi.templates.gpu import accumulator, op_of
+from tilewright.topi.templates.gpu_atoms import (
+    COPIED,
+    KINDS,
+    SKEW,
+    STAGES,
+    Axes,
+    Dims,
+    M,
+    N,
+    atom_for,
+    operands,
+    width_of,
+)
+from tilewright.topi.templates.untuned import fastest
+
+WARPS = (1, 2, 4, 8)
+EACH = (1, 2)  # atoms of rows of a warp
+KEYS = (16, 32, 64, 128)  # of a slice
+
+
+def schedule_whole(cfg: Any, at: Anchored) -> None:
+    """rewrite: block of rows: {fragments of scores, max, sum, probabilities; out}"""
+    s, atom = at.schedule, atom_for(op_of(at.schedule, at.anchor), at.target)
+    a = attention_of(at, moved=True)
+    _check_atom(at, atom)
+    rows, keys = _op(a.scores).shape[-2:]
+    cfg.define_knob("warps", [n for n in WARPS if n * M < rows + M])
+    cfg.define_knob("each", [n for n in EACH if n * M < rows + M])
+    cfg.define_knob("keys", [n for n in KEYS if n < keys + KEYS[0]])
+    cfg.define_knob("stages", STAGES)
+    cfg.define_knob("auto_unroll_max_step", [0, 512])
+    warps, own = cfg["warps"].val, M * cfg["each"].val
+    a.kept.compute_inline()
+    out, batch, i, j = result_of(at)
+    sums = s[accumulator(s, at.anchor, out.tensor, "fragment")]
+    scores = s[s.cache_write(a.scores.tensor, "fragment")]
+    a.scores.compute_inline()
+    lane = _tile(out, batch, i, j, atom, warps, own)
+    out.pragma(out.leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    for stage in (sums, scores, a.largest, a.total, a.probability):
+        stage.set_scope("fragment")
+    for stage in (sums, scores, a.largest, a.total):
+        stage.compute_at(out, lane)
+    k = sums.op.reduce_axis[0]
+    slices, step = _product(sums, atom, k, cfg["keys"].val)
+    a.probability.compute_at(sums, step)
+    _, values = operands(_op(sums), _axes(_op(sums)))
+    _bring(cfg, s, values, sums, slices, step, warps)
+    j = scores.op.axis[-1]
+    slices, step = _product(scores, atom, j, cfg["keys"].val)
+    queries, found = operands(_op(scores), _axes(_op(scores)))
+    held = _fragment(s, queries.tensor, scores)
+    held.compute_at(out, lane)
+    _bring(cfg, s, found, scores, slices, step, warps)
+
+
+def _op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
+
+
+def _check_atom(at: Anchored, atom: Atom) -> None:
+    """Raise ScheduleError where lanes hold other sums than they need of the next product."""
+    kept = [bit.replace("n", "k") for bit in atom.sum.lane.split()]
+    if kept != atom.a.lane.split():
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"a lane does not hold those sums of {atom} that it needs as an operand",
+            "Other templates compute it.",
+        )  # fmt: skip
+
+
+def _tile(
+    out: Stage, batch: list[IterVar], i: IterVar, j: IterVar, atom: Atom, warps: Any, own: Any
+) -> IterVar:
+    """Blocks of rows, warps, lanes; returns the loop of lanes."""
+    blocks, rest = out.split(i, factor=own * warps)
+    warp, rows = out.split(rest, factor=own)
+    out.reorder(*batch, blocks, warp, rows, j)
+    if batch:
+        out.bind(out.fuse(*batch), "blockIdx.y")
+    out.bind(blocks, "blockIdx.x")
+    out.bind(warp, "threadIdx.y")
+    lane, *_, pair = lanes(out, rows, j, atom.name)
+    out.vectorize(pair)
+    return lane
+
+
+def _axes(op: ComputeOp) -> Axes:
+    ndim = len(op.axis)
+    return Axes((ndim - 2, ndim - 1), 0, ndim)
+
+
+def _product(stage: Stage, atom: Atom, along: IterVar, keys: Any) -> tuple[IterVar, IterVar]:
+    """Loops of a product of which a slice of keys is there at a time: the one over slices, the one
+    over steps of the atom."""
+    op = _op(stage)
+    *batch, m, n = op.axis
+    (k,) = op.reduce_axis
+    slices, rest = stage.split(along, factor=keys)
+    if along is k:
+        k = rest
+    else:
+        n = rest
+    step, inner = stage.split(k, factor=atom.extents["k"])
+    rows, row = stage.split(m, factor=M)
+    columns, column = stage.split(n, factor=N)
+    stage.reorder(*batch, slices, step, rows, columns, row, column, inner)
+    stage.tensorize(row, atom.name)
+    return slices, step
+
+
+def _fragment(s: Schedule, tensor: Tensor, reader: Stage) -> Stage:
+    """A fragment of an operand from where it is, or from what it is computed of."""
+    stage = s[tensor]
+    if isinstance(stage.op, ComputeOp) and stage.attach_kind != "inline":
+        stage.set_scope("fragment")
+        return stage
+    return s[s.cache_read(tensor, "fragment", [reader.tensor])]
+
+
+def _bring(
+    cfg: Any, s: Schedule, dims: Dims, reader: Stage, slices: IterVar, step: IterVar, warps: Any
+) -> None:
+    """Slices of an operand in shared memory, and fragments of them."""
+    source = s[dims.tensor]
+    computed = isinstance(source.op, ComputeOp)
+    width = width_of(s, dims)
+    if computed:
+        source.set_scope("shared")
+        shared = source
+    else:
+        shared = s[s.cache_read(dims.tensor, "shared", [reader.tensor])]
+    own = s[s.cache_read(shared.tensor, "fragment", [reader.tensor])]
+    shared.compute_at(reader, slices)
+    own.compute_at(reader, step)
+    axes = shared.op.axis
+    row = dims.row if dims.k == len(axes) - 1 else dims.k
+    if not dims.along:
+        shared.storage_order(axes[dims.k])
+        row = len(axes) - 1
+    skew = SKEW // shared.tensor.dtype.bytes
+    shared.storage_align(axes[row], 2 * skew, skew)
+    slots = cfg["stages"].val if width > 1 and not computed else 0
+    fetch(shared, WARP * warps, width if width > 1 else None, lanes=WARP, slots=slots)
+
+
+def fallback(sketch: Sketch, _: Anchored) -> int:
+    """Choose what the model likes best of those that fit."""
+    return fastest(sketch, {})
+
+
+anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback)(schedule_whole)
