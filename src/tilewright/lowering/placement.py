@@ -62,6 +62,8 @@ class Placement:
         value = self.values[axis]
         if axis.kind == "spatial":
             value = self.region_base[node][node.op.axis.index(axis)] + value
+        elif axis in self.bounds.begins:
+            value = self.bounds.begins[axis].expression(self.values) + value
         return self.simplify(value)
 
     def coordinates(self, node: Node) -> dict[Expr, Expr]:

@@ -13,21 +13,19 @@ Read next: `gpu_atoms.py`, products by themselves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP, Atom
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
-from tilewright.schedule.vectors import inlined_body
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.attention import PRODUCT, attention_of, result_of
-from tilewright.topi.templates.gpu import accumulator, op_of
+from tilewright.topi.templates.gpu import op_of
 from tilewright.topi.templates.gpu_atoms import (
-    COPIED,
     KINDS,
     SKEW,
     STAGES,
@@ -44,42 +42,67 @@ from tilewright.topi.templates.untuned import fastest
 WARPS = (1, 2, 4, 8)
 EACH = (1, 2)  # atoms of rows of a warp
 KEYS = (16, 32, 64, 128)  # of a slice
+MOST_KEYS = 256  # whose scores a warp keeps
 
 
-def schedule_whole(cfg: Any, at: Anchored) -> None:
-    """rewrite: block of rows: {fragments of scores, max, sum, probabilities; out}"""
+def schedule(cfg: Any, at: Anchored) -> None:
+    """rewrite: block of rows: {fragments of scores, max, sum, probabilities; out}
+
+    running: slices of keys are forgotten when the next ones come (`accumulate_at`); else a warp
+    keeps all scores of its rows
+    """
     s, atom = at.schedule, atom_for(op_of(at.schedule, at.anchor), at.target)
     a = attention_of(at, moved=True)
     _check_atom(at, atom)
-    rows, keys = _op(a.scores).shape[-2:]
+    rows, length = _op(a.scores).shape[-2:]
     cfg.define_knob("warps", [n for n in WARPS if n * M < rows + M])
     cfg.define_knob("each", [n for n in EACH if n * M < rows + M])
-    cfg.define_knob("keys", [n for n in KEYS if n < keys + KEYS[0]])
+    cfg.define_knob("keys", [n for n in KEYS if n < length + KEYS[0]])
     cfg.define_knob("stages", STAGES)
+    cfg.define_knob("running", [n for n in (False, True) if n or length <= MOST_KEYS])
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     warps, own = cfg["warps"].val, M * cfg["each"].val
     a.kept.compute_inline()
+    _inline_to(s, a.probability)
+    result = at.anchor
+    divided = s.divide_last(result)
     out, batch, i, j = result_of(at)
-    sums = s[accumulator(s, at.anchor, out.tensor, "fragment")]
-    scores = s[s.cache_write(a.scores.tensor, "fragment")]
+    if out is not s[result]:
+        s[result].compute_inline()
+    sums, scores = s[divided], s[s.cache_write(a.scores.tensor, "fragment")]
     a.scores.compute_inline()
     lane = _tile(out, batch, i, j, atom, warps, own)
     out.pragma(out.leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     for stage in (sums, scores, a.largest, a.total, a.probability):
         stage.set_scope("fragment")
-    for stage in (sums, scores, a.largest, a.total):
-        stage.compute_at(out, lane)
-    k = sums.op.reduce_axis[0]
-    slices, step = _product(sums, atom, k, cfg["keys"].val)
+    sums.compute_at(out, lane)
+    slices, rest = sums.split(sums.op.reduce_axis[0], factor=cfg["keys"].val)
+    step = _product(sums, atom, [slices], k=rest)
     a.probability.compute_at(sums, step)
-    _, values = operands(_op(sums), _axes(_op(sums)))
-    _bring(cfg, s, values, sums, slices, step, warps)
-    j = scores.op.axis[-1]
-    slices, step = _product(scores, atom, j, cfg["keys"].val)
+    if bool(cfg["running"].val):
+        scores.compute_at(sums, slices)
+        for stage in (a.largest, a.total):
+            stage.accumulate_at(sums, slices)
+        inner = _product(scores, atom)
+        host, loop = sums, slices
+    else:
+        for stage in (scores, a.largest, a.total):
+            stage.compute_at(out, lane)
+        host, (loop, keys) = scores, scores.split(scores.op.axis[-1], factor=cfg["keys"].val)
+        inner = _product(scores, atom, [loop], n=keys)
     queries, found = operands(_op(scores), _axes(_op(scores)))
     held = _fragment(s, queries.tensor, scores)
     held.compute_at(out, lane)
-    _bring(cfg, s, found, scores, slices, step, warps)
+    _bring(cfg, s, found, scores, (host, loop), inner, warps)
+    _, values = operands(_op(sums), _axes(_op(sums)))
+    _bring(cfg, s, values, sums, (sums, slices), step, warps)
+
+
+def _inline_to(s: Schedule, stage: Stage) -> None:
+    """Inline what lies between a quotient and what a product reads of it."""
+    for other in s.stages:
+        if other is not stage and other.op.name == "T_softmax_norm":
+            other.compute_inline()
 
 
 def _op(stage: Stage) -> ComputeOp:
@@ -119,23 +142,23 @@ def _axes(op: ComputeOp) -> Axes:
     return Axes((ndim - 2, ndim - 1), 0, ndim)
 
 
-def _product(stage: Stage, atom: Atom, along: IterVar, keys: Any) -> tuple[IterVar, IterVar]:
-    """Loops of a product of which a slice of keys is there at a time: the one over slices, the one
-    over steps of the atom."""
+def _product(
+    stage: Stage, atom: Atom, outside: Sequence[IterVar] = (), *, n: IterVar | None = None,
+    k: IterVar | None = None,
+) -> IterVar:  # fmt: skip
+    """A product of rows by columns in atoms, whose steps along the depth are outside of its tiles.
+
+    outside: loops around all; n, k: loops over columns and depth, whole axes unless given
+    Returns the loop over steps.
+    """
     op = _op(stage)
-    *batch, m, n = op.axis
-    (k,) = op.reduce_axis
-    slices, rest = stage.split(along, factor=keys)
-    if along is k:
-        k = rest
-    else:
-        n = rest
-    step, inner = stage.split(k, factor=atom.extents["k"])
-    rows, row = stage.split(m, factor=M)
-    columns, column = stage.split(n, factor=N)
-    stage.reorder(*batch, slices, step, rows, columns, row, column, inner)
+    *batch, m, columns = op.axis
+    step, inner = stage.split(op.reduce_axis[0] if k is None else k, factor=atom.extents["k"])
+    tiles, row = stage.split(m, factor=M)
+    blocks, column = stage.split(columns if n is None else n, factor=N)
+    stage.reorder(*outside, *batch, step, tiles, blocks, row, column, inner)
     stage.tensorize(row, atom.name)
-    return slices, step
+    return step
 
 
 def _fragment(s: Schedule, tensor: Tensor, reader: Stage) -> Stage:
@@ -148,7 +171,13 @@ def _fragment(s: Schedule, tensor: Tensor, reader: Stage) -> Stage:
 
 
 def _bring(
-    cfg: Any, s: Schedule, dims: Dims, reader: Stage, slices: IterVar, step: IterVar, warps: Any
+    cfg: Any,
+    s: Schedule,
+    dims: Dims,
+    reader: Stage,
+    place: tuple[Stage, IterVar],
+    step: IterVar,
+    warps: Any,
 ) -> None:
     """Slices of an operand in shared memory, and fragments of them."""
     source = s[dims.tensor]
@@ -160,7 +189,7 @@ def _bring(
     else:
         shared = s[s.cache_read(dims.tensor, "shared", [reader.tensor])]
     own = s[s.cache_read(shared.tensor, "fragment", [reader.tensor])]
-    shared.compute_at(reader, slices)
+    shared.compute_at(*place)
     own.compute_at(reader, step)
     axes = shared.op.axis
     row = dims.row if dims.k == len(axes) - 1 else dims.k
@@ -178,4 +207,4 @@ def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {})
 
 
-anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback)(schedule_whole)
+anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback)(schedule)
