@@ -30,15 +30,18 @@ def followed(emission: Emission, node: Node, newer: Stmt) -> Stmt:
     before = Buffer(f"{node.name}.before", own.dtype, own.size, "local", own.shape)
     factor = Buffer(f"{node.name}.factor", kind, own.size, "local", own.shape)
 
+    guard = emission.guards.of(node, SPATIAL)
+
     def kept(renamed: Renaming) -> Stmt:
         places = [renamed(index + k) for k in range(rows)]
-        return seq(*(Store(before, at, load(own, at)) for at in places))
+        return guarded(renamed(guard), seq(*(Store(before, at, load(own, at)) for at in places)))
 
     def grown(renamed: Renaming) -> Stmt:
         places = [renamed(index + k) for k in range(rows)]
         steps = (E.cast(kind, load(before, at)) - E.cast(kind, load(own, at)) for at in places)
         factors = (E.call("exp", step) for step in steps)
-        return seq(*(Store(factor, at, f) for at, f in zip(places, factors, strict=True)))
+        stores = (Store(factor, at, f) for at, f in zip(places, factors, strict=True))
+        return guarded(renamed(guard), seq(*stores))
 
     body = seq(
         emission.again(node, 0, kept, "before"),
