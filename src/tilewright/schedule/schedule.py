@@ -328,6 +328,14 @@ class Schedule(ScheduleState[Stage]):
         """
         return self.do(S.DivideLast(self[tensor].name))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def widen(self, tensor: Tensor) -> Tensor:
+        """Keep what a stage computes in the type of its arithmetic; see `steps.Widen`.
+
+        Returns the tensor in that type.
+        """
+        return self.do(S.Widen(self[tensor].name))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.

@@ -37,6 +37,7 @@ from tilewright.schedule.steps.quotients import DivideLast
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
+from tilewright.schedule.steps.widening import Widen
 
 __all__ = [
     "ANNOTATIONS",
@@ -66,6 +67,7 @@ __all__ = [
     "StorageAlign",
     "StorageOrder",
     "Tensorize",
+    "Widen",
     "describe",
     "step_from_json",
 ]  # fmt: skip

@@ -28,13 +28,14 @@ from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.quotients import DivideLast
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, unplain
+from tilewright.schedule.steps.widening import Widen
 
 STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline, AccumulateAt, DivideLast,
+        Tensorize, AsyncCopy, Pipeline, AccumulateAt, DivideLast, Widen,
     )
 }  # fmt: skip
 

@@ -52,6 +52,7 @@ def schedule(cfg: Any, at: Anchored) -> None:
     keeps all scores of its rows
     """
     s, atom = at.schedule, atom_for(op_of(at.schedule, at.anchor), at.target)
+    _keep_wide(s, at.anchor)
     a = attention_of(at, moved=True)
     _check_atom(at, atom)
     rows, length = _op(a.scores).shape[-2:]
@@ -63,7 +64,6 @@ def schedule(cfg: Any, at: Anchored) -> None:
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     warps, own = cfg["warps"].val, M * cfg["each"].val
     a.kept.compute_inline()
-    _inline_to(s, a.probability)
     result = at.anchor
     divided = s.divide_last(result)
     out, batch, i, j = result_of(at)
@@ -98,11 +98,18 @@ def schedule(cfg: Any, at: Anchored) -> None:
     _bring(cfg, s, values, sums, (sums, slices), step, warps)
 
 
-def _inline_to(s: Schedule, stage: Stage) -> None:
-    """Inline what lies between a quotient and what a product reads of it."""
-    for other in s.stages:
-        if other is not stage and other.op.name == "T_softmax_norm":
-            other.compute_inline()
+def _keep_wide(s: Schedule, anchor: Tensor) -> None:
+    """What lies between the two products is rounded once, where the second one reads it."""
+    op = op_of(s, anchor)
+    (first, *_) = (other for other in s.dag.compute_ops if other.tag == PRODUCT)
+    last = s[op.input_tensors[0]]
+    for stage in s.stages:
+        between = stage is s[first] or s.reaches(s[first], stage)
+        if stage is last or not between or not s.reaches(stage, last):
+            continue
+        own = stage.op
+        if isinstance(own, ComputeOp) and own.dtype.is_float and own.dtype is not own.dtype.compute:
+            s.widen(stage.tensor)
 
 
 def _op(stage: Stage) -> ComputeOp:
