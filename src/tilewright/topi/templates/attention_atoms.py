@@ -24,7 +24,7 @@ from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.attention import PRODUCT, attention_of, result_of
-from tilewright.topi.templates.gpu import op_of
+from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
     SKEW,
@@ -56,19 +56,27 @@ def schedule(cfg: Any, at: Anchored) -> None:
     a = attention_of(at, moved=True)
     _check_atom(at, atom)
     rows, length = _op(a.scores).shape[-2:]
+    a.kept.compute_inline()
+    divided = _divided_last(s, at.anchor)
+    if divided is None and length > MOST_KEYS:
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"probabilities are no quotients, and a warp keeps no {length} scores of a row",
+            "Other templates compute it.",
+        )  # fmt: skip
     cfg.define_knob("warps", [n for n in WARPS if n * M < rows + M])
     cfg.define_knob("each", [n for n in EACH if n * M < rows + M])
     cfg.define_knob("keys", [n for n in KEYS if n < length + KEYS[0]])
     cfg.define_knob("stages", STAGES)
-    cfg.define_knob("running", [n for n in (False, True) if n or length <= MOST_KEYS])
+    ways = [False] * (length <= MOST_KEYS) + [True] * (divided is not None)
+    cfg.define_knob("running", ways)
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     warps, own = cfg["warps"].val, M * cfg["each"].val
-    a.kept.compute_inline()
-    result = at.anchor
-    divided = s.divide_last(result)
     out, batch, i, j = result_of(at)
-    if out is not s[result]:
-        s[result].compute_inline()
+    if divided is None:
+        divided = accumulator(s, at.anchor, out.tensor, "fragment")
+    elif out is not s[at.anchor]:
+        s[at.anchor].compute_inline()
     sums, scores = s[divided], s[s.cache_write(a.scores.tensor, "fragment")]
     a.scores.compute_inline()
     lane = _tile(out, batch, i, j, atom, warps, own)
@@ -96,6 +104,15 @@ def schedule(cfg: Any, at: Anchored) -> None:
     _bring(cfg, s, found, scores, (host, loop), inner, warps)
     _, values = operands(_op(sums), _axes(_op(sums)))
     _bring(cfg, s, values, sums, (sums, slices), step, warps)
+
+
+def _divided_last(s: Schedule, product: Tensor) -> Tensor | None:
+    """The sums before their division; None where probabilities are more than quotients, such as
+    zero where a row has no key."""
+    try:
+        return s.divide_last(product)
+    except ScheduleError:
+        return None
 
 
 def _keep_wide(s: Schedule, anchor: Tensor) -> None:
