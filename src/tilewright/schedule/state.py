@@ -273,6 +273,17 @@ class ScheduleState(ABC, Generic[S]):
         self._insert(stage, op, names.index(anchor.name) + (1 if after is not None else 0))
         return stage
 
+    def move_before(self, stage: StageState, other: StageState) -> None:
+        """Have a stage, with what it is computed of, come before another one in the order."""
+        names = [st.name for st in self.stages]
+        at = names.index(other.name)
+        late = [
+            st for k, st in enumerate(self.stages)
+            if k > at and (st.name == stage.name or self.reaches(st, stage))
+        ]  # fmt: skip
+        kept = [st for st in self.stages if st not in late]
+        self.stages[:] = [*kept[:at], *late, *kept[at:]]
+
     def replace_op(self, stage: StageState, op: ComputeOp) -> None:
         """The stage computes `op`, and its tensors are those of `op`, of other shapes; whoever asks
         for the stage of the old ones still finds it.  Readers are the caller's to redirect."""

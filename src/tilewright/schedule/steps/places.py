@@ -111,9 +111,93 @@ class AccumulateAt(Step):
     for which the terms s[k] need not be kept.  The maximum begins with the least finite number, so
     that a part of nothing but -inf adds nothing.
 
-    rewrite:  s[T].accumulate_at(s[P], P_r_outer)
+    rewrite:  s[M].accumulate_at(s[O], x_outer)
+        # stage M: a fragment buffer ends with its kernel, but the stage is computed on its own. Attach it with compute_at, or use scope global.
+        M: float32[16] fragment
+          for i in 16:
+            for j in 32:
+              M[i] max= S[i, j]
+        C: float32[16, 8] global
+          threadIdx.x for i.inner.c.outer.fused in 32:
+            O: float32[?, ?] fragment, at C.i.inner.c.outer.fused
+              for x.outer in 2:
+                S: float32[?, ?] fragment, at O.x.outer
+                  for c.outer in ?:
+                    Q.fragment: float16[?, ?] fragment, at S.c.outer
+                      for ax0 in ?:
+                        for ax1 in ?:
+                          Q.fragment[? + ax0, ? + ax1] = Q[? + ax0, ? + ax1]
+                    K.fragment: float16[?, ?] fragment, at S.c.outer
+                      for ax0 in ?:
+                        for ax1 in ?:
+                          K.fragment[? + ax0, ? + ax1] = K[? + ax0, ? + ax1]
+                    m16n8k16.float16 for i in ?:
+                      m16n8k16.float16 for c.inner in 8:
+                        m16n8k16.float16 for r in 16:
+                          S[? + i, ? + c.outer*8 + c.inner] += float32(Q.fragment[? + i, r])*float32(K.fragment[? + c.outer*8 + c.inner, r])
+                P: float16[?, ?] fragment, at O.x.outer
+                  for i in ?:
+                    for c in ?:
+                      P[? + i, ? + c] = float16(exp(S[? + i, ? + c] - M[? + i]))
+                V.fragment: float16[?, ?] fragment, at O.x.outer
+                  for ax0 in ?:
+                    for ax1 in ?:
+                      V.fragment[? + ax0, ? + ax1] = V[? + ax0, ? + ax1]
+                T: float32[?] fragment, added up along O.x.outer
+                  for i in ?:
+                    for g in 32:
+                      T[? + i] += exp(S[? + i, g] - M[? + i])
+                m16n8k16.float16 for i in ?:
+                  m16n8k16.float16 for c in ?:
+                    m16n8k16.float16 for x.inner in 16:
+                      O[? + i, ? + c] += float32(P[? + i, x.outer*16 + x.inner])*float32(V.fragment[x.outer*16 + x.inner, ? + c])
+            for i.outer in 2:
+              for c.inner in 2:
+                C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
+        ->
+        C: float32[16, 8] global, 128 elements, 512 bytes
+          threadIdx.x for i.inner.c.outer.fused in 32:
+            O: float32[16, 8] fragment, 4 elements, 16 bytes of a lane, at C.i.inner.c.outer.fused
+              for x.outer in 2:
+                S: float32[16, 16] fragment, 8 elements, 32 bytes of a lane, at O.x.outer
+                  for c.outer in 2:
+                    Q.fragment: float16[16, 16] fragment, 8 elements, 16 bytes of a lane, at S.c.outer
+                      for ax0 in 16:
+                        for ax1 in 16:
+                          Q.fragment[ax0, ax1] = Q[ax0, ax1]
+                    K.fragment: float16[8, 16] fragment, 4 elements, 8 bytes of a lane, at S.c.outer
+                      for ax0 in 8:
+                        for ax1 in 16:
+                          K.fragment[x.outer*16 + c.outer*8 + ax0, ax1] = K[x.outer*16 + c.outer*8 + ax0, ax1]
+                    m16n8k16.float16 for i in 16:
+                      m16n8k16.float16 for c.inner in 8:
+                        m16n8k16.float16 for r in 16:
+                          S[i, x.outer*16 + c.outer*8 + c.inner] += float32(Q.fragment[i, r])*float32(K.fragment[x.outer*16 + c.outer*8 + c.inner, r])
+                M: float32[16] fragment, 2 elements, 8 bytes of a lane, added up along O.x.outer
+                  for i in 16:
+                    for j in 16:
+                      M[i] max= S[i, j + x.outer*16]
+                P: float16[16, 16] fragment, 8 elements, 16 bytes of a lane, at O.x.outer
+                  for i in 16:
+                    for c in 16:
+                      P[i, x.outer*16 + c] = float16(exp(S[i, x.outer*16 + c] - M[i]))
+                V.fragment: float16[16, 8] fragment, 4 elements, 8 bytes of a lane, at O.x.outer
+                  for ax0 in 16:
+                    for ax1 in 8:
+                      V.fragment[x.outer*16 + ax0, ax1] = V[x.outer*16 + ax0, ax1]
+                T: float32[16] fragment, 2 elements, 8 bytes of a lane, added up along O.x.outer
+                  for i in 16:
+                    for g in 16:
+                      T[i] += exp(S[i, g + x.outer*16] - M[i])
+                m16n8k16.float16 for i in 16:
+                  m16n8k16.float16 for c in 8:
+                    m16n8k16.float16 for x.inner in 16:
+                      O[i, c] += float32(P[i, x.outer*16 + x.inner])*float32(V.fragment[x.outer*16 + x.inner, c])
+            for i.outer in 2:
+              for c.inner in 2:
+                C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
     legal:    a reduction of rows in scope fragment, over one axis as long as the reader's.
-    """
+    """  # noqa: E501
 
     parent: str
     axis: str
@@ -140,6 +224,11 @@ class AccumulateAt(Step):
                 f" {stage.scope!r}",
                 f'Lanes of a warp reduce rows in scope "{FRAGMENT}", of as many terms.',
             )  # fmt: skip
+        if s.reaches(parent, stage):
+            raise ScheduleError(
+                place, f"{stage.name} reads what {parent.name} adds up", "Attach it further out."
+            )
+        s.move_before(stage, parent)
         stage.attach_to("scope", (parent, axis), root)
 
     def python(self, names: PythonNames) -> str:

@@ -28,6 +28,29 @@ class DivideLast(Step):
     and there are fewer quotients.  The factor itself is stored undivided, in the type that it has.
 
     rewrite:  s.divide_last(C)
+        P: float16[2, 4] global, 8 elements, 16 bytes
+          for i in 2:
+            for j in 4:
+              P[i, j] = float16(float32(A[i, j])/T[i])
+        C: float32[2, 3] global, 6 elements, 24 bytes
+          for i in 2:
+            for j in 3:
+              for r in 4:
+                C[i, j] += float32(P[i, r])*float32(B[r, j])
+        ->
+        P: float16[2, 4] global, 8 elements, 16 bytes
+          for i in 2:
+            for j in 4:
+              P[i, j] = float16(float32(A[i, j]))
+        C.undivided: float32[2, 3] global, 6 elements, 24 bytes
+          for i.d in 2:
+            for j.d in 3:
+              for r in 4:
+                C.undivided[i.d, j.d] += float32(P[i.d, r])*float32(B[r, j.d])
+        C: float32[2, 3] global, 6 elements, 24 bytes
+          for i in 2:
+            for j in 3:
+              C[i, j] = C.undivided[i, j]/T[i]
     legal:    a sum of products of two reads, without scheduled loops; one of the factors is a
               computed stage that nothing else reads, a quotient whose divisor is what no reduction
               axis of the sum moves, and no other factor is.

@@ -32,6 +32,29 @@ class Widen(Step):
     of such stages has one rounding at its end.  Results differ by the roundings that are left out.
 
     rewrite:  s.widen(B)
+        B: float16[2, 4] global, 8 elements, 16 bytes
+          for i in 2:
+            for j in 4:
+              B[i, j] = A[i, j] + 1.0
+        M: float16[2] global, 2 elements, 4 bytes
+          for i in 2:
+            for k in 4:
+              M[i] max= B[i, k]
+        C: float16[2] global, 2 elements, 4 bytes
+          for i in 2:
+            C[i] = M[i]*2.0
+        ->
+        B: float32[2, 4] global, 8 elements, 32 bytes
+          for i in 2:
+            for j in 4:
+              B[i, j] = float32(A[i, j]) + 1.0
+        M: float16[2] global, 2 elements, 4 bytes
+          for i in 2:
+            for k in 4:
+              M[i] max= float16(B[i, k])
+        C: float16[2] global, 2 elements, 4 bytes
+          for i in 2:
+            C[i] = M[i]*2.0
     legal:    a stage of floats with a wider compute type, no output, without scheduled loops.
     """
 
