@@ -87,7 +87,6 @@ SHAPES = {
     "rows and keys of no atoms": (2, 21, 37, 20, 24),
     "heads of no atoms": (1, 16, 40, 20, 40),
     "few rows, many keys": (1, 3, 300, 16, 16),
-    "one key": (1, 16, 1, 16, 16),
 }
 
 
@@ -95,6 +94,12 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_every_extent(shape: tuple[int, ...]) -> None:
     check(attention(*shape))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 1, 16, 16), (1, 1, 32, 16, 16), (1, 16, 32, 1, 1)])
+def test_vectors_are_for_other_templates(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ScheduleError, match="a vector"):
+        sketch_of(attention(*shape))
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -1,8 +1,8 @@
 """Attention on the matrix units of GPUs: scores, softmax and probabilities stay in registers.
 
-In: a product whose first operand is the softmax of another product, as `attention.py` finds it.
-Out: its schedule; a warp has the scores of its rows, whose maxima and sums its lanes know together,
-and what they hold of the probabilities is what the second product wants of them.
+In: a product whose first operand is the softmax of another product, as `attention_stages.py` finds
+it.  Out: its schedule; a warp has the scores of its rows, whose maxima and sums its lanes know
+together, and what they hold of the probabilities is what the second product wants of them.
 
     blocks of rows         out[.., i, d]
       warps, atoms of rows   sums of both products, maxima and sums of rows in fragments
@@ -23,7 +23,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
-from tilewright.topi.templates.attention import PRODUCT, attention_of, result_of
+from tilewright.topi.templates.attention_stages import PRODUCT, attention_of, result_of
 from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
@@ -56,6 +56,12 @@ def schedule(cfg: Any, at: Anchored) -> None:
     a = attention_of(at, moved=True)
     _check_atom(at, atom)
     rows, length = _op(a.scores).shape[-2:]
+    depth, columns = _op(a.scores).reduce_axis[0].size, at.anchor.shape[-1]
+    if 1 in (rows, length, depth, columns):
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}", "one factor is a vector",
+            "Other templates compute it.",
+        )  # fmt: skip
     a.kept.compute_inline()
     divided = _divided_last(s, at.anchor)
     if divided is None and length > MOST_KEYS:
