@@ -17,7 +17,7 @@ from tilewright.ir.stmt import AsyncCopy, Exchange, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.network.extract import fused_groups, groupings
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.template import anchor_templates, sketch_of_anchor
+from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp
@@ -137,6 +137,11 @@ def test_float32_is_for_other_templates() -> None:
     (registered,) = (t for t in anchor_templates(dag, tf32) if t.name == "attention.tensor")
     with pytest.raises(ScheduleError, match="does not hold those sums"):
         sketch_of_anchor(registered, dag, tf32)
+
+
+def test_it_is_what_runs_untuned() -> None:
+    origins = [sketch.origin for sketch in anchor_sketches(attention(2, 32, 32, 16, 16), CUDA)]
+    assert origins[0] == "template:attention.tensor"
 
 
 @pytest.mark.slow

@@ -234,7 +234,10 @@ def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {})
 
 
-anchor_template("attention.llvm", kinds=("llvm",), tags=(PRODUCT,), fallback=fallback)(schedule_cpu)
-anchor_template("attention.gpu", kinds=("cuda", "opencl"), tags=(PRODUCT,), fallback=fallback)(
-    schedule_gpu
-)
+for _name, _kinds, _schedule in (
+    ("attention.llvm", ("llvm",), schedule_cpu),
+    ("attention.gpu", ("cuda", "opencl"), schedule_gpu),
+):
+    anchor_template(_name, kinds=_kinds, tags=(PRODUCT,), fallback=fallback, special=True)(
+        _schedule
+    )

@@ -237,4 +237,6 @@ def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {})
 
 
-anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback)(schedule)
+anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback, special=True)(
+    schedule
+)
