@@ -171,6 +171,11 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    "tw_exchange": """template <typename T> static __device__ __forceinline__
+void tw_exchange(T* to, const T* from, int apart) {
+  *to = (T)__shfl_xor_sync(0xffffffffu, *from, apart);
+}
+""",
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -21,6 +21,7 @@ from tilewright.cost.atom_facts import (
     in_pairs,
     in_rows,
     joined,
+    joined_lanes,
     lanes_at,
     multiply_adds,
 )
@@ -246,6 +247,7 @@ class _Counter:
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
+        loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
         if nest.operand is not None and nest.operand.atom.cut:
             issued = issued + trips  # each element is rounded

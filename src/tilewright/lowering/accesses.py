@@ -155,7 +155,8 @@ class Accesses:
         layout, simplify = self.storage.layouts[node], self.place.simplify
         assert isinstance(layout, Fragments)
         relative = [simplify(i) for i in self._relative(node, index)]
-        lane, own = simplify(layout.lane(relative)), self.place.thread_var["threadIdx.x"]
+        own = self.place.thread_var["threadIdx.x"]
+        lane = simplify(layout.lane(relative, own))
         if lane is not own:
             raise ScheduleError(
                 f"read of {node.name}",

@@ -21,6 +21,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -286,7 +287,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows), _Unroll._step),
+        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
     },
