@@ -42,6 +42,7 @@ from tilewright.schedule.tree.accumulators import first_reduction
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 
+TURNED = 2  # bytes of elements that `LoadRows` may transpose
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
@@ -158,7 +159,7 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     row, matrix = lane % ROWS, lane // ROWS % count
     if is_row(at(g * PLACES, i * width), q * width + j):
         index, transposed = at(row * PLACES, matrix * width), False
-    elif width > 1 and is_row(at(q, i * width + j), g):
+    elif size == TURNED and is_row(at(q, i * width + j), g):
         index, transposed = at(row // width, matrix * width + row % width), True
     else:
         return None

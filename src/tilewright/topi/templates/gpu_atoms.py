@@ -74,18 +74,29 @@ class Groups:
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
-    """The matrix instruction for the operands of a sum of products.
+    """The matrix instruction for the operands of a sum of products, in either order.
 
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
     for name in target.atoms:
-        if {ATOMS[name].a.dtype} == kinds and target.allows(name):
-            return ATOMS[name]
+        atom = ATOMS[name]
+        if {atom.a.dtype, atom.b.dtype} == kinds and target.allows(name):
+            if op.accumulator is atom.sum.dtype:
+                return atom
     raise ScheduleError(
         f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
         "Other templates compute it.",
     )  # fmt: skip
+
+
+def in_order(atom: Atom, factors: Sequence[Dims], target: Target) -> Atom:
+    """The same instruction for operands of two types that come in this order."""
+    kinds = [dims.tensor.dtype for dims in factors]
+    shape = atom.name.partition(".")[0]
+    fitting = (ATOMS[name] for name in target.atoms if name.startswith(f"{shape}."))
+    found = (other for other in fitting if [other.a.dtype, other.b.dtype] == kinds)
+    return atom if [atom.a.dtype, atom.b.dtype] == kinds else next(found)
 
 
 def _listed(kinds: Any) -> str:
@@ -132,6 +143,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     product, axes = whole_atoms(s, anchor, groups, atom)
     define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
+    atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
     wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
@@ -255,9 +267,9 @@ class Dims:
     @property
     def along(self) -> bool:
         """Whether neighbours in memory are neighbours in shared memory, too; else those along the
-        depth are there."""
-        inner = len(self.tensor.shape) - 1
-        return self.k == inner or (self.row == inner and self.plain)
+        depth are there, as they have to be where several of them are one operand of bytes."""
+        inner, turns = len(self.tensor.shape) - 1, self.tensor.dtype.bytes > 1
+        return self.k == inner or (self.row == inner and self.plain and turns)
 
 
 def width_of(s: Schedule, dims: Dims) -> int:
