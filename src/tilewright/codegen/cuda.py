@@ -89,16 +89,17 @@ void {name}({sums}* d, const {left}* a, const {right}* b) {{
       : {words});
 }}
 """
-# Both parts of an operand are rounded; what is left below them, and the product of the smaller
-# parts, count for less than a rounding of float32.  Small products come first.
+# The larger part is rounded in integers, which compilers see through: what several atoms read is
+# taken apart once.  Of the rest the unit cuts the last digit; that, and the product of the smaller
+# parts, count for less than what a sum of float32 may be off by.  Small products come first.
 _SPLIT = """  unsigned int a0[4], a1[4], b0[2], b1[2];
   for (int k = 0; k < 4; ++k) {
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a0[k]) : "f"(a[k]));
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(a1[k]) : "f"(a[k] - __uint_as_float(a0[k])));
+    a0[k] = (__float_as_uint(a[k]) + 0x1000u) & 0xffffe000u;
+    a1[k] = __float_as_uint(a[k] - __uint_as_float(a0[k]));
   }
   for (int k = 0; k < 2; ++k) {
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(b0[k]) : "f"(b[k]));
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(b1[k]) : "f"(b[k] - __uint_as_float(b0[k])));
+    b0[k] = (__float_as_uint(b[k]) + 0x1000u) & 0xffffe000u;
+    b1[k] = __float_as_uint(b[k] - __uint_as_float(b0[k]));
   }
 """
 _ROWS = """static __device__ __forceinline__ void {name}({kind}* to, const void* row) {{
@@ -121,6 +122,7 @@ def _multiply(atom: Atom) -> str:
     shape, _, code = atom.name.partition(".")
     codes = [_CODES.get(code) or _CODES[of.dtype] for of in (atom.a, atom.b)]
     floats = atom.sum.dtype.is_float
+    forms: tuple[tuple[tuple[int, int], tuple[int, int]], ...]  # operands a and b of each
     if atom.split:
         words = [f'"r"({x}{part}[{k}])' for x, n in (("a", 4), ("b", 2)) for part in "01"
                  for k in range(n)]  # fmt: skip

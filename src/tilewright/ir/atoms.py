@@ -99,8 +99,8 @@ class Atom:
     modulo the size of their type.
 
     cut:   so many of the lowest bits of operands in float32 are not looked at
-    split: so many of them are taken apart from the rest, both parts rounded to what is left of
-           float32 without so many; all products of two parts count but that of the smaller ones
+    split: so many of them are rounded away, and what that takes off is a number of its own, of
+           which they are cut; all products of two parts count but that of the smaller ones
     """
 
     name: str
@@ -183,12 +183,7 @@ def _cut(values: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
 
 
 def _apart(values: npt.NDArray[Any], bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Numbers of float32 rounded to nearest, halves away from zero; and what that leaves, too."""
-
-    def rounded(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        words = x.astype(np.float32).view(np.uint32) + np.uint32(1 << (bits - 1))
-        near = (words >> bits << bits).view(np.float32).astype(np.float64)
-        return np.where(np.isfinite(x), near, x)
-
-    large = rounded(values)
-    return large, rounded(values - large)
+    """Numbers of float32 rounded to nearest, halves away from zero; what that takes off, cut."""
+    words = values.astype(np.float32).view(np.uint32) + np.uint32(1 << (bits - 1))
+    large = (words >> bits << bits).view(np.float32).astype(np.float64)
+    return large, _cut(values - large, bits)

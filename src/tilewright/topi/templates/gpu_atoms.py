@@ -81,9 +81,9 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     kinds = {t.dtype for t in op.input_tensors}
     for name in target.atoms:
         atom = ATOMS[name]
-        if {atom.a.dtype, atom.b.dtype} == kinds and target.allows(name):
-            if op.accumulator is atom.sum.dtype:
-                return atom
+        fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
+        if fits and target.allows(name):
+            return atom
     raise ScheduleError(
         f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
         "Other templates compute it.",
