@@ -175,20 +175,54 @@ def reference(name: str, tensors: list[Tensor], given: list[Any]) -> Any:
     return sums + x[2] if len(x) > 2 else sums
 
 
-@given(
-    st.integers(2, 72), st.integers(2, 72), st.sampled_from([1, 8, 15, 33, 64]),
-    st.integers(0, 10**6),
-)  # fmt: skip
-@examples(12)
-def test_every_extent_around_the_atoms(m: int, n: int, k: int, seed: int) -> None:
-    tensors = dense(m, k, n)
-    sketch, rng = sketch_of(tensors), np.random.default_rng(seed)
+def exact(m: int, n: int, k: int, kind: str, seed: int) -> None:
+    """A legal member of the template that a search takes first, at random, on integers."""
+    tensors, target = plain_dense(m, n, k, kind), SPLIT if kind == "3xtf32" else TF32
+    sketch = anchor_sketches(ComputeDAG(tensors), target)[0]
+    rng = np.random.default_rng(seed)
     some = sketch.space.sample(64, rng)
     index = int(some[sketch.legal(some)][0])
     given = [integers(rng, t) for t in tensors[:-1]]
-    np.testing.assert_array_equal(
-        computed(sketch, index, tensors, given), reference("dense", tensors, given)
-    )
+    whole = given[0].astype(np.float64) @ given[1].astype(np.float64).T
+    np.testing.assert_array_equal(computed(sketch, index, tensors, given), whole)
+
+
+def plain_dense(m: int, n: int, k: int, kind: str) -> list[Tensor]:
+    dtype = "float32" if "tf32" in kind else kind
+    data = te.placeholder((m, k), dtype, "data")
+    weight = te.placeholder((n, k), dtype, "weight", constant=True)
+    sums = "int32" if "int" in kind else "float32"
+    return [data, weight, topi.nn.dense(data, weight, None, sums)]
+
+
+KINDS = ("float16", "bfloat16", "tf32", "3xtf32", "int8", "uint8")
+
+
+@given(
+    st.integers(1, 72), st.integers(1, 72), st.sampled_from([1, 8, 15, 33]),
+    st.sampled_from(KINDS), st.integers(0, 10**6),
+)  # fmt: skip
+@examples(20)
+def test_every_extent_around_the_atoms(m: int, n: int, k: int, kind: str, seed: int) -> None:
+    exact(m, n, k, kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("m", "n"), [(1, 9), (17, 2), (5, 23), (24, 16)])
+def test_long_sums_are_exact(m: int, n: int, kind: str) -> None:
+    exact(m, n, 4096, kind, m)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("k", [1, 8, 15, 33, 4096])
+@pytest.mark.parametrize("m", range(1, 73))
+def test_all_extents_around_the_atoms(m: int, k: int) -> None:
+    """Every row count with each depth; columns go through theirs on the way, types as well."""
+    for step in range(6 if k < 4096 else 1):
+        n = (m * 29 + 13 * k + 12 * step + 5) % 72 + 1
+        exact(m, n, k, KINDS[(m + step) % len(KINDS)], step)
 
 
 def kinds(sketch: Sketch, want: Callable[[Any], bool]) -> set[type]:

@@ -18,11 +18,11 @@ def _mma(float32: float, halves: float, tf32: float, latency: float) -> tuple[At
     Integers go twice as fast as halves.  3xtf32 is three instructions, one after the other."""
     shares = {
         "m16n8k16.float16": halves, "m16n8k16.bfloat16": halves, "m16n8k8.tf32": tf32,
-        "m16n8k32.int8": 2 * halves, "m16n8k32.uint8": 2 * halves,
+        "m16n8k8.3xtf32": tf32 / 3, "m16n8k32.int8": 2 * halves, "m16n8k32.uint8": 2 * halves,
         "m16n8k32.int8.uint8": 2 * halves, "m16n8k32.uint8.int8": 2 * halves,
     }  # fmt: skip
-    found = [AtomRate(name, float32 * share, latency) for name, share in shares.items()]
-    return *found, AtomRate("m16n8k8.3xtf32", float32 * tf32 / 3, 3 * latency)
+    waits = {name: latency * (3 if name.endswith(".3xtf32") else 1) for name in shares}
+    return tuple(AtomRate(name, float32 * shares[name], waits[name]) for name in shares)
 
 
 _SM90 = Limits(
