@@ -95,7 +95,7 @@ def decide(
     Where not all kernels of a grouping were measured, a log changes nothing: it is that of a build
     without it.
     """
-    plain, last = ungrouped(mod, params, pass_options)
+    plain, last = ungrouped(mod, params, pass_options, target)
     key = network_key(plain)
     told = evidence.confirmed(key) if as_confirmed else None
     layouts: Layouts = ()
