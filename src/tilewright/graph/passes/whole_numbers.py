@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.base.dtype import INT32, DType
 from tilewright.graph.expr import Array, Attrs, Call, Constant, Expr, IRModule
-from tilewright.graph.op import call
+from tilewright.graph.op import Op, call
 from tilewright.graph.op.conv import CONVOLUTIONS
 from tilewright.graph.passes.weights import is_contraction
 from tilewright.graph.traversal import each_function, is_call, rewrite, with_body
@@ -63,8 +63,8 @@ def _kind_of(values: Array) -> DType | None:
 
 def _sums(node: Call, weight: Array) -> Array:
     """What ones as data add up to, in int32: of a shape that stretches to the result's."""
-    if not is_call(node, *CONVOLUTIONS):
-        return weight.sum(axis=1, dtype=np.int64)[None].astype(np.int32)
+    if not is_call(node, *CONVOLUTIONS) or not isinstance(node.op, Op):
+        return np.asarray(weight.sum(axis=1, dtype=np.int64)[None], np.int32)
     data, kernel = str(node.attrs.data_layout), str(node.attrs.kernel_layout)
     shape = [1 if letter in "NC" else n for letter, n in zip(data, node.args[0].shape, strict=True)]
     one = weight.sum(axis=kernel.index("I"), keepdims=True, dtype=np.float64)
@@ -73,7 +73,7 @@ def _sums(node: Call, weight: Array) -> Array:
     if not any(node.attrs.padding):
         image = tuple(k for k, letter in enumerate(data) if letter not in "NC")
         sums = sums[tuple(slice(0, 1) if k in image else slice(None) for k in range(sums.ndim))]
-    return sums.astype(np.int64).astype(np.int32)
+    return np.asarray(sums.astype(np.int64), np.int32)
 
 
 __all__ = ["BYTES", "multiply_bytes"]
