@@ -14,7 +14,7 @@ from tilewright.graph.functions import nn, tensor
 from tilewright.graph.functions import quantized as qnn
 from tilewright.graph.leaves import const, var
 from tilewright.graph.passes import PASSES, fuse, optimize
-from tilewright.graph.passes.whole_numbers import multiply_bytes
+from tilewright.graph.passes.whole_numbers import multiples, multiply_bytes
 from tilewright.graph.traversal import op_name
 from tilewright.network.extract import fused_groups, fused_tasks, groupings
 from tilewright.targets.target import Target
@@ -128,3 +128,71 @@ def test_a_network_of_bytes_computes_the_same() -> None:
     given = inputs(mod)
     np.testing.assert_array_equal(evaluate(narrow, given), evaluate(wide, given))
     assert [len(fused_groups(m["main"])) for m in (narrow, wide)] == [2, 3]
+
+
+# -- quantised, and written in floats --------------------------------------------------------------
+
+
+def scaled(*shape: int, axis: int = 0, low: int = -127) -> Expr:
+    """Weights of which each channel of the result has a scale, rounded twice, as folding does."""
+    counts = RNG.integers(low, 127, shape, endpoint=True)
+    extent = [1] * len(shape)
+    extent[axis] = shape[axis]
+    scales = RNG.uniform(1e-4, 1e-2, extent).astype("float32")
+    return const((counts * scales).astype("float32") * np.float32(0.37))
+
+
+def in_floats(data: Expr) -> Expr:
+    return tensor.cast(data, "float32")
+
+
+FLOATS: dict[str, Expr] = {
+    "padded": nn.conv2d(in_floats(image(120)), scaled(16, 8, 3, 3), padding=(1, 1)),
+    "no zero point": nn.conv2d(in_floats(image(0)), scaled(16, 8, 3, 3), padding=(1, 1)),
+    "of groups": nn.conv2d(
+        in_floats(image(-3, "int8")), scaled(16, 2, 3, 3), padding=(1, 1), groups=4
+    ),
+    "channels last": nn.conv2d(
+        in_floats(centred((1, 7, 6, 8), 120)), scaled(3, 3, 8, 16, axis=3), padding=(1, 1),
+        data_layout="NHWC", kernel_layout="HWIO",
+    ),
+    "dense": nn.dense(in_floats(centred((5, 12), 120)), scaled(6, 12)),
+    "dense behind a reshape": nn.dense(
+        tensor.reshape(in_floats(centred((5, 4, 3), 120)), (5, 12)), scaled(6, 12)
+    ),
+    "a channel of zeros": nn.dense(
+        in_floats(centred((5, 12), 120)), const(np.repeat([[0.0], [0.5]], 12, 1).astype("float32"))
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_sums_of_floats_that_count_are_of_bytes(name: str) -> None:
+    mod = before(FLOATS[name])
+    made = multiply_bytes(mod)
+    assert all(kinds <= {"int8", "uint8"} for kinds in factors(made)) and factors(made)
+    given = inputs(mod)
+    exact, found = evaluate(mod, given, "float64"), evaluate(made, given)
+    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
+
+
+def test_floats_that_are_no_multiples_stay() -> None:
+    any_ = const(RNG.normal(size=(16, 8, 3, 3)).astype("float32"))
+    for body in (
+        nn.conv2d(in_floats(image(120)), any_, padding=(1, 1)),
+        nn.conv2d(var("x", shape=(1, 8, 7, 6)), scaled(16, 8, 3, 3), padding=(1, 1)),
+    ):
+        mod = before(body)
+        assert factors(multiply_bytes(mod)) == factors(mod) == [{"float32"}]
+
+
+def test_multiples_are_told_from_other_numbers() -> None:
+    counts = RNG.integers(-127, 128, (8, 40))
+    scales = RNG.uniform(1e-5, 1e3, (8, 1))
+    found = multiples((counts * scales).astype("float32"))
+    assert found is not None
+    np.testing.assert_allclose(found[0][:, None] * found[1], counts * scales, rtol=1e-6)
+    one_is_off = (counts * scales).astype("float32")
+    one_is_off[3, 5] += 0.3 * scales[3, 0]
+    assert multiples(one_is_off) is None
+    assert multiples(np.full((2, 3), np.inf, "float32")) is None

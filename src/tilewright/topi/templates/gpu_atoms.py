@@ -85,8 +85,8 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
         if fits and target.allows(name):
             return atom
     raise ScheduleError(
-        f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)} with sums in"
-        f" {op.accumulator}",
+        f"template for {op.name}",
+        f"{target} multiplies no matrices of {_listed(kinds)} with sums in {op.accumulator}",
         "Other templates compute it.",
     )  # fmt: skip
 
