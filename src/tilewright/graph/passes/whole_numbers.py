@@ -122,7 +122,8 @@ def _shifted(data: Expr) -> tuple[Expr, int] | None:
     if is_call(data, "reshape"):
         found = _shifted(data.args[0])
         return None if found is None else (Call(data.op, (found[0],), data.attrs), found[1])
-    shift, source = 0, data
+    source: Expr = data
+    shift = 0
     if is_call(data, "add"):
         source, added = data.args
         if not isinstance(added, Constant) or added.data.size != 1:
