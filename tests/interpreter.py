@@ -290,7 +290,8 @@ class _Thread:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
-            self.write(stmt.sum.buffer, at, np.float64(value))
+            held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
+            self.write(stmt.sum.buffer, at, held)
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))

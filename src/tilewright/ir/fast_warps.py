@@ -82,7 +82,8 @@ def _mma(w: Any, stmt: Mma) -> None:
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)
-        w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
+        found = f"{sums}[{k}]"
+        w._write(stmt.sum.buffer, at, value, f"to_{kind}({found})" if kind.is_float else found)
 
 
 def _load_rows(w: Any, stmt: LoadRows) -> None:

@@ -228,7 +228,7 @@ class _Checker:
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
         to, source = stmt.to.buffer, stmt.source.buffer
-        same = to.dtype == source.dtype and to.dtype.is_float
+        same = to.dtype == source.dtype and (to.dtype.is_float or to.dtype.bytes == 1)
         if to.scope != "local" or source.scope != "shared" or not same:
             raise self._fail(f"lanes get no elements of {to!r} from {source!r} together")
         if stmt.source.count * source.dtype.bytes != ROW or stmt.matrices not in (1, 2, 4):

@@ -45,6 +45,7 @@ from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous
 from tilewright.te.tensor import IterVar
 
+TURNED = 2  # bytes of elements that `LoadRows` may transpose
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
@@ -183,7 +184,7 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     row, matrix = lane % ROWS, lane // ROWS % count
     if is_row(at(g * PLACES, i * width), q * width + j):
         index, transposed = at(row * PLACES, matrix * width), False
-    elif width > 1 and is_row(at(q, i * width + j), g):
+    elif size == TURNED and is_row(at(q, i * width + j), g):
         index, transposed = at(row // width, matrix * width + row % width), True
     else:
         return None

@@ -76,18 +76,30 @@ class Groups:
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
-    """The matrix instruction for the operands of a sum of products.
+    """The matrix instruction for the operands of a sum of products, in either order.
 
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
     for name in target.atoms:
-        if {ATOMS[name].a.dtype} == kinds and target.allows(name):
-            return ATOMS[name]
+        atom = ATOMS[name]
+        fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
+        if fits and target.allows(name):
+            return atom
     raise ScheduleError(
-        f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
+        f"template for {op.name}",
+        f"{target} multiplies no matrices of {_listed(kinds)} with sums in {op.accumulator}",
         "Other templates compute it.",
     )  # fmt: skip
+
+
+def in_order(atom: Atom, factors: Sequence[Dims], target: Target) -> Atom:
+    """The same instruction for operands of two types that come in this order."""
+    kinds = [dims.tensor.dtype for dims in factors]
+    shape = atom.name.partition(".")[0]
+    fitting = (ATOMS[name] for name in target.atoms if name.startswith(f"{shape}."))
+    found = (other for other in fitting if [other.a.dtype, other.b.dtype] == kinds)
+    return atom if [atom.a.dtype, atom.b.dtype] == kinds else next(found)
 
 
 def _listed(kinds: Any) -> str:
@@ -134,6 +146,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     product, axes = whole_atoms(s, anchor, groups, atom)
     define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
+    atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     cfg.define_knob("registers", [True, False] if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
@@ -279,9 +292,10 @@ class Dims:
     @property
     def along(self) -> bool:
         """Whether neighbours in memory are neighbours in shared memory, too; else those along the
-        depth are there."""
-        inner = len(self.tensor.shape) - 1
-        return self.k == inner or (self.row == inner and self.plain and self.block == 1)
+        depth are there, as they have to be where several of them are one operand of bytes."""
+        inner, turns = len(self.tensor.shape) - 1, self.tensor.dtype.bytes > 1
+        plain = self.plain and self.block == 1
+        return self.k == inner or (self.row == inner and plain and turns)
 
 
 def width_of(s: Schedule, dims: Dims) -> int:
