@@ -10,6 +10,7 @@ from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise
+from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the others: it is faster
 from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
