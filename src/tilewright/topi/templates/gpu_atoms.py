@@ -26,7 +26,7 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
@@ -55,6 +55,9 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
+FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
+LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
+AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
 
@@ -104,8 +107,12 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
-    """Open the tiles of a product and the ways to split its sum."""
+def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+    """Open the tiles of a product and the ways to split its sum.
+
+    constant: whether a factor is
+    Returns whether steps along the depth may be written out.
+    """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
@@ -117,8 +124,12 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
     atoms = depth // atom.extents["k"]
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
-    cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
+    few = constant and min(m, n) <= FEW and not image
+    cfg.define_knob("step_k", [n for n in (LONG_STEPS if few else STEPS) if n <= atoms])
+    if few:
+        cfg.define_knob("ahead", [n for n in AHEAD if n <= atoms], absent=1)
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+    return few
 
 
 # -- the schedule ----------------------------------------------------------------------------------
@@ -130,9 +141,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
     product, axes = whole_atoms(s, anchor, groups, atom)
-    define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
     cfg.define_knob("registers", [True, False] if constant else [False])
     wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if wide else [1])
@@ -167,7 +178,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
     s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+    multiply(cfg, s, local, atom, axes, tiling.warps * shares, cfg["ahead"].val if few else 1)
 
 
 def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
@@ -209,8 +220,13 @@ class Axes:
         return op.reduce_axis[self.reduce]
 
 
-def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
-    """The sum of a warp: slices of both operands come to shared memory, then to fragments."""
+def multiply(
+    cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any, ahead: Size = 1
+) -> None:
+    """The sum of a warp: slices of both operands come to shared memory, then to fragments.
+
+    ahead: steps inside a slice that are written out
+    """
     stage = s[local]
     op = op_of(s, local)
     *_, m, n = axes.tiled(op)
@@ -222,7 +238,13 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     step, inner = stage.split(rest, factor=size)
     rows, row = stage.split(m, factor=M)
     columns, column = stage.split(n, factor=N)
-    stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
+    steps = [step]
+    if not same(ahead, 1):
+        steps = list(stage.split(step, factor=ahead))
+        step = steps[-1]
+    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
+    if len(steps) > 1:
+        stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
@@ -442,7 +464,7 @@ def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
     """The longer of both axes are the rows, of which an atom has more."""
     last = len(op.axis) - 1
-    few = op.axis[-2].size < M
+    few = op.axis[-2].size <= M
     return Groups(m=(last if few else last - 1,), n=(last - 1 if few else last,), k=(0,))
 
 
