@@ -1,5 +1,5 @@
-"""`dense.rows`: members at random compute what numpy says, in every form that an anchor has; weights
-come 16 bytes at a time, to registers or ahead of their use."""
+"""`dense.rows`: members at random compute what numpy says, in every form that an anchor has; its
+weights come 16 bytes at a time, to registers or ahead of their use."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
+from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
     Dialect,
@@ -171,6 +172,10 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    "tw_prefetch": """static __device__ __forceinline__ void tw_prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" :: "l"(__cvta_generic_to_global(from)));
+}
+""",
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -230,4 +235,4 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
         program = replace(program, steady=None)
-    return c_family.generate(steady_first(program), target, DIALECT)
+    return c_family.generate(asked_first(steady_first(program)), target, DIALECT)

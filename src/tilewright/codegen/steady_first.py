@@ -68,7 +68,8 @@ class _Kernel:
             return self.kernel
         for buffer in self.wider:
             body = Allocate(buffer, body)
-        if self.wider and plan_shared(body).total > plan_shared(old).total:  # limits know the latter
+        # limits know how much shared memory it took
+        if self.wider and plan_shared(body).total > plan_shared(old).total:
             return _Kernel(self.kernel, self.steady, widens=False).arranged()
         return replace(self.kernel, body=body)
 

@@ -12,7 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import AsyncCopy, Buffer, Commit, LoadRows, Mma, Region, Stmt, Wait, load
+from tilewright.ir.stmt import (
+    AsyncCopy,
+    Buffer,
+    Commit,
+    LoadRows,
+    Mma,
+    Prefetch,
+    Region,
+    Stmt,
+    Wait,
+    load,
+)
 
 END = "at = pending(groups, {buffer})"  # an element of it that a copy is still to write, or -1
 
@@ -74,6 +85,12 @@ def _mma(w: Any, stmt: Mma) -> None:
         w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
 
 
+def _prefetch(w: Any, stmt: Prefetch) -> None:
+    """What is asked for is there, though nothing is done with it."""
+    w._begin(stmt.source.index)
+    w._line(_loaded(w, stmt.source, stmt.source.count))
+
+
 def _load_rows(w: Any, stmt: LoadRows) -> None:
     """The lane gives the row it points to and goes on with what it gets."""
     w._begin(stmt.source.index, stmt.to.index)
@@ -87,6 +104,7 @@ def _load_rows(w: Any, stmt: LoadRows) -> None:
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
     AsyncCopy: _copy,
+    Prefetch: _prefetch,
     Commit: _commit,
     Wait: _wait,
     Mma: _mma,

@@ -15,12 +15,13 @@ in a chain of kernels that begins before the kernel before has ended.  Read next
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import ATOMS
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -49,6 +50,11 @@ AHEAD = (1, 2, 4, 8, 16)  # steps along the depth that are written out
 SLOTS = (0, 2, 3, 4, 6, 8, 12)  # of the ring; 0: weights come to registers
 SPLITS = (1, 2, 4)  # of the sum over blocks
 WASTE = 1.34
+TOGETHER = 4  # partial sums in one access
+# Untuned.
+FEWER = 4  # rows, of which no matrix unit is faster
+USUAL = {"lanes": 128, "threads": 2, "each": 1, "ahead": 4, "slots": 0, "split_k": 1}
+MANY, WAVES = 4, 16  # columns of a thread where that leaves so many blocks for each core
 LONGEST = 96 << 10  # bytes of the rows that a block keeps in shared memory
 
 
@@ -173,8 +179,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     block, inner = _blocks(s[root], found, tile)
     thread = deal(s[root], inner, lanes * threads, lanes)
     s[board].compute_at(s[root], block)
-    s[accumulated].compute_at(s[root], thread)
-    s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
+    _add_up(s, accumulated, s[root], thread, found)
     s[root].pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
 
     s[local].compute_at(s[board], _spread(s[board], found, each))
@@ -215,7 +220,7 @@ def _spread(board: Stage, found: Product, each: Any) -> IterVar:
         row, inner = board.split(many, factor=each)
         lane = share
         board.storage_order(share)  # lanes side by side
-        board.storage_align(many, 2, 1)  # as those are that add them up
+        board.storage_align(many, 2 * TOGETHER, TOGETHER)  # rows of vectors, in different banks
     else:
         lane, inner = board.split(many, factor=found.width)
         row = share
@@ -223,6 +228,22 @@ def _spread(board: Stage, found: Product, each: Any) -> IterVar:
     board.bind(row, "threadIdx.y")
     board.bind(lane, "threadIdx.x")
     return lane
+
+
+def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar, found: Product) -> None:
+    """A thread adds the shares of an element, a vector at a time where they lie side by side."""
+    share = op_of(s, accumulated).reduce_axis[0]
+    if found.along and share.size % TOGETHER == 0 and share.size > 2 * TOGETHER:
+        _, lane = s[accumulated].split(share, factor=TOGETHER)
+        part = s[s.rfactor(accumulated, lane, len(s[accumulated].op.axis))]
+        part.set_scope("local")
+        part.compute_at(root, thread)
+        (step,) = part.op.reduce_axis
+        part.reorder(step, *part.op.axis)
+        part.vectorize(part.op.axis[-1])
+        part.unroll(step)
+    s[accumulated].compute_at(root, thread)
+    s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
 
 
 def _sum(
@@ -250,8 +271,29 @@ def _sum(
         s[own].vectorize(lanes)
 
 
-def fallback(sketch: Sketch, a: Anchored) -> int:
-    return fastest(sketch, {})
+def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
+    """Weights to registers: a block has one sum, or two, and as many lanes as have two steps each;
+    several columns where there are many.  By the model alone where columns lie side by side."""
+    found = product_of(a)
+    op = op_of(a.schedule, a.anchor)
+    if op.axis[found.few].size > FEWER and any(
+        {ATOMS[name].a.dtype} == {found.data.dtype, found.weight.dtype} and a.target.allows(name)
+        for name in a.target.atoms
+    ):
+        raise _refused(op, "matrix units are faster")
+    if not found.along:
+        return fastest(sketch, {})
+    space = {name: [e.val for e in knob] for name, knob in sketch.space.space_map.items()}
+    steps = op.reduce_axis[0].size // found.width
+    blocks = op.axis[found.many].size // (USUAL["threads"] * MANY)
+    wanted = {**USUAL, "lanes": min(max(steps // 2, 1), USUAL["lanes"])}
+    if blocks >= WAVES * a.target.limits.cores:
+        wanted["each"] = MANY
+    near = {
+        name: max((n for n in space[name] if n <= w), default=min(space[name]))
+        for name, w in wanted.items()
+    }
+    return {**{name: values[0] for name, values in space.items()}, **near}
 
 
 anchor_template("dense.rows", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_rows)
