@@ -197,7 +197,8 @@ def _shares(cfg: Any, s: Schedule, partial: Tensor, found: Product) -> Tensor:
     if found.along:
         step, _ = s[partial].split(step, factor=found.width)
     _, share = s[partial].split(step, factor=cfg["lanes" if found.along else "threads"].val)
-    return s.rfactor(partial, share)
+    board: Tensor = s.rfactor(partial, share)
+    return board
 
 
 def _blocks(stage: Stage, found: Product, tile: Any) -> tuple[IterVar, IterVar]:
