@@ -18,7 +18,10 @@ from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import (
     Allocate,
+    AsyncCopy,
+    Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
@@ -28,6 +31,7 @@ from tilewright.ir.stmt import (
     Stmt,
     Store,
     Thread,
+    Wait,
     load,
     seq,
     statements,
@@ -40,16 +44,16 @@ THREADS, STEPS = 8, 24
 X, Y = glob("x", "float32", STEPS), glob("y", "float32", THREADS)
 W = glob("w", "float32", 4 * THREADS * STEPS)
 OWN, TOTAL = Buffer("own", FLOAT32, 4, "local"), Buffer("total", FLOAT32, 1, "local")
-T, P, K = (E.var(n) for n in "tpk")
+T, U, P, K = (E.var(n) for n in "tupk")
 
 
 def vector(at: E.Expr) -> E.Expr:
     return E.make("ramp", (at, E.const(1)), None, "int32", 4)
 
 
-def rows(guard: E.Expr | None = None, scope: str = "local") -> Program:
+def rows(guard: E.Expr | None = None, scope: str = "local", blocks: int = 1) -> Program:
     """y[t] = sum over p and k of x[p] * w[p, t, k], of which each thread loads a vector a step."""
-    own = replace(OWN, scope=scope) if scope != "local" else OWN
+    own = replace(OWN, scope=scope, size=4 * THREADS) if scope != "local" else OWN
     fetch: Stmt = Store(own, vector(E.const(0)), load(W, vector((P * THREADS + T) * 4)))
     value = load(X, P) * load(own, K) + load(TOTAL, E.const(0))
     step = seq(fetch, For(K, 4, Store(TOTAL, E.const(0), value)))
@@ -58,7 +62,7 @@ def rows(guard: E.Expr | None = None, scope: str = "local") -> Program:
         For(P, STEPS, Allocate(own, step if guard is None else If(guard, step))),
         Store(Y, T, load(TOTAL, E.const(0))),
     )
-    threads = (Thread("threadIdx.x", T, THREADS),)
+    threads = (Thread("threadIdx.x", T, THREADS), Thread("blockIdx.x", U, blocks))
     return program(Kernel("rows", (X, W, Y), Allocate(TOTAL, body), threads), 2)
 
 
@@ -91,6 +95,27 @@ def test_it_computes_the_same() -> None:
         np.testing.assert_array_equal(y, (x[:, None, None] * w).sum((0, 2)))
 
 
+def test_a_ring_asks_for_what_its_slots_do_not_hold() -> None:
+    near = Buffer("near", FLOAT32, 4 * THREADS, "shared")
+    copy = AsyncCopy(
+        Region(near, T * 4, 4), Region(W, (P * THREADS + T) * 4, 4), E.binary("lt", P, 9)
+    )
+    use = Store(TOTAL, E.const(0), load(TOTAL, E.const(0)) + load(X, P) * load(near, T))
+    step = seq(copy, Commit(), Wait(0), Barrier(), use, Barrier())
+    start = Store(TOTAL, E.const(0), E.const(0.0, FLOAT32))
+    body = seq(start, For(P, STEPS, step), Store(Y, T, load(TOTAL, E.const(0))))
+    body = Allocate(TOTAL, Allocate(near, body))
+    kernel = Kernel("ring", (X, W, Y), body, (Thread("threadIdx.x", T, THREADS),))
+    made = asked_first(chained(program(kernel, 2), W))
+    verify(made)
+    (prefetch,) = asked(made)
+    around = [s for s in statements(made.kernels[0].body) if prefetch in statements(s)]
+    kinds = [type(s) for s in around]
+    assert kinds[-3:] == [For, If, Prefetch] and AsyncCopy in {
+        type(s) for s in statements(made.kernels[0].body)
+    }
+
+
 def test_what_a_condition_leaves_out_is_not_asked_for() -> None:
     made = asked_first(chained(rows(guard=E.binary("lt", P * T, 20)), W))
     (prefetch,) = asked(made)
@@ -105,9 +130,10 @@ def test_what_a_condition_leaves_out_is_not_asked_for() -> None:
         chained(rows(), X),  # weights that others write
         chained(rows(), X, W),  # nothing to wait for
         chained(rows(guard=E.binary("lt", load(X, P), E.const(0.0, FLOAT32))), W),  # data decide
-        chained(rows(scope="shared"), W),  # see steady_first
+        chained(rows(scope="shared"), W),  # no copy to registers
+        chained(rows(blocks=2), W),  # both read all of them
     ],
-    ids=["no chain", "of others", "no wait", "data decide", "shared memory"],
+    ids=["no chain", "of others", "no wait", "data decide", "shared memory", "read twice"],
 )
 def test_nothing_else_is_asked_for(made: Program) -> None:
     if made.steady == {X, W}:

@@ -172,8 +172,10 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    # One lane asks for a line: what others want of it costs as much, and brings nothing.
     "tw_prefetch": """static __device__ __forceinline__ void tw_prefetch(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" :: "l"(__cvta_generic_to_global(from)));
+  const size_t place = __cvta_generic_to_global(from);
+  if (place % 128 == 0) asm volatile("prefetch.global.L2 [%0];" :: "l"(place));
 }
 """,
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {

@@ -53,7 +53,7 @@ WASTE = 1.34
 TOGETHER = 4  # partial sums in one access
 # Untuned.
 FEWER = 4  # rows, of which no matrix unit is faster
-USUAL = {"lanes": 128, "threads": 2, "each": 1, "ahead": 4, "slots": 0, "split_k": 1}
+USUAL = {"lanes": 32, "threads": 4, "each": 1, "ahead": 4, "slots": 4, "split_k": 1}
 MANY, WAVES = 4, 16  # columns of a thread where that leaves so many blocks for each core
 LONGEST = 96 << 10  # bytes of the rows that a block keeps in shared memory
 
@@ -273,8 +273,8 @@ def _sum(
 
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
-    """Weights to registers: a block has one sum, or two, and as many lanes as have two steps each;
-    several columns where there are many.  By the model alone where columns lie side by side."""
+    """A warp for each sum, or for several where there are many, four of them in a block; a ring.  By
+    the model alone where columns lie side by side."""
     found = product_of(a)
     op = op_of(a.schedule, a.anchor)
     if op.axis[found.few].size > FEWER and any(
@@ -289,7 +289,7 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     blocks = op.axis[found.many].size // (USUAL["threads"] * MANY)
     wanted = {**USUAL, "lanes": min(max(steps // 2, 1), USUAL["lanes"])}
     if blocks >= WAVES * a.target.limits.cores:
-        wanted["each"] = MANY
+        wanted |= {"each": MANY, "ahead": 1}
     near = {
         name: max((n for n in space[name] if n <= w), default=min(space[name]))
         for name, w in wanted.items()
