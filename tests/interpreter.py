@@ -42,6 +42,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -273,6 +274,10 @@ class _Thread:
             self.begun.append(flight)
         yield from ()
 
+    def prefetch(self, stmt: Prefetch) -> Course:
+        self.fragment(stmt.source)
+        yield from ()
+
     def commit(self, stmt: Commit) -> Course:
         self.groups.append(self.begun)
         self.begun = []
@@ -397,6 +402,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Barrier: _Thread.barrier,
         Store: _Thread.store,
         AsyncCopy: _Thread.copy,
+        Prefetch: _Thread.prefetch,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,

@@ -19,6 +19,7 @@ from tilewright.ir.stmt import (
     Exchange,
     LoadRows,
     Mma,
+    Prefetch,
     Region,
     Stmt,
     Wait,
@@ -86,6 +87,12 @@ def _mma(w: Any, stmt: Mma) -> None:
         w._write(stmt.sum.buffer, at, value, f"to_{kind}({found})" if kind.is_float else found)
 
 
+def _prefetch(w: Any, stmt: Prefetch) -> None:
+    """What is asked for is there, though nothing is done with it."""
+    w._begin(stmt.source.index)
+    w._line(_loaded(w, stmt.source, stmt.source.count))
+
+
 def _load_rows(w: Any, stmt: LoadRows) -> None:
     """The lane gives the row it points to and goes on with what it gets."""
     w._begin(stmt.source.index, stmt.to.index)
@@ -110,6 +117,7 @@ def _exchange(w: Any, stmt: Exchange) -> None:
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
     AsyncCopy: _copy,
+    Prefetch: _prefetch,
     Commit: _commit,
     Wait: _wait,
     Mma: _mma,

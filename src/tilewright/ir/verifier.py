@@ -30,6 +30,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -210,6 +211,11 @@ class _Checker:
         if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES and not self.vector:
             raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._regions(stmt)
+        if stmt.source.buffer.scope != "global":
+            raise self._fail(f"{stmt.source.buffer!r} is near already")
+
     def _wait(self, stmt: Wait) -> None:
         if stmt.pending < 0:
             raise self._fail(f"{stmt.pending} groups are left pending")
@@ -325,6 +331,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
         AsyncCopy: _Checker._async_copy,
+        Prefetch: _Checker._prefetch,
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
         Mma: _Checker._mma,

@@ -9,6 +9,9 @@ from tilewright.topi.templates import attention_atoms as attention_atoms  # befo
 
 # isort: split
 from tilewright.topi.templates import attention as attention  # before products: it is special
+from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
+
+# isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
