@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
     seq,
 )
 from tilewright.ir.warps import PLACES, ROWS
+from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes, same_for_all
@@ -41,7 +42,10 @@ from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
+from tilewright.schedule.tree.rings import is_asynchronous
+from tilewright.te.tensor import IterVar
 
+TURNED = 2  # bytes of elements that `LoadRows` may transpose
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
@@ -87,12 +91,32 @@ def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: R
     inside = {node.op.axis[dim]: index[letter] for dim, letter in held.letters}
     values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
     here = replace(place, values=values, simplify=simple)
-    value = emission.accesses.at(here).value(node, node.body)
-    tests = replace(emission.guards, place=here).tests(node, SPATIAL)
+    accesses, guards = emission.accesses.at(here), replace(emission.guards, place=here)
+    value = accesses.value(node, node.body)
+    edges = guards.edges(node, among=_zero_beyond(accesses, node))
+    tests = [*guards.iterations(node, SPATIAL), *edges]
     tests += _within_sums(here.coordinates(node), emission, node)
     if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
         tests, value = [*tests, value.args[0]], value.args[1]
     return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
+def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
+    """The axes along which an operand has to be zero beyond its tensor.
+
+    What lies beyond along the rows or columns of a product is in rows or columns that nobody
+    stores, so it may be what a copy left there; asynchronous ones leave zeros.
+    """
+    held, read = node.held, node.body
+    assert held is not None
+    source = accesses.place.producer(read) if read.op == "read" else None
+    if source is None or source.scope != "shared":
+        return list(node.op.axis)
+    if not is_asynchronous(source, accesses.place.bounds):
+        return list(node.op.axis)
+    room = accesses.has_room(node, read)
+    free = {d for d, letter in held.letters if letter != "k" and room[d]}
+    return [ax for d, ax in enumerate(node.op.axis) if d not in free]
 
 
 def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | None:
@@ -160,7 +184,7 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     row, matrix = lane % ROWS, lane // ROWS % count
     if is_row(at(g * PLACES, i * width), q * width + j):
         index, transposed = at(row * PLACES, matrix * width), False
-    elif width > 1 and is_row(at(q, i * width + j), g):
+    elif size == TURNED and is_row(at(q, i * width + j), g):
         index, transposed = at(row // width, matrix * width + row % width), True
     else:
         return None

@@ -29,7 +29,7 @@ from tilewright.graph.printer import module_text
 from tilewright.measure.record import NetworkLine
 from tilewright.measure.signatures import code_key
 from tilewright.network.assignment import cheapest
-from tilewright.network.costs import Costs, Seconds
+from tilewright.network.costs import Costs, Seconds, modelled_seconds
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
     FusedGroup,
@@ -53,10 +53,11 @@ from tilewright.network.layouts import (
     usual_layouts,
 )
 from tilewright.network.schedules import Choice, choices
-from tilewright.schedule.template import registered_computations
+from tilewright.schedule.template import anchor_sketches, registered_computations
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
+ATTENTION = "template:attention.tensor"
 CLEARLY = 0.98  # of the time in the usual layouts: what takes longer may seem faster by luck
 
 # Of two ways to build a network: seconds of the kernels that only the second has, only the first.
@@ -144,14 +145,27 @@ def _fastest_way(ways: Sequence[Function], evidence: Evidence, target: Target) -
         return 0
     costs = _measured_costs(evidence, target)
     without = _measured_costs(evidence.without_log, target) if evidence.sources else costs
+    modelled = Costs(lambda group: _on_matrix_units(group, target), guess=False)
 
     def difference(usual: Sequence[FusedGroup], other: Sequence[FusedGroup]) -> tuple[float, float]:
         more, less = costs.difference(usual, other)
         if less == inf and more < inf:  # what it is instead of was never measured
-            return without.difference(usual, other)
+            more, less = without.difference(usual, other)
+        if (more, less) == (inf, inf) and target.atoms:  # of neither all was measured
+            return modelled.difference(usual, other)
         return more, less
 
     return _best([fused_groups(way) for way in ways], difference)
+
+
+def _on_matrix_units(group: FusedGroup, target: Target) -> float | None:
+    """What the machine model says of a kernel; None of an attention that matrix units do not run:
+    of others it knows too little to take them for several kernels."""
+    if group.name == "attention" and not any(
+        sketch.origin == ATTENTION for sketch in anchor_sketches(group.dag, target)
+    ):
+        return None
+    return modelled_seconds(group.dag, target)
 
 
 def _measured_costs(evidence: Evidence, target: Target) -> Costs:

@@ -25,6 +25,7 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import (
     Pass,
     eliminate_dead_code,
+    fold_shift,
     fuse,
     fuse_attention,
     optimize,
@@ -32,6 +33,7 @@ from tilewright.graph.passes import (
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
 from tilewright.graph.passes.steps import steps_to_channels
+from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import is_constant, op_name
 from tilewright.ir.atoms import ATOMS
@@ -98,9 +100,12 @@ def ungrouped(
 ) -> tuple[IRModule, Pass]:
     """Give the module before its operators are grouped, and the pass that groups them.
 
-    target: that it is built for, whose matrix units want full channels; None: any
+    target: that it is built for, whose matrix units want full channels, and which may multiply
+            some types faster than others; None: any
     """
     *before, last = passes_of(pass_options)
+    if target is not None and pass_options.opt_level >= 3 and _multiplies_bytes(target):
+        before += [multiply_bytes, fold_shift, eliminate_dead_code]
     made = optimize(mod, params, before, instruments=pass_options.instruments)
     free = target is not None and last is fuse and pass_options.layouts
     filled = halves_of(target) if target is not None and free else {}
@@ -112,6 +117,11 @@ def halves_of(target: Target) -> dict[DType, int]:
     each how many terms one sums up."""
     atoms = [ATOMS[name] for name in target.atoms if target.allows(name)]
     return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
+
+
+def _multiplies_bytes(target: Target) -> bool:
+    """Whether it has a unit of its own for them; elsewhere int32 is as fast."""
+    return any(ATOMS[name].a.dtype in BYTES for name in target.atoms)
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:

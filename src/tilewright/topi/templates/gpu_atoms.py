@@ -28,7 +28,7 @@ from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
@@ -57,6 +57,10 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
+FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
+LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
+FEW_SPLITS = (8, 16)  # of their sums, untuned
+AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
 
@@ -76,18 +80,30 @@ class Groups:
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
-    """The matrix instruction for the operands of a sum of products.
+    """The matrix instruction for the operands of a sum of products, in either order.
 
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
     for name in target.atoms:
-        if {ATOMS[name].a.dtype} == kinds and target.allows(name):
-            return ATOMS[name]
+        atom = ATOMS[name]
+        fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
+        if fits and target.allows(name):
+            return atom
     raise ScheduleError(
-        f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
+        f"template for {op.name}",
+        f"{target} multiplies no matrices of {_listed(kinds)} with sums in {op.accumulator}",
         "Other templates compute it.",
     )  # fmt: skip
+
+
+def in_order(atom: Atom, factors: Sequence[Dims], target: Target) -> Atom:
+    """The same instruction for operands of two types that come in this order."""
+    kinds = [dims.tensor.dtype for dims in factors]
+    shape = atom.name.partition(".")[0]
+    fitting = (ATOMS[name] for name in target.atoms if name.startswith(f"{shape}."))
+    found = (other for other in fitting if [other.a.dtype, other.b.dtype] == kinds)
+    return atom if [atom.a.dtype, atom.b.dtype] == kinds else next(found)
 
 
 def _listed(kinds: Any) -> str:
@@ -106,8 +122,12 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
-    """Open the tiles of a product and the ways to split its sum."""
+def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+    """Open the tiles of a product and the ways to split its sum.
+
+    constant: whether a factor is
+    Returns whether steps along the depth may be written out.
+    """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
@@ -119,8 +139,12 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
     atoms = depth // atom.extents["k"]
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
-    cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
+    few = constant and min(m, n) <= FEW and not image
+    cfg.define_knob("step_k", [n for n in (LONG_STEPS if few else STEPS) if n <= atoms])
+    if few:
+        cfg.define_knob("ahead", [n for n in AHEAD if n <= atoms], absent=1)
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+    return few
 
 
 # -- the schedule ----------------------------------------------------------------------------------
@@ -132,9 +156,10 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
     product, axes = whole_atoms(s, anchor, groups, atom)
-    define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
+    atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
     cfg.define_knob("registers", [True, False] if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
@@ -169,7 +194,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
     s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+    multiply(cfg, s, local, atom, axes, tiling.warps * shares, cfg["ahead"].val if few else 1)
 
 
 def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
@@ -227,8 +252,13 @@ class Axes:
         return op.reduce_axis[self.reduce]
 
 
-def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
-    """The sum of a warp: slices of both operands come to shared memory, then to fragments."""
+def multiply(
+    cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any, ahead: Size = 1
+) -> None:
+    """The sum of a warp: slices of both operands come to shared memory, then to fragments.
+
+    ahead: steps inside a slice that are written out
+    """
     stage = s[local]
     op = op_of(s, local)
     *lines, m, n = axes.tiled(op)
@@ -242,8 +272,14 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
     step, inner = stage.split(rest, factor=size)
     rows, row = stage.split(m, factor=M)
     columns, column = stage.split(n, factor=N)
+    steps = [step]
+    if not same(ahead, 1):
+        steps = list(stage.split(step, factor=ahead))
+        step = steps[-1]
     # A line that a warp has fetched serves all taps above each other.
-    stage.reorder(slices, *others, step, *taps, *batch, rows, columns, row, column, inner)
+    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    if len(steps) > 1:
+        stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
         place = step if held is atom.b else [step, *taps][-1]
@@ -279,9 +315,10 @@ class Dims:
     @property
     def along(self) -> bool:
         """Whether neighbours in memory are neighbours in shared memory, too; else those along the
-        depth are there."""
-        inner = len(self.tensor.shape) - 1
-        return self.k == inner or (self.row == inner and self.plain and self.block == 1)
+        depth are there, as they have to be where several of them are one operand of bytes."""
+        inner, turns = len(self.tensor.shape) - 1, self.tensor.dtype.bytes > 1
+        plain = self.plain and self.block == 1
+        return self.k == inner or (self.row == inner and plain and turns)
 
 
 def width_of(s: Schedule, dims: Dims) -> int:
@@ -487,15 +524,31 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 def fallback(sketch: Sketch, a: Anchored) -> int:
     """The fastest by the machine model, the sum split as far as the device asks for."""
     space = sketch.space
+    if "ahead" in space.space_map:
+        return _fastest_of_few(sketch)
     blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
     ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
     return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
 
 
+def _fastest_of_few(sketch: Sketch) -> int:
+    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
+    over many.  The model does not see what it takes to fetch weights from memory."""
+    knobs = sketch.space.space_map
+    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
+    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
+    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
+    for name, wanted in (("step_k", 8), ("stages", 2)):
+        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
+    splits = [e.val for e in knobs["split_k"]]
+    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
+    return fastest(sketch, *({**held, "split_k": n} for n in ways))
+
+
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
     """The longer of both axes are the rows, of which an atom has more."""
     last = len(op.axis) - 1
-    few = op.axis[-2].size < M
+    few = op.axis[-2].size <= M
     return Groups(m=(last if few else last - 1,), n=(last - 1 if few else last,), k=(0,))
 
 
