@@ -143,8 +143,6 @@ def define_knobs(
     for height in image:
         lines = tiles(height, 1, tile_sizes(height, MOST_LINES), WARPS_N)
         cfg.define_split("tile_y", height, policy="candidate", candidate=lines)
-        # a line that a warp has fetched serves all taps above each other
-        cfg.define_knob("share_lines", [False, True], absent=False)
     atoms = depth // atom.extents["k"]
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
@@ -242,12 +240,6 @@ def is_grouped(op: ComputeOp) -> bool:
     return op.tag.startswith("group_")
 
 
-def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
-    """Whether two axes move along one dimension of what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
-
-
 def in_steps(op: ComputeOp, axis: IterVar) -> bool:
     """Whether neighbours along an axis are not neighbours in what is read."""
     reads = (e for e in E.walk(op.body) if e.op == "read")
@@ -284,13 +276,10 @@ def multiply(
     """
     stage = s[local]
     op = op_of(s, local)
-    *lines, m, n = axes.tiled(op)
+    *_, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
-    shared_lines = lines and bool(cfg["share_lines"].val)
-    taps = [ax for ax in window if shared_lines and read_together(op, ax, lines[0])]
-    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
@@ -300,15 +289,14 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
-        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, place)
+            s[own].compute_at(stage, step)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
@@ -317,7 +305,7 @@ def multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, place)
+        s[own].compute_at(stage, step)
         copy(cfg, s[shared], dims, width, warps)
 
 
