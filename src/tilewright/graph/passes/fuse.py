@@ -7,7 +7,8 @@ kernel; views, and what `views.py` finds, stay outside, they cost nothing.  Read
 A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
 steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
 read by several groups ends its group, whatever came before it in that group stays inside.  This is
-TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside.
+TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside, but
+for conversions to wider floats in front of a reduction.
 """
 
 from __future__ import annotations
@@ -136,6 +137,7 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
         group_of |= dict.fromkeys(group.steps, group)
     if join:
         _merge(group_of, readers, position)
+        _widen(group_of, readers, position)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -160,6 +162,30 @@ def _merge(
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
+        if merged is not None:
+            group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _widen(
+    group_of: dict[Expr, Group],
+    readers: Mapping[Expr, Sequence[Expr]],
+    position: Mapping[Expr, int],
+) -> None:
+    """What only makes wider floats for one reduction becomes part of it, which reads the narrow
+    ones: half as many bytes, and a kernel less."""
+    for step in sorted(group_of, key=position.__getitem__):
+        group = group_of[step]
+        ends = {group_of.get(r) for r in _calls(step, readers)}
+        reader = next(iter(ends)) if len(ends) == 1 else None
+        alone = len(group.steps) == 1 and is_call(step, "cast")
+        if not alone or reader is None:
+            continue
+        narrow, wide = group.result.args[0].dtype, step.dtype
+        both = narrow.is_float and wide.is_float and narrow.bytes < wide.bytes
+        norm = any(is_call(s, "nn.standardize") for s in reader.steps)  # has rows of its own
+        if reader.anchor != Pattern.REDUCTION or norm or not both:
+            continue
+        merged = Group([group.result], group.anchor, {step: 1}).with_steps(reader.steps)
         if merged is not None:
             group_of |= dict.fromkeys(merged.steps, merged)
 

@@ -70,6 +70,7 @@ class Groups:
     among its spatial (m, n) and its reduction axes (k).
 
     image: spatial axes of which a warp has several, each with columns of its own
+    channels: "m" or "n", whichever has those that fall into groups, where there are groups
     All other axes stay loops: of the batch around blocks, of the window inside a slice.
     """
 
@@ -77,6 +78,7 @@ class Groups:
     n: tuple[int, ...]
     k: tuple[int, ...]
     image: tuple[int, ...] = ()
+    channels: str = "m"
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
@@ -122,15 +124,20 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+def define_knobs(
+    cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool, grouped: str = ""
+) -> bool:
     """Open the tiles of a product and the ways to split its sum.
 
-    constant: whether a factor is
+    constant: whether a factor is; grouped: "m" or "n" where tiles along it must not reach beyond a
+    group
     Returns whether steps along the depth may be written out.
     """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
+    rows = [tile for tile in rows if grouped != "m" or m // M % prod(tile[1:]) == 0]
+    columns = [tile for tile in columns if grouped != "n" or n // N % prod(tile[1:]) == 0]
     cfg.define_split("tile_m", -(-m // M), policy="candidate", candidate=rows)
     cfg.define_split("tile_n", -(-n // N), policy="candidate", candidate=columns)
     for height in image:
@@ -155,11 +162,12 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     s, anchor = a.schedule, a.anchor
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
+    grouped = groups.channels if is_grouped(op_of(s, anchor)) else ""
     product, axes = whole_atoms(s, anchor, groups, atom)
     factors = operands(op_of(s, product), axes)
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
-    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
     cfg.define_knob("registers", [True, False] if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
@@ -203,7 +211,8 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
     axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
-    several = max(map(len, (rows, columns, depth))) > 1 or op.tag.startswith("group")
+    grouped = is_grouped(op)
+    several = max(map(len, (rows, columns, depth))) > 1 or grouped
     if several or in_steps(op, columns[-1]):
         lines = [f"{op.axis[d].name}.p" for d in groups.image]
         anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
@@ -212,6 +221,13 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
         image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
         axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
+    divided, unit = (m, M) if groups.channels == "m" else (n, N)
+    if grouped and divided.size % unit:
+        raise ScheduleError(
+            f"template for {op.name}",
+            f"a group has {divided.size} channels, so that atoms would reach beyond it",
+            "Other templates compute it.",
+        )  # fmt: skip
     if 1 in (m.size, n.size):
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
@@ -219,10 +235,9 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
 
 
-def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
-    """Whether two axes move along one dimension of what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
+def is_grouped(op: ComputeOp) -> bool:
+    """Whether channels of a convolution fall into groups."""
+    return op.tag.startswith("group_")
 
 
 def in_steps(op: ComputeOp, axis: IterVar) -> bool:
@@ -261,12 +276,10 @@ def multiply(
     """
     stage = s[local]
     op = op_of(s, local)
-    *lines, m, n = axes.tiled(op)
+    *_, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
-    taps = [ax for ax in window if any(read_together(op, ax, line) for line in lines)]
-    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
@@ -276,16 +289,14 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    # A line that a warp has fetched serves all taps above each other.
-    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
-        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, place)
+            s[own].compute_at(stage, step)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
@@ -294,7 +305,7 @@ def multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, place)
+        s[own].compute_at(stage, step)
         copy(cfg, s[shared], dims, width, warps)
 
 
