@@ -78,7 +78,9 @@ CASES: dict[str, list[Tensor]] = {
 
 def sketch_of(tensors: list[Tensor]) -> Sketch:
     dag, target = ComputeDAG(tensors), TF32 if tensors[0].dtype == "float32" else CUDA
-    (registered,) = (t for t in anchor_templates(dag, target) if "tensor" in t.name)
+    (registered,) = (
+        t for t in anchor_templates(dag, target) if "tensor" in t.name and not t.special
+    )
     return sketch_of_anchor(registered, dag, target)
 
 

@@ -153,6 +153,12 @@ _INSTRUCTIONS = {
   return __uint_as_float(y);
 }
 """,
+    instruction("two_to"): """static __device__ __forceinline__ float tw_two_to(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+""",
     # What a pointer is after the wait must not be known to be what it was before: compilers read
     # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
     # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.

@@ -37,8 +37,10 @@ from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes
 from tilewright.lowering.placement import Placement
+from tilewright.lowering.powers import in_powers_of_two
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
+from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 
@@ -87,12 +89,36 @@ def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: R
     inside = {node.op.axis[dim]: index[letter] for dim, letter in held.letters}
     values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
     here = replace(place, values=values, simplify=simple)
+    there = here
+    if of_held(place, node):  # rows beyond the end change no others
+        inside = {ax: i for ax, i in inside.items() if ax is node.op.axis[_depth(held)]}
+        values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
+        there = replace(here, values=values)
     value = emission.accesses.at(here).value(node, node.body)
-    tests = replace(emission.guards, place=here).tests(node, SPATIAL)
+    value = in_powers_of_two(value) if _of_sums(place, node) else value
+    tests = replace(emission.guards, place=there).tests(node, SPATIAL)
     tests += _within_sums(here.coordinates(node), emission, node)
     if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
         tests, value = [*tests, value.args[0]], value.args[1]
     return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
+def _depth(held: Held) -> int:
+    """The dimension of an operand along which products are added up."""
+    return next(dim for dim, letter in held.letters if letter == "k")
+
+
+def of_held(place: Placement, node: Node) -> bool:
+    """Whether a stage reads nothing but what its warp holds, so that it may read too much."""
+    makers = [place.producer(n) for n in E.walk(node.body) if n.op == "read"]
+    return all(maker is not None and maker.held is not None for maker in makers)
+
+
+def _of_sums(place: Placement, node: Node) -> bool:
+    """Whether an operand is computed of what atoms have added up."""
+    reads = (n for n in E.walk(node.body) if n.op == "read")
+    makers = (place.producer(read) for read in reads)
+    return any(maker is not None and maker.product is not None for maker in makers)
 
 
 def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | None:
