@@ -153,10 +153,9 @@ _INSTRUCTIONS = {
   return __uint_as_float(y);
 }
 """,
+    # Of equal powers compilers keep one if this is a function to them, not PTX.
     instruction("two_to"): """static __device__ __forceinline__ float tw_two_to(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
+  return __nvvm_ex2_approx_ftz_f(x);
 }
 """,
     # What a pointer is after the wait must not be known to be what it was before: compilers read

@@ -24,8 +24,9 @@ from tilewright.te.tensor import ComputeOp, Tensor
 class DivideLast(Step):
     """What divides all terms of a sum of products divides the sum.
 
-    sum_k (a[k] / t) * b[k] = (sum_k a[k] * b[k]) / t, so a factor need not wait for its divisor,
-    and there are fewer quotients.  The factor itself is stored undivided, in the type that it has.
+    sum_k (a[k] / t) * b[k] = (sum_k a[k] * b[k]) * (1 / t), so a factor need not wait for its
+    divisor, and there is one quotient for all sums that share it.  The factor itself is stored
+    undivided, in the type that it has.
 
     rewrite:  s.divide_last(C)
         P: float16[2, 4] global, 8 elements, 16 bytes
@@ -50,10 +51,12 @@ class DivideLast(Step):
         C: float32[2, 3] global, 6 elements, 24 bytes
           for i in 2:
             for j in 3:
-              C[i, j] = C.undivided[i, j]/T[i]
+              C[i, j] = C.undivided[i, j]*(1.0/T[i])
     legal:    a sum of products of two reads, without scheduled loops; one of the factors is a
               computed stage that nothing else reads, a quotient whose divisor is what no reduction
-              axis of the sum moves, and no other factor is.
+              axis of the sum moves, and no other factor is.  1 / t must not overflow, which is for
+              whoever takes the step to know: of a sum of exponentials that has a term of 1, it does
+              not.
     """
 
     verb: ClassVar[str] = "divide_last"
@@ -141,6 +144,7 @@ def _divided(s: AnyState, stage: StageState, product: Product, divisor: Expr) ->
     _, body = product.sums(spatial, op.reduce_axis, mapping)
     sums = ComputeOp(s.new_name(f"{stage.name}.undivided"), spatial, body, op.tag, op.attrs)
     total = sums.output_tensor[tuple(ax.var for ax in op.axis)]
-    stage.restart(ComputeOp(op.name, op.axis, narrowed(op, total / E.cast(total.dtype, divisor))))
+    once = E.const(1.0, total.dtype) / E.cast(total.dtype, divisor)
+    stage.restart(ComputeOp(op.name, op.axis, narrowed(op, total * once)))
     s.insert_stage(sums, before=stage)
     return sums.output_tensor
