@@ -42,6 +42,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -273,6 +274,10 @@ class _Thread:
             self.begun.append(flight)
         yield from ()
 
+    def prefetch(self, stmt: Prefetch) -> Course:
+        self.fragment(stmt.source)
+        yield from ()
+
     def commit(self, stmt: Commit) -> Course:
         self.groups.append(self.begun)
         self.begun = []
@@ -290,7 +295,8 @@ class _Thread:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
-            self.write(stmt.sum.buffer, at, np.float64(value))
+            held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
+            self.write(stmt.sum.buffer, at, held)
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
@@ -396,6 +402,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Barrier: _Thread.barrier,
         Store: _Thread.store,
         AsyncCopy: _Thread.copy,
+        Prefetch: _Thread.prefetch,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,

@@ -82,6 +82,18 @@ def filters(n: int, m: int, groups: int = 1) -> list[Tensor]:
     return [a, w, sums]
 
 
+def steps(n: int, m: int, step: int) -> list[Tensor]:
+    """A convolution of one dimension over 2 channels with 3 filters, in steps."""
+    a, w = te.placeholder((2, n), name="A"), te.placeholder((3, 2, m), name="W")
+    c, r = te.reduce_axis((0, 2), "c"), te.reduce_axis((0, m), "r")
+    sums = te.compute(
+        (3, (n - m) // step + 1),
+        lambda f, x: te.sum(a[c, x * step + r] * w[f, c, r], axis=[c, r]),
+        name="C",
+    )
+    return [a, w, sums]
+
+
 def window(n: int, m: int) -> list[Tensor]:
     """A convolution of one dimension with zeros around its data."""
     a, w = te.placeholder((n,), name="A"), te.placeholder((m,), name="W")
@@ -161,6 +173,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         weighted,
         squares,
         filters,
+        steps,
         window,
         half_products,
         shares,
@@ -340,6 +353,7 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("filters(6, 3)", "s.as_product(C, m=[f], n=[x], k=[c, r])"),
         Case("filters(6, 3, 2)", "s.as_product(C, m=[f], n=[x], k=[c])"),
         Case("filters(6, 3, 2)", "s.as_product(C, m=[x], n=[f], k=[c, r])"),
+        Case("steps(9, 3, 2)", "s.as_product(C, m=[f], n=[x], k=[c])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[j], k=[r])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[j, i], n=[], k=[r])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),

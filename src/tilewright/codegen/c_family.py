@@ -38,6 +38,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Seq,
@@ -220,6 +221,9 @@ class _KernelPrinter(ValuePrinter):
         name = async_copy(stmt.to.count * stmt.to.buffer.dtype.bytes)
         wanted = self._print(self._closed(stmt.condition))
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}, {wanted}")
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._call_helper("tw_prefetch", self._place(stmt.source))
 
     def _commit(self, stmt: Commit) -> None:
         self._call_helper("tw_commit", "")
@@ -462,7 +466,7 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, Exchange: _exchange,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, vector
 from tilewright.ir.atoms import Atom, Fragment, places, shared_bits
 from tilewright.ir.stmt import PLACE, ROW
 from tilewright.ir.warps import PLACES, ROWS
-from tilewright.lowering.fragments import PAIR
+from tilewright.lowering.fragments import PAIR, TURNED
 from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
@@ -52,6 +52,13 @@ def multiply_adds(atom: Atom) -> int:
     """Of one atom, by all lanes together."""
     m, n, k = atom.extents.values()
     return m * n * k
+
+
+def conversions(atom: Atom) -> int:
+    """Instructions for an element of an operand between its load and the atom."""
+    if atom.split:
+        return 3  # the larger part, the rest, the smaller part
+    return 1 if atom.cut else 0
 
 
 def accumulators(node: Node, bounds: Bounds) -> Any:
@@ -106,7 +113,7 @@ def in_rows(held: Held, touch: Touch, bounds: Bounds) -> tuple[Any, Any]:
     lies = lies & (width == 1 or step(0, 1) == 1)
     found, passes = _rows(held, touch, bounds, turned=False)
     mask = lies & found
-    if width > 1:
+    if size == TURNED:
         turned = (step(PLACES, 0) == 1) & (step(2 * PLACES, 0) == 2) & (step(4 * PLACES, 0) == 4)
         found, others = _rows(held, touch, bounds, turned=True)
         passes = where(mask, passes, others)

@@ -19,6 +19,7 @@ from tilewright.ir.stmt import (
     Exchange,
     LoadRows,
     Mma,
+    Prefetch,
     Region,
     Stmt,
     Wait,
@@ -82,7 +83,14 @@ def _mma(w: Any, stmt: Mma) -> None:
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)
-        w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
+        found = f"{sums}[{k}]"
+        w._write(stmt.sum.buffer, at, value, f"to_{kind}({found})" if kind.is_float else found)
+
+
+def _prefetch(w: Any, stmt: Prefetch) -> None:
+    """What is asked for is there, though nothing is done with it."""
+    w._begin(stmt.source.index)
+    w._line(_loaded(w, stmt.source, stmt.source.count))
 
 
 def _load_rows(w: Any, stmt: LoadRows) -> None:
@@ -109,6 +117,7 @@ def _exchange(w: Any, stmt: Exchange) -> None:
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
     AsyncCopy: _copy,
+    Prefetch: _prefetch,
     Commit: _commit,
     Wait: _wait,
     Mma: _mma,

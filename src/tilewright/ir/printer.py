@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -167,6 +168,10 @@ def _async_copy(stmt: AsyncCopy, indent: int) -> str:
     return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
 
 
+def _prefetch(stmt: Prefetch, indent: int) -> str:
+    return f"{_pad(indent)}prefetch {_region(stmt.source)}"
+
+
 def _commit(stmt: Commit, indent: int) -> str:
     return f"{_pad(indent)}commit"
 
@@ -205,6 +210,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Allocate: _allocate,
         Barrier: _barrier,
         AsyncCopy: _async_copy,
+        Prefetch: _prefetch,
         Commit: _commit,
         Wait: _wait,
         Mma: _mma,

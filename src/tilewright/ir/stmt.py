@@ -154,6 +154,14 @@ class AsyncCopy(Stmt):
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Prefetch(Stmt):
+    """Asks for `source`, in global memory, to come near: it will be read.  It changes nothing, and
+    nobody waits for it."""
+
+    source: Region
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Commit(Stmt):
     """The copies that this thread has begun since its last commit are one group, maybe empty."""
 
@@ -368,6 +376,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Allocate: Parts(statements=("body",)),
         Barrier: Parts(),
         AsyncCopy: Parts(expressions=("condition",), written=("to",), read=("source",)),
+        Prefetch: Parts(read=("source",)),
         Commit: Parts(),
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),

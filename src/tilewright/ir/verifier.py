@@ -30,6 +30,7 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -210,6 +211,11 @@ class _Checker:
         if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES and not self.vector:
             raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._regions(stmt)
+        if stmt.source.buffer.scope != "global":
+            raise self._fail(f"{stmt.source.buffer!r} is near already")
+
     def _wait(self, stmt: Wait) -> None:
         if stmt.pending < 0:
             raise self._fail(f"{stmt.pending} groups are left pending")
@@ -228,7 +234,7 @@ class _Checker:
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
         to, source = stmt.to.buffer, stmt.source.buffer
-        same = to.dtype == source.dtype and to.dtype.is_float
+        same = to.dtype == source.dtype and (to.dtype.is_float or to.dtype.bytes == 1)
         if to.scope != "local" or source.scope != "shared" or not same:
             raise self._fail(f"lanes get no elements of {to!r} from {source!r} together")
         if stmt.source.count * source.dtype.bytes != ROW or stmt.matrices not in (1, 2, 4):
@@ -325,6 +331,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
         AsyncCopy: _Checker._async_copy,
+        Prefetch: _Checker._prefetch,
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
         Mma: _Checker._mma,

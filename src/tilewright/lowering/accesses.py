@@ -81,6 +81,16 @@ class Accesses:
             flat = index * stride + flat
         return load(buffer, self.place.simplify(flat))
 
+    def has_room(self, node: Node, read: Expr) -> list[bool]:
+        """Per dimension, whether the buffer of `read`'s producer holds all that `node` reads."""
+        producer = self.place.producer(read)
+        assert producer is not None
+        mapping, simplify = self.place.coordinates(node), self.place.simplify
+        index = self._relative(producer, [E.substitute(i, mapping) for i in read.args])
+        ends = map(simplify.interval, index)
+        region = self.place.bounds.region(producer)
+        return [bool(low >= 0 and high < n) for (low, high), n in zip(ends, region, strict=True)]
+
     def _inside(self, index: Expr, size: Any) -> Expr:
         """`index`, limited to a dimension of `size` elements where it depends on what is loaded.
 
