@@ -113,7 +113,9 @@ CASES: dict[str, list[Tensor]] = {
 
 def sketch_of(tensors: list[Tensor], float32: Target = TF32) -> Sketch:
     dag, target = ComputeDAG(tensors), float32 if tensors[0].dtype == "float32" else CUDA
-    (registered,) = (t for t in anchor_templates(dag, target) if "tensor" in t.name)
+    (registered,) = (
+        t for t in anchor_templates(dag, target) if "tensor" in t.name and not t.special
+    )
     return sketch_of_anchor(registered, dag, target)
 
 

@@ -199,6 +199,11 @@ _INSTRUCTIONS = {
   return __uint_as_float(y);
 }
 """,
+    # Of equal powers compilers keep one if this is a function to them, not PTX.
+    instruction("two_to"): """static __device__ __forceinline__ float tw_two_to(float x) {
+  return __nvvm_ex2_approx_ftz_f(x);
+}
+""",
     # What a pointer is after the wait must not be known to be what it was before: compilers read
     # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
     # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
