@@ -36,11 +36,13 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -83,8 +85,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
-      together; it orders no accesses of memory
+    - an Mma, a LoadRows or an Exchange that not all lanes of a warp, which are 32 threads in order,
+      reach together; it orders no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -272,6 +274,10 @@ class _Thread:
             self.begun.append(flight)
         yield from ()
 
+    def prefetch(self, stmt: Prefetch) -> Course:
+        self.fragment(stmt.source)
+        yield from ()
+
     def commit(self, stmt: Commit) -> Course:
         self.groups.append(self.begun)
         self.begun = []
@@ -294,6 +300,11 @@ class _Thread:
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
+        for at, value in zip(self.places(stmt.to), given, strict=True):
+            self.write(stmt.to.buffer, at, value)
+
+    def exchange(self, stmt: Exchange) -> Course:
+        given = yield Meeting(stmt, (self.fragment(stmt.source),))
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
@@ -391,10 +402,12 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Barrier: _Thread.barrier,
         Store: _Thread.store,
         AsyncCopy: _Thread.copy,
+        Prefetch: _Thread.prefetch,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Exchange: _Thread.exchange,
     },
 )
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
+from tilewright.codegen.cuda import generate
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Mma, Wait, statements
 from tilewright.lowering.pipeline import lower_schedule
@@ -263,3 +264,22 @@ def test_every_configuration_is_a_schedule(name: str) -> None:
     sketch = sketch_of(CASES[name], SPLIT if "3xtf32" in name else TF32)
     some = sketch.space.sample(256, np.random.default_rng(1))
     assert sum(len(group.rows) for group in sketch.groups(some)) == len(some)
+
+
+def test_uneven_tiles_are_loaded_in_rows_and_stored_as_vectors() -> None:
+    """The last block has five of seven atoms of columns; nobody stores what lies beyond."""
+    sketch = sketch_of(dense(32, 64, 96))
+    space = sketch.space
+    wanted = {"registers": False, "split_k": 1, "warps_k": 1, "stages": 2}
+    fixed = [k for k in range(len(space)) if _is(space.get(k), wanted, [-1, 1, 7])]
+    index = next(k for k in fixed if sketch.legal(np.array([k]))[0])
+    text = generate(lower_schedule(sketch.close(index), sketch.target), sketch.target).text
+    body = text[text.index("__global__") :]
+    assert body.count("tw_rows_") >= 2
+    assert "make_uint1" in body and "*reinterpret_cast<uint1*>(" in body
+    assert "? *reinterpret_cast<const uint1*>(weight_shared" not in body
+
+
+def _is(chosen: Any, wanted: dict[str, Any], columns: list[int]) -> bool:
+    tile = list(chosen["tile_n"].size[1:]) == columns[1:]
+    return tile and all(chosen[name].val == value for name, value in wanted.items())

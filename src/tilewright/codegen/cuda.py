@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
+from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
     Dialect,
@@ -216,6 +217,17 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    "tw_exchange": """template <typename T> static __device__ __forceinline__
+void tw_exchange(T* to, const T* from, int apart) {
+  *to = (T)__shfl_xor_sync(0xffffffffu, *from, apart);
+}
+""",
+    # One lane asks for a line: what others want of it costs as much, and brings nothing.
+    "tw_prefetch": """static __device__ __forceinline__ void tw_prefetch(const void* from) {
+  const size_t place = __cvta_generic_to_global(from);
+  if (place % 128 == 0) asm volatile("prefetch.global.L2 [%0];" :: "l"(place));
+}
+""",
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -275,4 +287,4 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
         program = replace(program, steady=None)
-    return c_family.generate(steady_first(program), target, DIALECT)
+    return c_family.generate(asked_first(steady_first(program)), target, DIALECT)

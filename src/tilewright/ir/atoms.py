@@ -70,6 +70,18 @@ class Fragment:
 
 
 @cache
+def of_rows(sums: Fragment, dtype: DType) -> Fragment:
+    """One value for each row of `sums`, held by all lanes that hold elements of the row."""
+    bits = [bit for bit in sums.element.split() if bit[0] == sums.axes[0]]
+    return Fragment(dtype, sums.axes, sums.lane, " ".join(bits))
+
+
+def shared_bits(sums: Fragment) -> list[int]:
+    """The bits of the lane by which those that hold elements of one row differ."""
+    return [k for k, bit in enumerate(sums.lane.split()) if bit[0] == sums.axes[1]]
+
+
+@cache
 def places(fragment: Fragment) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Rows and columns of what the lanes hold, each [lane, element]."""
     elements = range(fragment.elements)

@@ -19,11 +19,13 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -166,6 +168,10 @@ def _async_copy(stmt: AsyncCopy, indent: int) -> str:
     return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
 
 
+def _prefetch(stmt: Prefetch, indent: int) -> str:
+    return f"{_pad(indent)}prefetch {_region(stmt.source)}"
+
+
 def _commit(stmt: Commit, indent: int) -> str:
     return f"{_pad(indent)}commit"
 
@@ -185,6 +191,10 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
 
 
+def _exchange(stmt: Exchange, indent: int) -> str:
+    return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -200,10 +210,12 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Allocate: _allocate,
         Barrier: _barrier,
         AsyncCopy: _async_copy,
+        Prefetch: _prefetch,
         Commit: _commit,
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
+        Exchange: _exchange,
     },
 )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.concurrency import cached_property
+from tilewright.base.dtype import DType
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
     Call,
@@ -31,6 +32,7 @@ from tilewright.graph.passes import (
     passes_of,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import is_constant, op_name
@@ -85,8 +87,8 @@ def groupings(
     pass_options: PassOptions = USUAL,
     target: Target | None = None,
 ) -> list[IRModule]:
-    """Give the module in each of the ways to group its operators into kernels, see
-    `ways_to_group`."""
+    """Give the module in each of the ways to group its operators into kernels, see `ungrouped`
+    and `ways_to_group`."""
     return ways_to_group(*ungrouped(mod, params, pass_options, target))
 
 
@@ -98,12 +100,23 @@ def ungrouped(
 ) -> tuple[IRModule, Pass]:
     """Give the module before its operators are grouped, and the pass that groups them.
 
-    target: that it is built for, which may multiply some types faster than others
+    target: that it is built for, whose matrix units want full channels, and which may multiply
+            some types faster than others; None: any
     """
     *before, last = passes_of(pass_options)
     if target is not None and pass_options.opt_level >= 3 and _multiplies_bytes(target):
         before += [multiply_bytes, fold_shift, eliminate_dead_code]
-    return optimize(mod, params, before, instruments=pass_options.instruments), last
+    made = optimize(mod, params, before, instruments=pass_options.instruments)
+    free = target is not None and last is fuse and pass_options.layouts
+    filled = halves_of(target) if target is not None and free else {}
+    return steps_to_channels(made, filled) if filled else made, last
+
+
+def halves_of(target: Target) -> dict[DType, int]:
+    """Give the element types of 16 bits that the matrix instructions of a target multiply, and of
+    each how many terms one sums up."""
+    atoms = [ATOMS[name] for name in target.atoms if target.allows(name)]
+    return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
 
 
 def _multiplies_bytes(target: Target) -> bool:

@@ -186,6 +186,9 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
             for split in part.splits:
                 found.refuse("atom", bounds.factor[split] % wanted != 0)
+    for node in kernel.nodes:
+        for split in node.fold.column.splits if node.fold is not None else ():
+            found.refuse("atom", bounds.factor[split] % node.fold.width != 0)  # type: ignore[union-attr]
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
