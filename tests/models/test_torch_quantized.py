@@ -1,4 +1,4 @@
-"""Networks that PyTorch quantised: the same results, and products of bytes where a target has such."""
+"""Networks that PyTorch quantised: the same results, and products of bytes where there are such."""
 
 from __future__ import annotations
 
