@@ -51,9 +51,8 @@ def _dequantize(n: Node) -> Expr:
     data = n["input"]
     scale = _place(n, _named(n, "scales", "scale"), data, "float32")
     name = _named(n, "zero_points", "zero_point")
-    if n.optional(name) is None:
-        steps = tensor.cast(data, "int32")
-    else:
+    steps: Expr = tensor.cast(data, "int32")
+    if n.optional(name) is not None:
         steps = centred(data, _place(n, name, data, "int32"))
     return as_type(tensor.cast(steps, "float32") * scale, n.dtype)
 
