@@ -36,6 +36,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -84,8 +85,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
-      together; it orders no accesses of memory
+    - an Mma, a LoadRows or an Exchange that not all lanes of a warp, which are 32 threads in order,
+      reach together; it orders no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -294,10 +295,16 @@ class _Thread:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
-            self.write(stmt.sum.buffer, at, np.float64(value))
+            held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
+            self.write(stmt.sum.buffer, at, held)
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
+        for at, value in zip(self.places(stmt.to), given, strict=True):
+            self.write(stmt.to.buffer, at, value)
+
+    def exchange(self, stmt: Exchange) -> Course:
+        given = yield Meeting(stmt, (self.fragment(stmt.source),))
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
@@ -400,6 +407,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Exchange: _Thread.exchange,
     },
 )
 

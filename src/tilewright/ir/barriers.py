@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -124,7 +125,7 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows), _Sync._whole),
+        **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows, Exchange), _Sync._whole),
         Wait: _Sync._wait,
     },
 )
@@ -176,6 +177,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
         Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
         LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
+        Exchange: lambda s: (s.to.buffer, (s.to.index, s.source.index)),
         **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
     },
 )

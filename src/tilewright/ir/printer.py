@@ -19,6 +19,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -190,6 +191,10 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
 
 
+def _exchange(stmt: Exchange, indent: int) -> str:
+    return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -210,6 +215,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
+        Exchange: _exchange,
     },
 )
 

@@ -213,6 +213,19 @@ class LoadRows(Stmt):
         return self.to.count * self.to.buffer.dtype.bytes // PLACE
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Exchange(Stmt):
+    """What another lane of the warp holds, by its 32 lanes together.
+
+    Lane l gets what lane l ^ apart has, and that lane what lane l has.
+    to, source: buffers of a lane's own; apart: 1, 2, 4, 8 or 16
+    """
+
+    to: Region
+    source: Region
+    apart: int
+
+
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
@@ -368,6 +381,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),
         LoadRows: Parts(written=("to",), read=("source",)),
+        Exchange: Parts(written=("to",), read=("source",)),
     },
 )
 

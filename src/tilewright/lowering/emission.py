@@ -95,8 +95,11 @@ class Emission:
         plain = [tiles.copy for tiles in made.values() if not tiles.slots]
         body = seq(begin, *plain, inner())
         for child in reversed(children):
-            if made[child].slots < 2:
+            if made[child].slots < 2 and child.stage.along is None:
                 body = self.allocated(child, body)
+            for other in child.children:
+                if other.stage.along is not None:  # it is read behind the loops of the child
+                    body = self.allocated(other, body)
         body = seq(front, self.loop(node, axis, body) if repeat else body)
         for child in reversed(children):
             if made[child].slots >= 2:

@@ -110,7 +110,7 @@ def with_layouts(
     Convolutions in other layouts compete with what they are instead of; what has no template is
     measured in its default schedule, which is one trial.
     """
-    plain = [ungrouped(mod, params, pass_options) for mod in mods]
+    plain = [ungrouped(mod, params, pass_options, target) for mod in mods]
     tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target)]
     known = {t.key for t in tasks}
     more = [t for t in _layout_tasks(plain, target, rules) if t.key not in known]

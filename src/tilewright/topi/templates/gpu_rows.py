@@ -273,8 +273,10 @@ def _sum(
 
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
-    """A warp for each sum, or for several where there are many, four in a block, and a ring.  Where
-    columns lie side by side by the model alone."""
+    """A warp for each sum, or for several where there are many, four of them in a block; a ring.
+
+    By the model alone where columns lie side by side.
+    """
     found = product_of(a)
     op = op_of(a.schedule, a.anchor)
     if op.axis[found.few].size > FEWER and any(
