@@ -30,6 +30,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
     each_function,
@@ -95,6 +96,7 @@ def fuse(mod: IRModule) -> IRModule:
     take(table, indices) -> add            one group, also where `indices` are computed
     more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
+    standardize(cast(x))                   one group, if the cast loses nothing and is read once
     """
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
@@ -136,6 +138,7 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
         group_of |= dict.fromkeys(group.steps, group)
     if join:
         _merge(group_of, readers, position)
+        _widen(group_of, readers)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -162,6 +165,21 @@ def _merge(
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
         if merged is not None:
             group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _widen(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[Expr]]) -> None:
+    """Casts of halves that only one norm reads, in each of its passes, are made there: they cost
+    nothing, and a kernel of their own costs its launch."""
+    for cast, group in list(group_of.items()):
+        if len(group.steps) > 1 or not widens(cast) or len(readers[cast]) != 1:
+            continue
+        (norm,) = readers[cast]
+        reader = group_of.get(norm)
+        if reader is None or reader.steps[0] is not norm or not is_call(norm, "nn.standardize"):
+            continue
+        longer = Group(group.steps, group.anchor, group.sizes).with_steps(reader.steps)
+        if longer is not None:
+            group_of |= dict.fromkeys(longer.steps, longer)
 
 
 def _takes(reader: Expr, value: Expr) -> bool:
