@@ -20,6 +20,7 @@ from tilewright.ir.stmt import (
     Commit,
     For,
     If,
+    Join,
     LoadRows,
     Mma,
     Seq,
@@ -92,7 +93,7 @@ class _Planner:
             for s in stmt.body:
                 self._fence(s, inside)
                 self.visit(s, inside)
-        elif isinstance(stmt, (For, While)):
+        elif isinstance(stmt, (For, While, Join)):
             self._enter((stmt.body,), inside)
         elif isinstance(stmt, If):
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)

@@ -17,6 +17,7 @@ from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
 from tilewright.codegen.c_dialect import (
     FRESH,
+    LAST,
     Dialect,
     async_copy,
     instruction,
@@ -29,7 +30,7 @@ from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
 
 _WORDS = """
-    threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
+    threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd atomicInc surfaceReference
     textureReference cudaError
 """
 # Architectures before sm_80 round bfloat16 by hand: half an ulp, less a bit that makes ties even.
@@ -170,6 +171,19 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {AWAIT}()
 #define {FRESH}(p) (p)
 #endif
+""",
+    # The first thread sees what barriers put before, which its fence hands on to whoever finds its
+    # count; the fence behind shows the last block what it found, and the barrier all its threads.
+    # A counter that was full begins at 0 again.
+    LAST: f"""static __device__ __forceinline__ bool {LAST}(int* counter, unsigned int last) {{
+  bool found = false;
+  if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {{
+    __threadfence();
+    found = atomicInc((unsigned int*)counter, last) == last;
+    __threadfence();
+  }}
+  return __syncthreads_or(found);
+}}
 """,
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800

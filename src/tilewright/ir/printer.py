@@ -21,6 +21,7 @@ from tilewright.ir.stmt import (
     Commit,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -185,6 +186,12 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
 
 
+def _join(stmt: Join, indent: int) -> str:
+    place = f"{stmt.counters.name}[{_text(stmt.index)}]"
+    head = f"{_pad(indent)}last of {stmt.blocks} blocks at {place}:"
+    return f"{head}\n{statement_text(stmt.body, indent + 1)}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -204,6 +211,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
+        Join: _join,
     },
 )
 

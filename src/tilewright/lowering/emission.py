@@ -15,8 +15,10 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import Guards
+from tilewright.lowering.joins import finished
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
+from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
 from tilewright.schedule.tree.rings import slots
@@ -92,9 +94,19 @@ class Emission:
             [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
             self.place.extent(axis), self.unroll_limit,
         )  # fmt: skip
-        plain = [tiles.copy for tiles in made.values() if not tiles.slots]
-        body = seq(begin, *plain, inner())
-        for child in reversed(children):
+        joined = joined_in(children)
+        at = len(children) if joined is None else children.index(joined)
+        body = inner()
+        if joined is not None:  # the rest is for the last block
+            late = children[at + 1 :]
+            body = seq(*(made[child].copy for child in late if not made[child].slots), body)
+            for child in reversed(late):
+                body = self.allocated(child, body)
+            counts = self.accesses.counters(joined)
+            body = finished(joined, self.place, counts, made[joined].copy, body)
+        plain = [made[child].copy for child in children[:at] if not made[child].slots]
+        body = seq(begin, *plain, body)
+        for child in reversed(children[:at]):
             if made[child].slots < 2:
                 body = self.allocated(child, body)
         body = seq(front, self.loop(node, axis, body) if repeat else body)

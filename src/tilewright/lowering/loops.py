@@ -23,6 +23,7 @@ from tilewright.ir.stmt import (
     Commit,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -264,7 +265,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         For: _Unroll._for,
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
+        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait, Join), _Unroll._parts),
     },
 )
 

@@ -156,6 +156,12 @@ class Stage(StageState):
         host = self.schedule[parent]
         self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
+    def join(self, parent: Stage, axis: IterVar) -> None:
+        """Compute by blocks of its own, the last of which goes on with a reader; see `steps.Join`.
+        """
+        host = self.schedule[parent]
+        self._do(S.Join(self.name, host.name, host._axis("join", axis)))
+
     def compute_inline(self) -> None:
         """Have readers repeat the computation; see `steps.ComputeInline`."""
         self._do(S.ComputeInline(self.name))

@@ -57,6 +57,7 @@ class StageState:
     scope:          of the buffer; "" where the place of the stage decides
     attach_kind:    "root", "inline" or "scope"; attach: the stage and loop it is computed at, None
                     unless attach_kind is "scope"
+    joined:         whether blocks of its own compute it there, and the last of them reads it
     all_iter_vars:  every axis there ever was, roots first; their names differ
     leaf_iter_vars: those that are loops, outermost first
     units:          loops of one iteration that stand for no axis of the operation
@@ -79,6 +80,7 @@ class StageState:
         self.scope = "global" if is_output or isinstance(op, PlaceholderOp) else ""
         self.attach_kind = "root"
         self.attach: tuple[StageState, IterVar] | None = None
+        self.joined = False
         self.restart(op)
 
     # -- operations of steps -----------------------------------------------------------------------
@@ -132,9 +134,11 @@ class StageState:
         for where, ax in zip(places, axes, strict=True):
             self.leaf_iter_vars[where] = ax
 
-    def attach_to(self, kind: str, at: tuple[StageState, IterVar] | None = None) -> None:
+    def attach_to(
+        self, kind: str, at: tuple[StageState, IterVar] | None = None, *, joined: bool = False
+    ) -> None:
         """Compute the stage at its "root", "inline", or (kind "scope") inside a loop `at`."""
-        self.attach_kind, self.attach = kind, at
+        self.attach_kind, self.attach, self.joined = kind, at, joined
 
     def _new_axis(self, name: str, kind: str, extent: int | None = None) -> IterVar:
         axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), extent, kind)

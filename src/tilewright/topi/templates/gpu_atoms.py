@@ -40,6 +40,7 @@ from tilewright.topi.templates.gpu import (
     divisors_of,
     op_of,
     tile_sizes,
+    vector_widths,
     wasted,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -56,6 +57,7 @@ WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
 STAGES = (1, 2, 3, 4)  # slices in the ring
+JOINED = (False, True)  # whether the last block adds up what several blocks have, or a kernel
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     cfg.define_knob("registers", [True, False] if constant else [False])
     wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if wide else [1])
+    splits = len(divisors_of(axes.depth(op_of(s, product)).size // atom.extents["k"], SPLITS, 2)) > 1
+    cfg.define_knob("joined", JOINED if splits else [False], absent=False)
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -147,15 +151,26 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         chunk, _ = s[partial].split(axes.depth(op_of(s, partial)), nparts=shares)
         board = s.rfactor(partial, chunk)
 
+    joined = bool(cfg["joined"].val)
+    if joined and blocks == 1:
+        cfg.raise_error("a block that has the whole sum is joined by no other")
+    joined = joined and blocks > 1
     root = last
-    if blocks > 1:
+    if joined:
+        root, threads = partial, WARP * tiling.warps * shares
+        tile = finish_here(s, tiling, accumulator(s, product, last), last, threads, a.target)
+    elif blocks > 1:
         root = partial
         add_partials(s, accumulator(s, product, last), last, a.target)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
         s[board].set_scope("shared")
-        block, thread = tiling.share_out(s[root], root is last, shares)
+        if joined:
+            s[root].join(s[last], tile)
+            block, thread = tiling.share_tile(s[root], shares)
+        else:
+            block, thread = tiling.share_out(s[root], root is last, shares)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
         s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
@@ -163,11 +178,36 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[board], warp)
     else:
         local = accumulator(s, partial, root, "fragment")
-        warp = tiling.tile(s[root], root is last)
+        if joined:
+            s[root].join(s[last], tile)
+            warp = tiling.tile_here(s[root])
+        else:
+            warp = tiling.tile(s[root], root is last)
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
     s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+
+
+def finish_here(
+    s: Schedule, tiling: Tiling, accumulated: Tensor, last: Tensor, threads: Any, target: Target
+) -> IterVar:
+    """The sum over blocks and the epilogue, by the last block of a tile to have its share.
+
+    Returns the innermost loop over tiles.
+    """
+    stage, adder = s[last], s[accumulated]
+    block, left = tiling.groups_of_blocks(stage)
+    vector, *_ = vector_widths(op_of(s, accumulated).accumulator, target)
+    rest, lane = stage.split(stage.fuse(*left), factor=vector)
+    thread = deal(stage, rest, threads, WARP)
+    stage.vectorize(lane)
+    adder.compute_at(stage, thread)
+    (chunk,) = adder.op.reduce_axis
+    adder.reorder(*adder.op.axis[:-1], chunk, adder.op.axis[-1])
+    adder.vectorize(adder.op.axis[-1])
+    adder.unroll(chunk)
+    return block
 
 
 def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
@@ -362,6 +402,47 @@ class Tiling:
         stage.bind(rows, "blockIdx.y")
         stage.bind(columns, "blockIdx.x")
         return columns, left
+
+    def groups_of_blocks(self, stage: Stage) -> tuple[IterVar, list[IterVar]]:
+        """Bind the block loops of the anchor's last stage, and leave blockIdx.z free; (the
+        innermost of them, what is left of each tiled axis, as they lie in memory)."""
+        batch, axes = self._axes(stage, True)
+        groups = [*([d] for d in self.groups.image), self.groups.m, self.groups.n]
+        place = {ax: dims[0] for ax, dims in zip(axes, groups, strict=True)}
+        blocks, left = [], []
+        for axis, (name, unit) in zip(axes, self._tiles, strict=True):
+            outer, inner = stage.split(axis, factor=unit * prod(self.cfg[name].size[1:]))
+            blocks.append(outer)
+            left.append((place[axis], inner))
+        inside = [ax for _, ax in sorted(left, key=lambda pair: pair[0])]
+        stage.reorder(*batch, *blocks, *inside)
+        *lines, rows, columns = blocks
+        if lines or batch:
+            stage.bind(stage.fuse(*batch, *lines), "blockIdx.y")
+            columns = stage.fuse(rows, columns)
+        else:
+            stage.bind(rows, "blockIdx.y")
+        stage.bind(columns, "blockIdx.x")
+        return columns, inside
+
+    def _of_a_tile(self, stage: Stage) -> tuple[IterVar, list[IterVar]]:
+        """(The shares of blocks, the tiled axes) of partial sums that are computed tile by tile."""
+        chunk, *axes = stage.op.axis
+        tiled = self.axes.tiled(_op(stage))
+        stage.reorder(chunk, *(ax for ax in axes if ax not in tiled), *tiled)
+        stage.bind(chunk, "blockIdx.z")
+        return chunk, tiled
+
+    def tile_here(self, stage: Stage) -> IterVar:
+        """Warps and lanes of partial sums that blocks join; returns the loop of lanes."""
+        return self._warps(stage, [], self._of_a_tile(stage)[1])
+
+    def share_tile(self, stage: Stage, shares: int) -> tuple[IterVar, IterVar]:
+        """Partial sums that blocks join, dealt to threads in turn; (block loop, thread)."""
+        chunk, tiled = self._of_a_tile(stage)
+        inside = [ax for ax in stage.op.axis if ax in tiled]
+        stage.reorder(*inside)
+        return chunk, deal(stage, stage.fuse(*inside), WARP * self.warps * shares, WARP)
 
     def tile(self, stage: Stage, original: bool) -> IterVar:
         """Blocks, warps, lanes; returns the loop of lanes."""
