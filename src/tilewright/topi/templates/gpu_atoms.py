@@ -26,7 +26,7 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
@@ -40,7 +40,6 @@ from tilewright.topi.templates.gpu import (
     divisors_of,
     op_of,
     tile_sizes,
-    vector_widths,
     wasted,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
@@ -157,8 +156,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     joined = joined and blocks > 1
     root = last
     if joined:
-        root, threads = partial, WARP * tiling.warps * shares
-        tile = finish_here(s, tiling, accumulator(s, product, last), last, threads, a.target)
+        root = partial
+        tile = finish_here(s, tiling, accumulator(s, product, last), last, shares)
     elif blocks > 1:
         root = partial
         add_partials(s, accumulator(s, product, last), last, a.target)
@@ -190,17 +189,24 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
 
 
 def finish_here(
-    s: Schedule, tiling: Tiling, accumulated: Tensor, last: Tensor, threads: Any, target: Target
+    s: Schedule, tiling: Tiling, accumulated: Tensor, last: Tensor, shares: int
 ) -> IterVar:
     """The sum over blocks and the epilogue, by the last block of a tile to have its share.
 
+    shares: warps of a block for each one that has results.  Vectors are of two elements where four
+            are too many for all warps to have some; where two are, too, some warps have none
     Returns the innermost loop over tiles.
     """
     stage, adder = s[last], s[accumulated]
     block, left = tiling.groups_of_blocks(stage)
-    vector, *_ = vector_widths(op_of(s, accumulated).accumulator, target)
+    each = tiling.each
+    busy: Size = 1
+    for n in (n for n in range(2, shares) if shares % n == 0):
+        busy = where(each % n == 0, n, busy)
+    vector = where(each % shares == 0, 4, where(2 * each % shares == 0, 2, 4))
+    busy = where(2 * each % shares == 0, shares, busy)
     rest, lane = stage.split(stage.fuse(*left), factor=vector)
-    thread = deal(stage, rest, threads, WARP)
+    thread = deal(stage, rest, WARP * tiling.warps * busy, WARP)
     stage.vectorize(lane)
     adder.compute_at(stage, thread)
     (chunk,) = adder.op.reduce_axis
@@ -369,6 +375,11 @@ class Tiling:
     def warps(self) -> Any:
         """Of a block, for one share of the sum."""
         return prod(self.cfg[name].size[1] for name, _ in self._tiles)
+
+    @property
+    def each(self) -> Any:
+        """Atoms of a warp."""
+        return prod(self.cfg[name].size[2] for name, _ in self._tiles)
 
     def _axes(self, stage: Stage, original: bool) -> tuple[list[IterVar], list[IterVar]]:
         """(batch, those that are tiled) as loops.
