@@ -26,25 +26,25 @@ class Join(Step):
     rewrite:  s[C_rf].join(s[C], i_outer)
         C.rf: float32[2, 4] global, 8 elements, 32 bytes
           blockIdx.y for k.outer in 2:
-            for i in 4:
+            for i.rf in 4:
               for k.inner in 5:
-                C.rf[k.outer, i] += A[i, k.outer*5 + k.inner]
+                C.rf[k.outer, i.rf] += A[i.rf, k.outer*5 + k.inner]
         C: float32[4] global, 4 elements, 16 bytes
           blockIdx.x for i.outer in 2:
             for i.inner in 2:
-              for C.rf.k.outer in 2:
-                C[i.outer*2 + i.inner] += C.rf[C.rf.k.outer, i.outer*2 + i.inner]
+              for k.outer.v in 2:
+                C[i.outer*2 + i.inner] += C.rf[k.outer.v, i.outer*2 + i.inner]
         ->
         C: float32[4] global, 4 elements, 16 bytes
           blockIdx.x for i.outer in 2:
             C.rf: float32[2, 2] global, 4 elements, 16 bytes, read by the last block, at C.i.outer
               blockIdx.y for k.outer in 2:
-                for i in 2:
+                for i.rf in 2:
                   for k.inner in 5:
-                    C.rf[k.outer, i.outer*2 + i] += A[i.outer*2 + i, k.outer*5 + k.inner]
+                    C.rf[k.outer, i.outer*2 + i.rf] += A[i.outer*2 + i.rf, k.outer*5 + k.inner]
             for i.inner in 2:
-              for C.rf.k.outer in 2:
-                C[i.outer*2 + i.inner] += C.rf[C.rf.k.outer, i.outer*2 + i.inner]
+              for k.outer.v in 2:
+                C[i.outer*2 + i.inner] += C.rf[k.outer.v, i.outer*2 + i.inner]
     legal:    as `compute_at`, inside loops that are all bound to blockIdx, and no loops further in
               are; the stage's own blocks have another index.  One stage of a kernel is joined.  On
               devices whose blocks can count each other.
