@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, KernelInfo, Source
@@ -39,12 +40,14 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Join,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Seq,
@@ -238,6 +241,9 @@ class _KernelPrinter(ValuePrinter):
         wanted = self._print(self._closed(stmt.condition))
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}, {wanted}")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._call_helper("tw_prefetch", self._place(stmt.source))
+
     def _commit(self, stmt: Commit) -> None:
         self._call_helper("tw_commit", "")
 
@@ -258,6 +264,12 @@ class _KernelPrinter(ValuePrinter):
         self._line(f"if ({LAST}({counter}, {stmt.blocks - 1}u)) {{")
         self._block(stmt.body)
         self._line("}")
+
+    def _exchange(self, stmt: Exchange) -> None:
+        for k in range(stmt.to.count):
+            to, source = (replace(r, index=r.index + k, count=1) for r in (stmt.to, stmt.source))
+            places = f"{self._place(to)}, {self._place(source)}"
+            self._call_helper("tw_exchange", f"{places}, {stmt.apart}")
 
     def _await_kernel(self) -> None:
         """From here on the kernel before has ended; compilers know nothing of what is read."""
@@ -483,8 +495,7 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        Join: _join,
-        LoadRows: _load_rows,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, Join: _join,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

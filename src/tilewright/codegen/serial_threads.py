@@ -29,8 +29,9 @@ WARP = 32
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
-_TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
+_TOGETHER = ("tw_mma_", "tw_rows_", "tw_exchange")  # names of what a warp does together begin so
 _COPIES = "tw_begin("  # of a text with asynchronous copies
+_KEPT = "tw_copies"  # of one that waits for any, though it may have none
 _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
@@ -216,7 +217,7 @@ def serialized(source: Source) -> Source | str | None:
             return changed.why
         text = changed
     last = len(source.buffers)
-    late = _LATE if _COPIES in text else ""
+    late = _LATE if _KEPT in text else ""
     late += _COUNT if _TOLD in text else ""
     return replace(
         source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
@@ -252,7 +253,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         body = _LOCAL.sub("", f"{body}\n")
     for pattern, instead in _BEGUN.items():
         body = re.sub(pattern, instead, body)
-    copied, together = _COPIES in body, _TOGETHER in body
+    copied, together = _KEPT in body, any(name in body for name in _TOGETHER)
     body, joins = _COUNTED.subn(
         f"tw_count(&tw_at, tw_turn, tw_until, {threads}, {_TOLD}, tw_first, \\1, \\2)) {{"
         + (" __syncwarp();" if together else ""),

@@ -19,12 +19,14 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Join,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -167,6 +169,10 @@ def _async_copy(stmt: AsyncCopy, indent: int) -> str:
     return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
 
 
+def _prefetch(stmt: Prefetch, indent: int) -> str:
+    return f"{_pad(indent)}prefetch {_region(stmt.source)}"
+
+
 def _commit(stmt: Commit, indent: int) -> str:
     return f"{_pad(indent)}commit"
 
@@ -192,6 +198,10 @@ def _join(stmt: Join, indent: int) -> str:
     return f"{head}\n{statement_text(stmt.body, indent + 1)}"
 
 
+def _exchange(stmt: Exchange, indent: int) -> str:
+    return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -207,11 +217,13 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Allocate: _allocate,
         Barrier: _barrier,
         AsyncCopy: _async_copy,
+        Prefetch: _prefetch,
         Commit: _commit,
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
         Join: _join,
+        Exchange: _exchange,
     },
 )
 

@@ -25,12 +25,14 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Join,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -56,9 +58,9 @@ def verify(program: Program) -> None:
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
-    no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes;
-    a Join outside of loops and branches, the only statement that touches its counters, whose body
-    uses no index of a block that its own index does not tell.
+    no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
+    their lanes; a Join outside of loops and branches, the only statement that touches its
+    counters, whose body uses no index of a block that its own index does not tell.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -218,6 +220,11 @@ class _Checker:
         if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES and not self.vector:
             raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._regions(stmt)
+        if stmt.source.buffer.scope != "global":
+            raise self._fail(f"{stmt.source.buffer!r} is near already")
+
     def _wait(self, stmt: Wait) -> None:
         if stmt.pending < 0:
             raise self._fail(f"{stmt.pending} groups are left pending")
@@ -236,7 +243,7 @@ class _Checker:
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
         to, source = stmt.to.buffer, stmt.source.buffer
-        same = to.dtype == source.dtype and to.dtype.is_float
+        same = to.dtype == source.dtype and (to.dtype.is_float or to.dtype.bytes == 1)
         if to.scope != "local" or source.scope != "shared" or not same:
             raise self._fail(f"lanes get no elements of {to!r} from {source!r} together")
         if stmt.source.count * source.dtype.bytes != ROW or stmt.matrices not in (1, 2, 4):
@@ -244,7 +251,16 @@ class _Checker:
         if stmt.transposed and to.dtype.bytes != 2:
             raise self._fail(f"columns of {to.dtype} are not loaded together")
 
-    def _together(self, stmt: Mma | LoadRows) -> None:
+    def _exchange(self, stmt: Exchange) -> None:
+        self._together(stmt)
+        to, source = stmt.to.buffer, stmt.source.buffer
+        own = to.scope == source.scope == "local"
+        if not own or to.dtype != source.dtype or stmt.to.count != stmt.source.count:
+            raise self._fail(f"lanes exchange no elements of {source!r} for those of {to!r}")
+        if stmt.apart not in (1, 2, 4, 8, 16):
+            raise self._fail(f"lanes that are {stmt.apart} apart do not exchange what they have")
+
+    def _together(self, stmt: Mma | LoadRows | Exchange) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
         if isinstance(width, Expr) or width % WARP:
@@ -349,11 +365,13 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
         AsyncCopy: _Checker._async_copy,
+        Prefetch: _Checker._prefetch,
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
         Mma: _Checker._mma,
         LoadRows: _Checker._load_rows,
         Join: _Checker._join,
+        Exchange: _Checker._exchange,
     },
 )
 

@@ -1,5 +1,5 @@
 """The lanes of a warp as interpreters run them: one after the other, together where statements of
-all lanes are, an `Mma` or a `LoadRows`.
+all lanes are: an `Mma`, a `LoadRows`, an `Exchange`.
 
 In: 32 courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
@@ -13,20 +13,21 @@ from typing import Any
 
 from tilewright.ir.atoms import WARP, multiplied
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import PLACE, ROW, Barrier, Kernel, LoadRows, Mma, statements
+from tilewright.ir.stmt import PLACE, ROW, Barrier, Exchange, Kernel, LoadRows, Mma, statements
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
-TOGETHER = (Mma, LoadRows)  # the statements of all lanes
+TOGETHER = (Mma, LoadRows, Exchange)  # the statements of all lanes
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to.
+    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to;
+    what it gives to another lane.
 
     What it is told there is what it stores.
     """
 
-    stmt: Mma | LoadRows
+    stmt: Mma | LoadRows | Exchange
     held: tuple[tuple[Any, ...], ...]
 
 
@@ -44,9 +45,19 @@ def run_warp(
         if lanes < WARP or len(meetings) < lanes or any(m.stmt is not stmt for m in meetings):
             raise _divergence(kernel, first, stops)
         parts = zip(*(m.held for m in meetings), strict=True)
-        given = multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
+        given = _given(stmt, *parts)
         stops = [go_on(first + k, given[k]) for k in range(lanes)]
     return stops
+
+
+def _given(stmt: Mma | LoadRows | Exchange, *parts: Any) -> Sequence[Any]:
+    """What each lane gets; parts: what the lanes bring."""
+    if isinstance(stmt, Mma):
+        return multiplied(stmt.atom, *parts)
+    if isinstance(stmt, LoadRows):
+        return spread(stmt, *parts)
+    (held,) = parts
+    return [held[lane ^ stmt.apart] for lane in range(WARP)]
 
 
 def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:

@@ -6,7 +6,7 @@ around a statement.  Read next: `reductions.py`, `nest.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import LoweringError
@@ -94,21 +94,27 @@ class Emission:
             [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
             self.place.extent(axis), self.unroll_limit,
         )  # fmt: skip
-        joined = joined_in(children)
-        at = len(children) if joined is None else children.index(joined)
-        body = inner()
+
+        def during(those: Sequence[Node], body: Stmt) -> Stmt:
+            for child in reversed(those):
+                if made[child].slots < 2 and child.stage.along is None:
+                    body = self.allocated(child, body)
+                for other in child.children:
+                    if other.stage.along is not None:  # it is read behind the loops of the child
+                        body = self.allocated(other, body)
+            return body
+
+        def plain(those: Sequence[Node]) -> list[Stmt]:
+            return [made[child].copy for child in those if not made[child].slots]
+
+        joined, body = joined_in(children), inner()
         if joined is not None:  # the rest is for the last block
-            late = children[at + 1 :]
-            body = seq(*(made[child].copy for child in late if not made[child].slots), body)
-            for child in reversed(late):
-                body = self.allocated(child, body)
+            at = children.index(joined)
+            body = during(children[at + 1 :], seq(*plain(children[at + 1 :]), body))
             counts = self.accesses.counters(joined)
             body = finished(joined, self.place, counts, made[joined].copy, body)
-        plain = [made[child].copy for child in children[:at] if not made[child].slots]
-        body = seq(begin, *plain, body)
-        for child in reversed(children[:at]):
-            if made[child].slots < 2:
-                body = self.allocated(child, body)
+            children = children[:at]
+        body = during(children, seq(begin, *plain(children), body))
         body = seq(front, self.loop(node, axis, body) if repeat else body)
         for child in reversed(children):
             if made[child].slots >= 2:
