@@ -103,9 +103,7 @@ def edited(program: Program, edit: Callable[[Stmt], Stmt]) -> Program:
     def visit(stmt: Stmt) -> Stmt:
         return edit(map_children(stmt, visit))
 
-    return replace(
-        program, kernels=tuple(replace(k, body=visit(k.body)) for k in program.kernels)
-    )
+    return replace(program, kernels=tuple(replace(k, body=visit(k.body)) for k in program.kernels))
 
 
 def backwards(program: Program) -> Program:

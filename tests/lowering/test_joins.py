@@ -158,9 +158,7 @@ def test_the_verifier_refuses_what_is_no_join() -> None:
         (replace(join, blocks=0), "0 blocks"),
         (replace(join, body=join), "bound twice|touches|counted behind another"),
     ):
-        changed = replace(
-            program, kernels=(replace(kernel, body=seq(Barrier(), stmt)),)
-        )
+        changed = replace(program, kernels=(replace(kernel, body=seq(Barrier(), stmt)),))
         with pytest.raises(InternalError, match=reason):
             verify(changed)
     with pytest.raises(InternalError, match=f"shows in {share.attr}|counted under the condition"):
@@ -241,7 +239,8 @@ def test_the_text_counts_behind_a_barrier_and_reads_what_others_wrote() -> None:
     assert "float* S_rf," in text and "int* S_rf_come" in text  # compilers know that others write
     helper = text[: text.index('extern "C"')]
     assert "atom.acq_rel.gpu.global.inc.u32" in helper and "__syncthreads_or(found)" in helper
-    assert helper.index("__threadfence") < helper.index("atomicInc") < helper.rindex("__threadfence")
+    fence = "__threadfence"  # for older devices
+    assert helper.index(fence) < helper.index("atomicInc") < helper.rindex(fence)
 
 
 def test_other_texts_know_nothing_of_it() -> None:

@@ -105,9 +105,7 @@ class _Blocks:
         return self.seen.pop((join, at))
 
 
-def _run_grid(
-    kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory: Memory
-) -> None:
+def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory: Memory) -> None:
     by_tag = {t.tag: t for t in kernel.threads}
     order = [by_tag[tag] for tag in (*BLOCK_TAGS, *THREAD_TAGS) if tag in by_tag]
     place = [order.index(t) for t in kernel.threads]  # of each parameter in (blocks, threads)

@@ -70,7 +70,8 @@ def bind(program: Program, arrays: Sequence[Array], check: bool, scalars: Scalar
     counters = program.counters
     for buffer in program.workspaces:
         memory[buffer] = scalars(np.zeros(buffer.size, buffer.dtype.storage))
-        if check and buffer not in counters:  # what lies behind the tensor counts as written: tiles that overhang may read it
+        # What lies behind the tensor counts as written: tiles that overhang may read it.
+        if check and buffer not in counters:
             count = min(buffer.size, math.prod(buffer.shape)) if buffer.shape else buffer.size
             memory[buffer][:count] = [None] * count
     for buffer, role, given in zip(program.args, program.roles, arrays, strict=True):

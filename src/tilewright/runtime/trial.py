@@ -379,8 +379,9 @@ def _check_guards(buffers: list[_Buffer]) -> None:
         damage = buffer.damage()
         if damage:
             raise _Wrong(f"the kernel {damage}")
-        if buffer.spec.role == "counters" and (left := buffer.read()).any():
-            raise _Wrong(f"the kernel leaves its counters {buffer.spec.name} at {left.max()}, not 0")
+        spec = buffer.spec
+        if spec.role == "counters" and (left := buffer.read()).any():
+            raise _Wrong(f"the kernel leaves its counters {spec.name} at {left.max()}, not at 0")
 
 
 def _check_outputs(buffers: list[_Buffer], case: _Wanted) -> list[np.ndarray]:

@@ -157,8 +157,7 @@ class Stage(StageState):
         self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
     def join(self, parent: Stage, axis: IterVar) -> None:
-        """Compute by blocks of its own, the last of which goes on with a reader; see `steps.Join`.
-        """
+        """Compute by blocks of its own, the last of which goes on; see `steps.Join`."""
         host = self.schedule[parent]
         self._do(S.Join(self.name, host.name, host._axis("join", axis)))
 

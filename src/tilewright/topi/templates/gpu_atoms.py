@@ -45,7 +45,7 @@ from tilewright.topi.templates.gpu import (
     wasted,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_joins import JOINED, Span, bind_tiles, finish
+from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
 from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
@@ -178,11 +178,10 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         chunk, _ = s[partial].split(axes.depth(op_of(s, partial)), nparts=shares)
         board = s.rfactor(partial, chunk)
 
-    joined = bool(cfg["joined"].val)
+    root, joined = last, bool(cfg["joined"].val)
     if joined and blocks == 1:
         cfg.raise_error("a block that has the whole sum is joined by no other")
-    joined = joined and blocks > 1
-    root = last
+        joined = False
     if joined:
         root = partial
         tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
@@ -195,9 +194,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[board].set_scope("shared")
         if joined:
             s[root].join(s[last], tile)
-            block, thread = tiling.share_tile(s[root], shares)
-        else:
-            block, thread = tiling.share_out(s[root], root is last, shares)
+        block, thread = tiling.share_out(s[root], root is last, shares)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
         s[accumulated].unroll(s[accumulated].op.reduce_axis[0])
@@ -207,9 +204,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         local = accumulator(s, partial, root, "fragment")
         if joined:
             s[root].join(s[last], tile)
-            warp = tiling.tile_here(s[root])
-        else:
-            warp = tiling.tile(s[root], root is last)
+        warp = tiling.tile(s[root], root is last)
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
     s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
@@ -468,6 +463,11 @@ class Tiling:
     def _blocks(self, stage: Stage, original: bool) -> tuple[IterVar, list[IterVar]]:
         """Bind the block loops; (the innermost of them, what is left of each tiled axis)."""
         batch, axes = self._axes(stage, original)
+        if stage.joined:  # of a tile of its reader
+            share, *_ = batch
+            stage.bind(share, "blockIdx.z")
+            stage.reorder(*batch, *axes)
+            return share, axes
         blocks, left = [], []
         for axis, (name, unit) in zip(axes, self._tiles, strict=True):
             outer, inner = stage.split(axis, factor=unit * prod(self.cfg[name].size[1:]))
@@ -482,41 +482,14 @@ class Tiling:
         return columns, left
 
     def finish(self, stage: Stage, adder: Stage, shares: int) -> IterVar:
-        """The anchor's last stage, of tiles that blocks join; gives the innermost loop over them."""
+        """The loops of the anchor's last stage where blocks join; the innermost over tiles."""
         batch, axes = self._axes(stage, True)
         groups = [*([d] for d in self.groups.image), self.groups.m, self.groups.n]
-        spans, blocks = [], []
-        for axis, dims, (name, unit) in zip(axes, groups, self._tiles, strict=True):
-            _, warps, each = self.cfg[name].size
-            outer, inner = stage.split(axis, factor=unit * warps * each)
-            blocks.append(outer)
-            spans.append((dims[0], Span(inner, unit, warps, each)))
-        stage.reorder(*batch, *blocks, *(span.loop for _, span in spans))
-        block = bind_tiles(stage, batch, blocks)
-        *lines, rows, columns = (span for _, span in spans)
-        if spans[-2][0] > spans[-1][0]:
-            rows, columns = columns, rows
-        finish(stage, adder, [*lines, rows, columns], shares)
-        return block
-
-    def _of_a_tile(self, stage: Stage) -> tuple[IterVar, list[IterVar]]:
-        """(The shares of blocks, the tiled axes) of partial sums that are computed tile by tile."""
-        chunk, *axes = stage.op.axis
-        tiled = self.axes.tiled(_op(stage))
-        stage.reorder(chunk, *(ax for ax in axes if ax not in tiled), *tiled)
-        stage.bind(chunk, "blockIdx.z")
-        return chunk, tiled
-
-    def tile_here(self, stage: Stage) -> IterVar:
-        """Warps and lanes of partial sums that blocks join; returns the loop of lanes."""
-        return self._warps(stage, [], self._of_a_tile(stage)[1])
-
-    def share_tile(self, stage: Stage, shares: int) -> tuple[IterVar, IterVar]:
-        """Partial sums that blocks join, dealt to threads in turn; (block loop, thread)."""
-        chunk, tiled = self._of_a_tile(stage)
-        inside = [ax for ax in stage.op.axis if ax in tiled]
-        stage.reorder(*inside)
-        return chunk, deal(stage, stage.fuse(*inside), WARP * self.warps * shares, WARP)
+        spans = [
+            Span(axis, dims[0], unit, *self.cfg[name].size[1:])
+            for axis, dims, (name, unit) in zip(axes, groups, self._tiles, strict=True)
+        ]
+        return finish(stage, adder, batch, spans, shares)
 
     def tile(self, stage: Stage, original: bool) -> IterVar:
         """Blocks, warps, lanes; returns the loop of lanes."""
@@ -548,6 +521,9 @@ class Tiling:
     def share_out(self, stage: Stage, original: bool, shares: int) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
         block, left = self._blocks(stage, original)
+        if stage.joined:  # as they lie in memory
+            left = [ax for ax in stage.op.axis if ax in left]
+            stage.reorder(*left)
         thread = deal(stage, stage.fuse(*left), WARP * self.warps * shares, WARP)
         return block, thread
 

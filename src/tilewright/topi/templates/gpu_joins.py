@@ -19,14 +19,72 @@ VECTOR = 4  # float32 of one access
 MOST = 8  # vectors of a thread whose partial sums are asked for together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Span:
-    """A tile along one axis: `warps` times `each` units of elements, over all of which `loop` goes."""
+    """A tile along one axis, or along some that were fused: `warps` times `each` units of elements.
 
-    loop: IterVar
+    place: among the axes as they lie in memory
+    """
+
+    axis: IterVar
+    place: int
     unit: int
     warps: Size
     each: Size
+
+
+def finish(
+    stage: Stage, adder: Stage, batch: Sequence[IterVar], spans: Sequence[Span], shares: int
+) -> IterVar:
+    """Loops over tiles, and those over the elements of one, dealt to the threads of a block.
+
+    Vectors of neighbours go to neighbours.  Rows and lines that follow each other are one thread's,
+    as many as `MOST` vectors: it asks for all of their partial sums before it waits for one.
+    spans:  perhaps lines, then rows and columns of atoms, whichever come last in memory
+    shares: warps of a block for each one that has results
+    Returns the innermost loop over tiles; blockIdx.z is free.
+    """
+    blocks, loops = [], {}
+    for span in spans:
+        size = span.unit * span.warps * span.each
+        block, loops[span] = stage.split(span.axis, factor=size)
+        blocks.append(block)
+    stage.reorder(*batch, *blocks, *loops.values())
+    tile = bind_tiles(stage, batch, blocks)
+    *lines, rows, columns = spans
+    if rows.place > columns.place:
+        rows, columns = columns, rows
+    vectors = columns.unit // VECTOR  # of an atom
+    beside = _common(columns.each, 8)  # atoms of a row whose columns are dealt to neighbours
+    busy = _common(rows.each * beside, shares)
+    high = rows.each * beside // busy  # rows of a thread
+    near = _common(high, VECTOR)
+    left = shares // busy
+    column, lane = stage.split(loops[columns], factor=VECTOR)
+    outer: list[IterVar] = []  # of lines: serial, of threads, of one thread
+    threads: list[IterVar] = []
+    inside: list[IterVar] = []
+    for line in lines:
+        shared = _common_of(line.each, left, shares)
+        long = line.each // shared
+        own = where(near * long <= MOST, long, 1)
+        rest, inner = stage.split(loops[line], factor=own)
+        again, thread = stage.split(rest, factor=line.warps * shared)
+        outer.append(again)
+        threads.append(thread)
+        inside.append(inner)
+    rest, inner = stage.split(loops[rows], factor=near)
+    again, row = stage.split(rest, factor=WARP // vectors * rows.warps * busy // beside)
+    aside, column = stage.split(column, factor=vectors * columns.warps * beside)
+    stage.reorder(*outer, again, aside, *threads, row, column, *inside, inner, lane)
+    thread = _bound(stage, [*threads, row, column])
+    stage.vectorize(lane)
+    adder.compute_at(stage, thread)
+    (chunk,) = adder.op.reduce_axis
+    adder.reorder(chunk, *adder.op.axis)
+    adder.unroll(chunk)
+    adder.vectorize(adder.op.axis[-1])
+    return tile
 
 
 def bind_tiles(stage: Stage, batch: Sequence[IterVar], blocks: Sequence[IterVar]) -> IterVar:
@@ -42,47 +100,6 @@ def bind_tiles(stage: Stage, batch: Sequence[IterVar], blocks: Sequence[IterVar]
         stage.bind(rows, "blockIdx.y")
     stage.bind(columns, "blockIdx.x")
     return columns
-
-
-def finish(stage: Stage, adder: Stage, spans: Sequence[Span], shares: int) -> None:
-    """Deal a tile to the threads of its last block, vectors of neighbours to neighbours.
-
-    Rows and lines that follow each other are one thread's, as many as `MOST` vectors: it asks for
-    all of their partial sums before it waits for one.
-    spans:  of the tile, as it lies in memory: perhaps lines, rows, columns
-    shares: warps of a block for each one that has results
-    """
-    *lines, rows, columns = spans
-    vectors = columns.unit // VECTOR  # of an atom
-    beside = _common(columns.each, 8)  # atoms of a row whose columns are dealt to neighbours
-    busy = _common(rows.each * beside, shares)
-    high = rows.each * beside // busy  # rows of a thread
-    near = _common(high, VECTOR)
-    left = shares // busy
-    column, lane = stage.split(columns.loop, factor=VECTOR)
-    outer: list[IterVar] = []  # of lines: serial, of threads, of one thread
-    threads: list[IterVar] = []
-    inside: list[IterVar] = []
-    for line in lines:
-        shared = _common_of(line.each, left, shares)
-        long = line.each // shared
-        own = where(near * long <= MOST, long, 1)
-        rest, inner = stage.split(line.loop, factor=own)
-        again, thread = stage.split(rest, factor=line.warps * shared)
-        outer.append(again)
-        threads.append(thread)
-        inside.append(inner)
-    rest, inner = stage.split(rows.loop, factor=near)
-    again, row = stage.split(rest, factor=WARP // vectors * rows.warps * busy // beside)
-    aside, column = stage.split(column, factor=vectors * columns.warps * beside)
-    stage.reorder(*outer, again, aside, *threads, row, column, *inside, inner, lane)
-    thread = _bound(stage, [*threads, row, column])
-    stage.vectorize(lane)
-    adder.compute_at(stage, thread)
-    (chunk,) = adder.op.reduce_axis
-    adder.reorder(chunk, *adder.op.axis)
-    adder.unroll(chunk)
-    adder.vectorize(adder.op.axis[-1])
 
 
 def _bound(stage: Stage, axes: Sequence[IterVar]) -> IterVar:
