@@ -407,7 +407,7 @@ class _Counter:
         """Whether the stage is computed by all blocks of the joined one."""
         above = node
         while above.parent not in (None, joined.parent):
-            above = above.parent  # type: ignore[assignment]
+            above = above.parent
         return above.parent is not None and self.nodes.index(above) <= self.nodes.index(joined)
 
     def _width(self, nest: Nest) -> Any:

@@ -158,8 +158,10 @@ def _in_turn(
             )  # fmt: skip
         now, stop = epoch, waiting[0]
         epoch += count + 1
-        joined = isinstance(stop, tuple)
-        told = (epoch, met.count(*stop[1:], start, now)) if joined else epoch
+        told = epoch
+        if isinstance(stop, tuple):
+            _, join, at = stop
+            told = epoch, met.count(join, at, start, now)
 
 
 def _advance(thread: Course, told: Any) -> Any:

@@ -49,6 +49,7 @@ from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
 from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
+STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
 M, N = 16, 8  # of all atoms
 COPIED = max(ASYNC_BYTES)  # bytes of a copy
 SKEW = 16  # bytes that a row in shared memory is longer than a multiple of 32
@@ -589,5 +590,6 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 
 anchor_template(
-    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
-)(schedule_dense)
+    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback,
+    structures=STRUCTURES,
+)(schedule_dense)  # fmt: skip
