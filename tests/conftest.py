@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tests import one_thread as _one_thread  # noqa: F401  # before anything imports numpy
+
+# isort: split
+
 import contextlib
 import gc
 import os

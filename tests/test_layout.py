@@ -110,6 +110,8 @@ def test_the_compiler_loads_nothing_of_tvms_home():
         "import sys, tilewright\n"
         "from tilewright import te, topi, front\n"
         "import tilewright.cli.app, tilewright.network.build, tilewright.models.networks\n"
+        "try: front.load('no.pt2')\n"
+        "except RuntimeError: pass\n"
         "print([m for m in sys.modules if m.startswith('tilewright_tvm')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
