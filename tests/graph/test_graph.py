@@ -175,7 +175,7 @@ REFUSALS = {
         "3 and 4 meet at axis -1", "expand_dims",
     ),
     "dtype": (
-        lambda: tensor("x", 2) + tensor("y", 2, dtype="float64"), "element types differ", "Cast one",
+        lambda: tensor("x", 2) + tensor("y", 2, dtype="float64"), "element types differ", "Cast",
     ),
     "integer": (lambda: relay.exp(tensor("x", 2, dtype="int32")), "int32", "Cast it to float32"),
     "bool": (lambda: nn.relu(tensor("x", 2, dtype="bool")), "bool", "Cast it"),
