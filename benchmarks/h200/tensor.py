@@ -4,8 +4,8 @@
 In: convolutions of ResNet-18, matrix products, attention.  Each is tuned for some seconds by
 templates and rules, convolutions in both layouts; what is best was verified against the reference.
 PyTorch computes the same in the same process, from CUDA graphs, in each memory format it has, of
-which the fastest counts: beside 3xTF32 in float32, and of bytes products only.  Out: a table, and an
-entry in `results/tensor_cuda.json`.
+which the fastest counts: beside 3xTF32 in float32, and of bytes products only.  Out: a table, and
+an entry in `results/tensor_cuda.json`.
 
     PYTHONPATH=src python benchmarks/h200/tensor.py --seconds 20 --only conv,1024
 """
