@@ -185,7 +185,7 @@ class _KernelPrinter(ValuePrinter):
         d, plan = self.dialect, self.shared
         arena = plan.reused or not d.array
         if arena and plan.offsets:
-            self._line(d.arena.format(bytes=plan.total))
+            self._line(d.arena.format(bytes=plan.total, alignment=plan.alignment))
         for buffer, offset in plan.offsets.items():
             name = self.buffers[buffer] = self.names.claim(buffer.name)
             kind = self._storage(buffer.dtype)

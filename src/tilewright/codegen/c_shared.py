@@ -35,7 +35,8 @@ from tilewright.ir.stmt import (
 class SharedPlan:
     """Where the shared buffers of one kernel lie.
 
-    offsets: buffer -> first byte, a multiple of SHARED_ALIGNMENT; total: bytes of them all
+    offsets: buffer -> first byte, a multiple of its alignment; total: bytes of them all
+    alignment: of the memory that they lie in, in bytes
     reused:  whether some bytes belong to several buffers
     fenced:  identities of the statements that need a barrier before them, because their buffers
              take the place of others that some thread may still read
@@ -43,6 +44,7 @@ class SharedPlan:
 
     offsets: dict[Buffer, int] = field(default_factory=dict)
     total: int = 0
+    alignment: int = SHARED_ALIGNMENT
     reused: bool = False
     fenced: set[int] = field(default_factory=set)
 
@@ -74,10 +76,11 @@ class _Planner:
     def place(self, buffer: Buffer) -> None:
         if buffer in self.plan.offsets:
             return
-        offset = -(-self.top // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        offset = -(-self.top // buffer.alignment) * buffer.alignment
         self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total
         self.plan.total = max(self.plan.total, self.top)
+        self.plan.alignment = max(self.plan.alignment, buffer.alignment)
         self.plan.offsets[buffer] = offset
 
     def visit(self, stmt: Stmt, inside: bool) -> None:
