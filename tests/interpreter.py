@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -41,10 +42,13 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -52,7 +56,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, run_warp
+from tilewright.ir.warps import Meeting, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -85,6 +89,9 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
       It counts as a write by that thread where it begins, and again where it is waited for
     - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
       together; it orders no accesses of memory
+    - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
+      tiles, every element by two: one that its writer has not shown since, one written before the
+      MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -131,10 +138,11 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
 
+    unit = unit_of(kernel)
     while True:
         waiting: list[Any] = []
-        for first in range(0, len(threads), WARP):
-            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
+        for first in range(0, len(threads), unit):
+            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
             barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
             told = (
@@ -183,6 +191,9 @@ class _Thread:
     begun: list[_Flight] = field(default_factory=list)  # copies since the last commit
     groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
+    hidden: list[tuple[Cells, int]] = field(default_factory=list)  # written and not shown
+    # elements that an Mma of a group reads or adds to: those of each batch, the last not complete
+    batches: list[list[tuple[Cells, int]]] = field(default_factory=lambda: [[]])
 
     # -- statements
     def run(self, stmt: Stmt) -> Course:
@@ -286,10 +297,62 @@ class _Thread:
         yield from ()
 
     def multiply(self, stmt: Mma) -> Course:
+        if stmt.atom.by_group:
+            yield from self.multiply_beside(stmt)
+            return
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
             self.write(stmt.sum.buffer, at, np.float64(value))
+
+    def multiply_beside(self, stmt: Mma) -> Course:
+        tiles = [self.tile(region, of) for region, of in stmt.operands if isinstance(of, Tile)]
+        a, b = (
+            tuple(self.read(region.buffer, at, beside=True) for at in places)
+            for region, places in zip((stmt.a, stmt.b), tiles, strict=True)
+        )
+        buffer, places = stmt.sum.buffer, self.places(stmt.sum)
+        cells = self.cells[buffer]
+        sums = tuple(cells.values[at] for at in places)
+        if self.check:
+            self.refuse("unfenced" if cells.stored else "", buffer, places[0])
+            self.refuse("unwritten" if None in sums else "", buffer, places[0])
+            of = (self.cells[stmt.a.buffer], self.cells[stmt.b.buffer], cells)
+            for own, where in zip(of, (*tiles, places), strict=True):
+                own.busy.update(where)
+                self.batches[-1] += ((own, at) for at in where)
+        results = yield Meeting(stmt, (a, b, sums))
+        for at, value in zip(places, results, strict=True):
+            cells.values[at] = np.float64(value)
+
+    def tile(self, region: Region, tile: Tile) -> list[int]:
+        """Where the lane reads its part."""
+        buffer, first = region.buffer, self.value(region.index)
+        row, columns = buffer.swizzle // buffer.dtype.bytes, tile.shape[1]
+        if self.check:
+            inside = 0 <= first <= buffer.size - region.count
+            self.refuse("" if inside else "bounds", buffer, first)
+            begins = first // row % ROWS_OF_EIGHT == 0 and first % row % columns == 0
+            self.refuse("" if begins else "tile", buffer, first, columns)
+        lane = self.now.thread % GROUP
+        return [buffer.at(first + k) for k in tile.offsets(buffer.swizzle, lane)]
+
+    def show(self, stmt: Show) -> Course:
+        for cells, at in self.hidden:
+            cells.hidden.discard(at)
+        self.hidden = []
+        yield from ()
+
+    def begin(self, stmt: MmaBegin) -> Course:
+        self.cells[stmt.sum.buffer].stored = False
+        yield from ()
+
+    def end(self, stmt: MmaEnd) -> Course:
+        self.batches.append([])
+        while len(self.batches) - 1 > stmt.pending:
+            for cells, at in self.batches.pop(0):
+                cells.busy[at] -= 1
+        yield from ()
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
@@ -328,10 +391,14 @@ class _Thread:
             at = self.value(index.args[0])
             self.refuse("aligned" if at % unit else "", buffer, at, unit)
 
-    def read(self, buffer: Buffer, at: int) -> Any:
+    def read(self, buffer: Buffer, at: int, *, beside: bool = False) -> Any:
+        """beside: by what needs to be shown what threads write"""
         cells = self.cells[buffer]
         if self.check:
+            summed = buffer.scope == "local" and cells.busy[at] > 0
+            self.refuse("multiplying" if summed else "", buffer, at)
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
+            self.refuse("not shown" if beside and at in cells.hidden else "", buffer, at)
         return cells.values[at]
 
     def write(self, buffer: Buffer, at: int, value: Any) -> None:
@@ -339,7 +406,12 @@ class _Thread:
         if self.check:
             fits = not buffer.dtype.is_index or buffer.dtype.holds(value)
             self.refuse("" if fits else "overflow", buffer, at)
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
+            cells.stored = True
             self.refuse(cells.fault_of_write(at, value, self.now), buffer, at)
+            if buffer.scope == "shared":
+                cells.hidden.add(at)
+                self.hidden.append((cells, at))
         cells.values[at] = value
 
     def refuse(self, kind: str, buffer: Buffer, at: int, unit: int = 1) -> None:
@@ -395,6 +467,9 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Show: _Thread.show,
+        MmaBegin: _Thread.begin,
+        MmaEnd: _Thread.end,
     },
 )
 
@@ -471,12 +546,18 @@ class Cells:
     """The elements of one buffer, and the accesses of each that later ones may race with.
 
     flying: elements that a copy, begun and not yet waited for, will write
+    hidden: those that their writer has not shown to what reads beside the threads
+    busy:   how many Mmas of groups, not waited for, read an element or add to it
+    stored: whether one was stored to since the last MmaBegin
     """
 
     values: list[Any]
     writer: dict[int, Moment] = field(default_factory=dict)
     readers: dict[int, set[Moment]] = field(default_factory=dict)
     flying: set[int] = field(default_factory=set)
+    hidden: set[int] = field(default_factory=set)
+    busy: Counter[int] = field(default_factory=Counter)
+    stored: bool = False
 
     def fault_of_read(self, at: int, now: Moment) -> str:
         """What is wrong with reading an element now, in REASONS, or ""; notes the access."""

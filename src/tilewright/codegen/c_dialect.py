@@ -70,8 +70,9 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no waiting for
-                    the kernel before (`artifact.AWAIT` and FRESH)
+                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no SHOW,
+                    MMA_BEGIN and MMA_END, no waiting for the kernel before (`artifact.AWAIT` and
+                    FRESH)
     """
 
     language: str
@@ -153,6 +154,7 @@ def instruction(function: str) -> str:
     return f"tw_{function}"
 
 
+SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 
 

@@ -22,7 +22,10 @@ from tilewright.ir.stmt import (
     If,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -67,6 +70,9 @@ def plan_shared(body: Stmt) -> SharedPlan:
     return planner.plan
 
 
+_OTHERS = (Store, AsyncCopy, Commit, Wait, Mma, LoadRows, Show, MmaBegin, MmaEnd)
+
+
 class _Planner:
     def __init__(self) -> None:
         self.plan = SharedPlan()
@@ -101,7 +107,7 @@ class _Planner:
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
-        elif not isinstance(stmt, (Store, AsyncCopy, Commit, Wait, Mma, LoadRows)):
+        elif not isinstance(stmt, _OTHERS):
             kind = type(stmt).__name__
             raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 

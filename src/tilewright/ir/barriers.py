@@ -30,8 +30,11 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -124,7 +127,9 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows), _Sync._whole),
+        **dict.fromkeys(
+            (Store, AsyncCopy, Commit, Mma, LoadRows, Show, MmaBegin, MmaEnd), _Sync._whole
+        ),
         Wait: _Sync._wait,
     },
 )
@@ -174,8 +179,12 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         Store: lambda s: (s.buffer, (s.index, s.value)),
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
-        Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
+        Mma: lambda s: (
+            s.sum.buffer,
+            (s.sum.index, *(load(r.buffer, r.index) for r in (s.a, s.b))),
+        ),
+        **dict.fromkeys((MmaBegin, MmaEnd), lambda s: (None, (s.sum.index,))),
         LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
-        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
+        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait, Show), lambda s: (None, ())),
     },
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.base.errors import InternalError
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import GROUP, WARP, Atom, Tile
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -29,10 +29,13 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -53,7 +56,8 @@ def verify(program: Program) -> None:
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
-    no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes.
+    no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes;
+    tiles of a group in swizzled rows.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -213,15 +217,33 @@ class _Checker:
             raise self._fail(f"{stmt.pending} groups are left pending")
 
     def _mma(self, stmt: Mma) -> None:
-        self._together(stmt)
+        self._together(stmt, stmt.atom.lanes)
         for region, fragment in stmt.operands:
             buffer = region.buffer
+            if isinstance(fragment, Tile):
+                self._tile(region, fragment, stmt.atom)
+                continue
             fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
             if not fits or buffer.scope != "local":
                 raise self._fail(
                     f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
                     f" each lane holds {fragment.elements} of {fragment.dtype}"
                 )
+
+    def _tile(self, region: Region, tile: Tile, atom: Atom) -> None:
+        buffer, swizzle = region.buffer, region.buffer.swizzle
+        wide = swizzle >= tile.shape[1] * tile.dtype.bytes
+        fits = buffer.dtype == tile.dtype and wide and region.count == tile.span(swizzle)
+        if not fits or buffer.scope != "shared":
+            raise self._fail(
+                f"{region.count} elements of {buffer!r} are no {tile.axes} tile of {atom}, which is"
+                f" {tile.shape} of {tile.dtype} in swizzled rows of shared memory"
+            )
+
+    def _mma_batch(self, stmt: MmaBegin | MmaEnd) -> None:
+        self._together(stmt, GROUP)
+        if isinstance(stmt, MmaEnd) and stmt.pending < 0:
+            raise self._fail(f"{stmt.pending} batches are left pending")
 
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
@@ -234,13 +256,14 @@ class _Checker:
         if stmt.transposed and to.dtype.bytes != 2:
             raise self._fail(f"columns of {to.dtype} are not loaded together")
 
-    def _together(self, stmt: Mma | LoadRows) -> None:
+    def _together(self, stmt: Mma | LoadRows | MmaBegin | MmaEnd, lanes: int = WARP) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
-        if isinstance(width, Expr) or width % WARP:
-            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if isinstance(width, Expr) or width % lanes:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {lanes} lanes")
         if self.split:
-            raise self._fail(f"what all lanes of a warp do, {self.split}")
+            unit = "a warp" if lanes == WARP else "a group"
+            raise self._fail(f"what all lanes of {unit} do, {self.split}")
 
     def _regions(self, stmt: Stmt) -> None:
         for region in (*written_regions(stmt), *read_regions(stmt)):
@@ -318,6 +341,9 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Wait: _Checker._wait,
         Mma: _Checker._mma,
         LoadRows: _Checker._load_rows,
+        Show: lambda checker, stmt: None,
+        MmaBegin: _Checker._mma_batch,
+        MmaEnd: _Checker._mma_batch,
     },
 )
 

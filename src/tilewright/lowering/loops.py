@@ -26,9 +26,12 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -264,7 +267,9 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         For: _Unroll._for,
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
+        **dict.fromkeys(
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd), _Unroll._parts
+        ),
     },
 )
 

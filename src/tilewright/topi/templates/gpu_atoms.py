@@ -228,6 +228,7 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
             s[own].compute_at(stage, step)
+            assert isinstance(held, Fragment)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
