@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
+from tilewright.ir.stmt import Allocate, For, If, Show, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
-from tilewright.schedule.tree.rings import slots
+from tilewright.schedule.tree.rings import feeds_groups, lag, slots
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -90,7 +90,8 @@ class Emission:
         made = {child: Tiles(emit(child), slots(child, bounds)) for child in children}
         front, begin = turned(
             [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
-            self.place.extent(axis), self.unroll_limit,
+            self.place.extent(axis), self.unroll_limit, int(lag(node, axis, bounds)),
+            [Show()] if any(feeds_groups(child) for child in children) else (),
         )  # fmt: skip
         plain = [tiles.copy for tiles in made.values() if not tiles.slots]
         body = seq(begin, *plain, inner())

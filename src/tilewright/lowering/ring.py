@@ -54,11 +54,14 @@ class Tiles:
 
 
 def turned(
-    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int]
-) -> tuple[Stmt, Stmt]:
+    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], lag: int = 0,
+    shown: Sequence[Stmt] = (),
+) -> tuple[Stmt, Stmt]:  # fmt: skip
     """(what stands in front of the loop, what each iteration begins with).
 
     var, extent: of the loop; limits: per loop variable, as of `fresh_loops`
+    lag:   of reading, in iterations: see `tree/rings.py`
+    shown: what follows each wait, for who reads beside the threads
     """
     front: list[Stmt] = []
     begin: list[Stmt] = []
@@ -67,17 +70,20 @@ def turned(
         most, least = max(t.slots for t in rings), min(t.slots for t in rings)
         first = E.var(f"{var.attr}.first")
         ahead = [
-            _when((first < t.slots - 1, first < extent), fresh_loops(t.copy, limits, {var: first}))
+            _when(
+                (first < t.slots - 1 - lag, first < extent),
+                fresh_loops(t.copy, limits, {var: first}),
+            )
             for t in rings
         ]
-        front.append(For(first, most - 1, seq(*ahead, Commit())))
-        begin += [Wait(least - 2), Barrier()]
+        front.append(For(first, most - 1 - lag, seq(*ahead, Commit())))
+        begin += [Wait(least - 2 - lag), *shown, Barrier()]
         for t in rings:
-            later = var + (t.slots - 1)
+            later = var + (t.slots - 1 - lag)
             begin.append(_when((later < extent,), fresh_loops(t.copy, limits, {var: later})))
         begin.append(Commit())
     if alone := [t.copy for t in tiles if t.slots == 1]:
-        begin += [*alone, Commit(), Wait(0)]
+        begin += [*alone, Commit(), Wait(0), *shown]
     return seq(*front), seq(*begin)
 
 

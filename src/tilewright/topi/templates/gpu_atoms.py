@@ -79,9 +79,9 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
-    for name in target.atoms:
-        if {ATOMS[name].a.dtype} == kinds and target.allows(name):
-            return ATOMS[name]
+    for name, atom in ATOMS.items():
+        if {atom.a.dtype} == kinds and target.allows(name):
+            return atom
     raise ScheduleError(
         f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
         "Other templates compute it.",
