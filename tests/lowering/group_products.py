@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, Atom
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.thread_loops import fetch, lanes
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import ComputeOp, Tensor
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,14 @@ def scheduled(p: Product, c: Tensor, d: Tensor) -> Schedule:
     size = p.of.extents
     if p.padded:
         (i, j), (r,) = s[c].op.axis, s[c].op.reduce_axis
-        c = s.pad(c, {i: size["m"], j: size["n"], r: size["k"]})
+        whole = s.pad(c, {i: size["m"], j: size["n"], r: size["k"]})
+        s[c].compute_inline()
+        c = whole
+    operands = s[c].op.input_tensors
     s[c].set_scope("fragment")
-    tiles = []
-    for t in list(s[c].op.input_tensors):
-        tiles.append(s.cache_read(t, "shared", [c]))
-        if p.padded:
+    tiles = [s.cache_read(t, "shared", [c]) for t in operands]
+    for t in operands:
+        if isinstance(t.op, ComputeOp):
             s[t].compute_inline()
     i, j = s[d].op.axis
     bi, i = s[d].split(i, factor=p.block[0])

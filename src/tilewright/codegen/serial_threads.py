@@ -9,7 +9,8 @@ Between two barriers a thread runs when those before it have arrived at the seco
 in groups that one more argument gives; blocks begin some time after each other, in that order, too.
 Threads of a warp run in step whatever they wait for, so where each takes its own turn, each calls
 the body from a place of its own.  What a warp does together needs all its lanes: such kernels take
-turns by warps, and the order of lanes is not tried.  Asynchronous copies are made by the thread
+turns by warps, or by groups of four where these multiply, and the order of lanes is not tried.
+Asynchronous copies are made by the thread
 itself, as soon or as late as can be: where they begin, or where they are waited for.  Only time
 depends on all this: who has waited too long goes on, and nothing that is right becomes wrong.
 """
@@ -25,12 +26,13 @@ from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl
 from tilewright.codegen.c_dialect import Dialect
 
-WARP = 32
+WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _ARENA = re.compile(r"extern __shared__ .*;")
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
 _TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
+_BY_GROUP = f"{_TOGETHER}m64"  # those of what a group of warps does
 _COPIES = "tw_begin("  # of a text with asynchronous copies
 _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
@@ -209,6 +211,13 @@ def serialized(source: Source) -> Source | str | None:
     )  # fmt: skip
 
 
+def _turns(body: str) -> str:
+    """How many threads have one turn: whole warps, or whole groups, that do something together."""
+    if _BY_GROUP in body:
+        return f"(tw_order[1] + {GROUP - 1}) / {GROUP} * {GROUP}"
+    return f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if _TOGETHER in body else "tw_order[1]"
+
+
 @dataclass(frozen=True)
 class _Unfit:
     why: str
@@ -270,7 +279,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
             for _, n, size in arrays
         ),
         barrier=dialect.barrier,
-        group=f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]",
+        group=_turns(body),
         turns=f"  {call}" if together else _SINGLY.format(call=call, calls=calls, warp=WARP),
     )  # fmt: skip
     return f"{before}{changed}{after}"
