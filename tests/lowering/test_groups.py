@@ -166,3 +166,18 @@ def test_other_architectures_have_none(arch: str) -> None:
         check(Resources(LoopTree(schedule).bounds(), Target(f"cuda -arch={arch}")), "it")
     with pytest.raises(LoweringError, match="has no such instruction"):
         lower_schedule(schedule, Target(f"cuda -arch={arch}"))
+
+
+def test_operands_of_tf32_are_rounded_to_the_nearest() -> None:
+    """The unit looks at 11 digits; what is beyond them is rounded, not cut."""
+    p = Product(64, 8, 64, "m64n8k8.tf32", (64, 8), slots=2)
+    program = lowered(p)
+    unit = 2.0**-10  # of the last place at 1
+    a, b = np.zeros((64, 64), np.float32), np.zeros((8, 64), np.float32)
+    a[:, 33] = [1 + k * unit / 8 for k in range(64)]
+    b[:, 33] = 1
+    for run in (run_fast, interpreter.run):
+        result = np.zeros((64, 8), np.float32)
+        run(program, [a, b, np.zeros(8, np.float32), result])
+        nearest = [1 + (k + 4) // 8 * unit for k in range(64)]  # halves go up
+        np.testing.assert_array_equal(result[:, 3], nearest)

@@ -23,6 +23,7 @@ from tilewright.base.dtype import TYPES, DType
 
 WARP = 32
 GROUP = 128
+ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 ROWS_OF_EIGHT = 8  # of a tile: they lie below each other, and the next eight behind them
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, For, If, Show, Stmt, seq
+from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
-from tilewright.schedule.tree.rings import feeds_groups, lag, slots
+from tilewright.schedule.tree.rings import atoms_of, lag, slots
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -87,11 +87,10 @@ class Emission:
         repeat: whether it is a loop at all, or all of its iterations are elsewhere
         """
         children, bounds = self.place.children(node, axis), self.place.bounds
-        made = {child: Tiles(emit(child), slots(child, bounds)) for child in children}
+        made = {child: self._tiles(child, emit(child)) for child in children}
         front, begin = turned(
             [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
             self.place.extent(axis), self.unroll_limit, int(lag(node, axis, bounds)),
-            [Show()] if any(feeds_groups(child) for child in children) else (),
         )  # fmt: skip
         plain = [tiles.copy for tiles in made.values() if not tiles.slots]
         body = seq(begin, *plain, inner())
@@ -103,6 +102,11 @@ class Emission:
             if made[child].slots >= 2:
                 body = self.allocated(child, body)
         return body
+
+    def _tiles(self, node: Node, copy: Stmt) -> Tiles:
+        groups = [atom for atom in atoms_of(node) if atom.by_group]
+        cut = any(atom.cut for atom in groups)
+        return Tiles(copy, slots(node, self.place.bounds), bool(groups), cut)
 
     def nest(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.atoms import ROWS_OF_EIGHT
+from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     PLACE,
@@ -49,7 +49,6 @@ from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
 
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
-ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
 
 

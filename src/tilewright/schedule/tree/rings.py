@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.ir.atoms import Atom
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
 from tilewright.ir.swizzle import period
@@ -66,10 +67,10 @@ def alignment(node: Node, bounds: Bounds) -> Any:
     return maximum(SHARED_ALIGNMENT, period(swizzle(node, bounds)))
 
 
-def feeds_groups(node: Node) -> bool:
-    """Whether groups of warps read what the stage copies, beside the threads."""
-    readers = (read.reader.product for read in node.reads)
-    return any(product is not None and product.atom.by_group for product in readers)
+def atoms_of(node: Node) -> list[Atom]:
+    """Those that read what the stage brings."""
+    products = (read.reader.product for read in node.reads)
+    return [product.atom for product in products if product is not None]
 
 
 def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
