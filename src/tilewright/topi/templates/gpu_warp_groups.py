@@ -86,7 +86,7 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
             "Other templates compute it.",
         )  # fmt: skip
     sizes = [size for size in COLUMNS if wasted(n, size) <= WASTE]
-    cfg.define_knob("columns", sizes)
+    cfg.define_knob("columns", sizes or [LEAST])
     columns = int(cfg["columns"].val)
     atom = atom_for(op, a.target, columns)
     cfg.define_split(
