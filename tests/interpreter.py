@@ -18,7 +18,19 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.ir.atoms import WARP
+from tilewright.ir.bulk import (
+    BULK_ALIGNMENT,
+    Arrive,
+    Await,
+    BulkCopy,
+    Expect,
+    Fence,
+    MakeGates,
+    has_gates,
+)
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.fast_bulk import filled
+from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,
@@ -52,7 +64,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, run_warp
+from tilewright.ir.warps import Meeting, Waiting, run_warp
 
 __all__ = ["InterpreterError", "run"]
 
@@ -83,7 +95,10 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
+    - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
+      that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
+      all reads of what was there; other bytes than expected; threads that wait for ever
+    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order, reach
       together; it orders no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
@@ -107,19 +122,20 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
     blocks, threads = (
         [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
     )  # the last changes fastest: x
-    fork = object()
+    fork, brought = object(), filled(kernel)
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
         shared: dict[Buffer, Cells] = {}
         running = []
+        gates = Gates(kernel, math.prod(len(extents[tag]) for tag in threads))
         for number, lane in enumerate(itertools.product(*(extents[tag] for tag in threads))):
             place = zip((*blocks, *threads), (*at, *lane), strict=True)
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
-            running.append(_Thread(kernel, check, dict(cells), shared, now, bound))
-        _in_turn(kernel, running)
+            running.append(_Thread(kernel, check, dict(cells), shared, now, bound, gates, brought))
+        _in_turn(kernel, running, gates)
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
@@ -131,25 +147,34 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
 
+    def met() -> None:
+        for thread in threads:
+            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+
+    def diverged(waiting: Sequence[Any]) -> InterpreterError:
+        barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
+        told = (
+            f"thread {waiting.index(stop)} "
+            + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
+            for stop in dict.fromkeys(waiting)
+        )
+        return InterpreterError(
+            kernel.name, f"barrier divergence: {', '.join(told)}",
+            "Move the barrier out of the condition, or give all threads the same trip counts.",
+        )  # fmt: skip
+
+    if has_gates(kernel):
+        run_block(gates, go_on, met, diverged)
+        return
     while True:
         waiting: list[Any] = []
         for first in range(0, len(threads), WARP):
             waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
-            barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
-            told = (
-                f"thread {waiting.index(stop)} "
-                + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
-                for stop in dict.fromkeys(waiting)
-            )
-            raise InterpreterError(
-                kernel.name, f"barrier divergence: {', '.join(told)}",
-                "Move the barrier out of the condition, or give all threads the same trip counts.",
-            )  # fmt: skip
+            raise diverged(waiting)
         if waiting[0] is None:
             return
-        for thread in threads:
-            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+        met()
 
 
 @dataclass
@@ -164,7 +189,7 @@ class _Flight:
 
 
 # of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
-Course = Generator[Barrier | Meeting, Any, None]
+Course = Generator[Barrier | Meeting | Waiting, Any, None]
 
 
 @dataclass
@@ -177,6 +202,8 @@ class _Thread:
     shared: dict[Buffer, Cells]
     now: Moment
     at: dict[Expr, int]
+    gates: Gates
+    filled: set[Buffer]  # by bulk copies
     forked: bool = False  # in a parallel loop
     mask: Sequence[bool] | None = None  # the lanes that run
     stmt: Stmt = field(default_factory=Barrier)  # under way
@@ -296,6 +323,55 @@ class _Thread:
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
+    def bulk_copy(self, stmt: BulkCopy) -> Course:
+        to, source = stmt.to.buffer, stmt.source.buffer
+        places = box_places(stmt.box, [self.value(e) for e in stmt.at])
+        zero, given = rounded(to.dtype, 0), self.cells[source].values
+        if self.check and max(places) >= source.size:
+            self.refuse("bounds", source, max(places))
+        for p in places if self.check else ():
+            self.refuse("unwritten" if p >= 0 and given[p] is None else "", source, p)
+        values = [zero if p < 0 else given[p] for p in places]
+        first = self.place(to, stmt.to.index, 0)
+        self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
+        unit, cells = BULK_ALIGNMENT // to.dtype.bytes, self.cells[to]
+        if self.check:
+            self.refuse("aligned" if first % unit else "", to, first, unit)
+
+        def arrived() -> None:
+            cells.values[first : first + len(values)] = values
+
+        gate, into = self.gate(stmt.gate), range(first, first + stmt.to.count)
+        wrong, at = self.gates.copy(self.now.thread, gate, (to, into), stmt.nbytes, arrived)
+        self.refuse(wrong if self.check else "", to, at)
+        yield from ()
+
+    def make_gates(self, stmt: MakeGates) -> Course:
+        places = self.places(stmt.gates)
+        self.gates.make(self.now.thread, stmt.gates.buffer, places, stmt.arrivals)
+        yield from ()
+
+    def fence(self, stmt: Fence) -> Course:
+        self.gates.fence(self.now.thread)
+        yield from ()
+
+    def expect(self, stmt: Expect) -> Course:
+        self.gates.expect(self.now.thread, self.gate(stmt.gate), stmt.nbytes)
+        yield from ()
+
+    def arrive(self, stmt: Arrive) -> Course:
+        yield Meeting(stmt, (self.gate(stmt.gate),))
+
+    def wait_for_gate(self, stmt: Await) -> Course:
+        parity, gate = self.value(stmt.parity), self.gate(stmt.gate)
+        if self.gates.ready(self.now.thread, gate, parity):
+            self.gates.passed(self.now.thread, gate)
+        else:
+            yield Waiting(stmt, gate, parity)
+
+    def gate(self, region: Region) -> tuple[Buffer, int]:
+        return region.buffer, self.place(region.buffer, region.index, 0)
+
     # -- memory
     def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
         """Its elements."""
@@ -329,7 +405,9 @@ class _Thread:
 
     def read(self, buffer: Buffer, at: int) -> Any:
         cells = self.cells[buffer]
-        if self.check:
+        if self.check and buffer in self.filled:
+            self.refuse(self.gates.read(self.now.thread, buffer, at), buffer, at)
+        elif self.check:
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
         return cells.values[at]
 
@@ -394,6 +472,12 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        BulkCopy: _Thread.bulk_copy,
+        MakeGates: _Thread.make_gates,
+        Fence: _Thread.fence,
+        Expect: _Thread.expect,
+        Arrive: _Thread.arrive,
+        Await: _Thread.wait_for_gate,
     },
 )
 

@@ -1,5 +1,5 @@
 """The lanes of a warp as interpreters run them: one after the other, together where statements of
-all lanes are, an `Mma` or a `LoadRows`.
+all lanes are, an `Mma`, a `LoadRows` or an `Arrive`.
 
 In: 32 courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
@@ -12,22 +12,34 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.atoms import WARP, multiplied
+from tilewright.ir.bulk import Arrive, Await
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import PLACE, ROW, Barrier, Kernel, LoadRows, Mma, statements
+from tilewright.ir.stmt import PLACE, ROW, Barrier, Buffer, Kernel, LoadRows, Mma, statements
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
-TOGETHER = (Mma, LoadRows)  # the statements of all lanes
+TOGETHER = (Mma, LoadRows, Arrive)  # the statements of all lanes
+STOPS = (Barrier, *TOGETHER, Await)  # where threads may stop for others
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to.
+    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to;
+    the gate.
 
     What it is told there is what it stores.
     """
 
-    stmt: Mma | LoadRows
+    stmt: Mma | LoadRows | Arrive
     held: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Where a thread stands that waits for a gate: a place in a buffer of gates."""
+
+    stmt: Await
+    gate: tuple[Buffer, int]
+    parity: int
 
 
 def run_warp(
@@ -39,14 +51,42 @@ def run_warp(
     warp of a block; go_on: (thread, what it is told) -> its next stop; told: to each at the begin
     """
     stops = [go_on(first + k, told) for k in range(lanes)]
-    while meetings := [stop for stop in stops if isinstance(stop, Meeting)]:
-        stmt = meetings[0].stmt
-        if lanes < WARP or len(meetings) < lanes or any(m.stmt is not stmt for m in meetings):
-            raise _divergence(kernel, first, stops)
-        parts = zip(*(m.held for m in meetings), strict=True)
-        given = multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
+    while given := meet(kernel, first, stops):
         stops = [go_on(first + k, given[k]) for k in range(lanes)]
     return stops
+
+
+def meet(
+    kernel: Kernel,
+    first: int,
+    stops: Sequence[Any],
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
+) -> Sequence[Any]:
+    """What each lane of a warp is told where all have come together; empty where none stands at a
+    meeting, or some wait for a gate.
+
+    first: the number of its first thread; stops: where each lane stands
+    arrive: (threads, gate) for those that arrive there; without it no lane waits for a gate
+    """
+    meetings = [stop for stop in stops if isinstance(stop, Meeting)]
+    if not meetings:
+        return []
+    stmt = meetings[0].stmt
+    if len(meetings) < len(stops) == WARP and arrive is not None:
+        if any(isinstance(stop, Waiting) for stop in stops):
+            return []
+    if len(stops) < WARP or len(meetings) < len(stops) or any(m.stmt is not stmt for m in meetings):
+        raise _divergence(kernel, first, list(stops))
+    if isinstance(stmt, Arrive):
+        assert arrive is not None
+        if any(m.held != meetings[0].held for m in meetings):
+            raise InterpreterError(
+                f"{kernel.name}: {first_line(stmt)}", "lanes of a warp name different gates"
+            )
+        arrive(range(first, first + WARP), meetings[0].held[0])
+        return [None] * WARP
+    parts = zip(*(m.held for m in meetings), strict=True)
+    return multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
 
 
 def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:
@@ -81,4 +121,6 @@ def _divergence(kernel: Kernel, first: int, stops: list[Any]) -> InterpreterErro
 def _where(stop: Any, known: list[Any]) -> str:
     if isinstance(stop, Meeting):
         return f"is at {first_line(stop.stmt)!r} ({known.index(stop.stmt) + 1})"
+    if isinstance(stop, Waiting):
+        return "waits for a gate"
     return "has ended" if stop is None else "waits at a barrier"
