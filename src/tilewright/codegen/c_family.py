@@ -14,14 +14,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import AWAIT, KernelInfo, Source
+from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import FRESH, Dialect, Names, async_copy, load_rows, multiply
+from tilewright.codegen.c_dialect import (
+    FRESH,
+    TENSOR_MAP,
+    Dialect,
+    Names,
+    async_copy,
+    bulk_copy,
+    load_rows,
+    multiply,
+)
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
@@ -82,7 +92,8 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
-        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total))
+        maps = tuple(printer.maps)
+        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total, maps))
     preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
     return source_of(program, target, "\n".join([*preamble, *helpers.values(), *texts]), infos)
 
@@ -141,6 +152,11 @@ class _KernelPrinter(ValuePrinter):
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
+        copies = (s for s in statements(kernel.body) if isinstance(s, BulkCopy))
+        self.maps = {
+            view: names.claim(f"{kernel.params[view.argument].name}_map")
+            for view in dict.fromkeys(map(self._view, copies))
+        }
         self._waiting = None
         if steady is not None and AWAIT in dialect.instructions:
             self._waiting = waiting(kernel, steady, self._runs_once)
@@ -154,6 +170,10 @@ class _KernelPrinter(ValuePrinter):
             f"{d.restrict} {self.buffers[p]}"
             for p in kernel.params
         )
+        if self.maps:
+            self._help(TENSOR_MAP)
+            views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
+            params = ", ".join([params, *views])
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
@@ -185,7 +205,7 @@ class _KernelPrinter(ValuePrinter):
         d, plan = self.dialect, self.shared
         arena = plan.reused or not d.array
         if arena and plan.offsets:
-            self._line(d.arena.format(bytes=plan.total))
+            self._line(d.arena.format(bytes=plan.total, alignment=plan.alignment))
         for buffer, offset in plan.offsets.items():
             name = self.buffers[buffer] = self.names.claim(buffer.name)
             kind = self._storage(buffer.dtype)
@@ -225,6 +245,35 @@ class _KernelPrinter(ValuePrinter):
     def _wait(self, stmt: Wait) -> None:
         self._call_helper("tw_wait_copies", f"{stmt.pending}")
 
+    def _view(self, stmt: BulkCopy) -> TensorMap:
+        source, box = stmt.source.buffer, stmt.box
+        return TensorMap(
+            self.kernel.params.index(source), source.dtype, box.shape, box.strides, box.reach,
+            box.steps,
+        )  # fmt: skip
+
+    def _bulk_copy(self, stmt: BulkCopy) -> None:
+        corner = (self._print(self._closed(e)) for e in reversed(stmt.at))
+        places = self._place(stmt.to), self.maps[self._view(stmt)], self._place(stmt.gate)
+        self._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
+
+    def _make_gates(self, stmt: MakeGates) -> None:
+        what = f"{self._place(stmt.gates)}, {stmt.gates.count}, {stmt.arrivals}"
+        self._call_helper("tw_make_gates", what)
+
+    def _fence(self, stmt: Fence) -> None:
+        self._call_helper("tw_fence", "")
+
+    def _expect(self, stmt: Expect) -> None:
+        self._call_helper("tw_expect", f"{self._place(stmt.gate)}, {stmt.nbytes}")
+
+    def _arrive(self, stmt: Arrive) -> None:
+        self._call_helper("tw_arrive", self._place(stmt.gate))
+
+    def _await(self, stmt: Await) -> None:
+        parity = self._print(self._closed(stmt.parity))
+        self._call_helper("tw_await_gate", f"{self._place(stmt.gate)}, {parity}")
+
     def _mma(self, stmt: Mma) -> None:
         places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
         self._call_helper(multiply(stmt.atom.name), ", ".join(places))
@@ -243,11 +292,14 @@ class _KernelPrinter(ValuePrinter):
             self._line(f"{name} = {FRESH}({name});")
 
     def _call_helper(self, name: str, arguments: str) -> None:
+        self._help(name)
+        self._line(f"{name}({arguments});")
+
+    def _help(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
-        self._line(f"{name}({arguments});")
 
     def _place(self, region: Region) -> str:
         """The address where it begins."""
@@ -454,7 +506,8 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows,
+        LoadRows: _load_rows, BulkCopy: _bulk_copy, MakeGates: _make_gates, Fence: _fence,
+        Expect: _expect, Arrive: _arrive, Await: _await,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

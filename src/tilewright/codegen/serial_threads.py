@@ -28,7 +28,10 @@ from tilewright.codegen.c_dialect import Dialect
 WARP = 32
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
-_UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_ARENA = re.compile(r"extern __shared__ .*;")
+_UNFIT = re.compile(
+    r"\b(return|goto|asm|tw_bulk_\d|tw_await_gate|\w*(shfl|syncwarp|activemask|ballot)\w*)\b"
+)
 _TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
 _COPIES = "tw_begin("  # of a text with asynchronous copies
 _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
@@ -227,7 +230,8 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     arrays: list[tuple[str, str, int | str]] = []  # declaration, name, bytes
     handed: list[tuple[str, str]] = []  # type, name: OpenCL declares local memory in kernels only
     if not dialect.array:
-        line = dialect.arena.replace("tw_shared", "tw_memory")  # the same memory
+        arena = _ARENA.search(body)
+        line = arena.group().replace("tw_shared", "tw_memory") if arena else ""  # the same memory
         arrays = [(line, "tw_memory", kernel.shared_bytes)] if kernel.shared_bytes else []
     else:
         for line, kind, array in _LOCAL.findall(f"{body}\n"):
