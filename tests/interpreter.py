@@ -379,13 +379,14 @@ class _Thread:
 
     def places(self, region: Region, unit: int = 1) -> list[int]:
         """The elements of `region`, which begins at a multiple of `unit`."""
-        buffer, first = region.buffer, self.place(region.buffer, region.index, 0)
-        places = range(first, first + region.count)
+        buffer, first = region.buffer, self.value(region.index)
+        self.place(buffer, region.index, 0)
+        indices = range(first, first + region.count)
         if self.check:
-            self.refuse("aligned" if first % unit else "", buffer, first, unit)
-            for at in places:
+            self.refuse("aligned" if first % unit else "", buffer, buffer.at(first), unit)
+            for at in indices:
                 self.refuse("" if at < buffer.size else "bounds", buffer, at)
-        return [*places]
+        return [buffer.at(at) for at in indices]
 
     def place(self, buffer: Buffer, index: Expr, k: int) -> int:
         at: int = self.value(index, k)
@@ -394,7 +395,7 @@ class _Thread:
             raise InterpreterError(place, "the program has no such buffer")
         if self.check and not 0 <= at < buffer.size:
             self.refuse("bounds", buffer, at)
-        return at
+        return int(buffer.at(at))
 
     def aligned(self, buffer: Buffer, index: Expr) -> None:
         unit = math.gcd(index.lanes, 16 // buffer.dtype.bytes)

@@ -54,6 +54,11 @@ PRODUCTS = {
     "uneven, straight": Product(m=50, n=45, k=37, staged=False, order="nk"),
     "less than an atom": Product(m=5, n=3, k=7, block=(16, 8, 16), warps=(1, 1)),
     "halves as sums": Product(halved=True),
+    "swizzled": Product(swizzle=64, order="nk"),
+    "swizzled, in a ring": Product(block=(32, 32, 64), k=192, slots=2, swizzle=128),
+    "tf32, swizzled": Product(
+        atom="m16n8k8.tf32", block=(64, 64, 16), swizzle=32, order="nk", slots=3
+    ),
 }  # fmt: skip
 
 
@@ -88,6 +93,7 @@ def agrees(p: Product, *runs) -> None:
         ("columns in a row", {(4, False)}), ("rows apart", {(4, False)}),
         ("one warp", {(4, False), (2, True)}), ("straight from global memory", set()),
         ("tf32", {(4, False)}), ("tf32, rows apart", {(4, False)}), ("uneven", set()),
+        ("swizzled", {(4, False)}), ("tf32, swizzled", {(4, False)}),
     ],
 )  # fmt: skip
 def test_rows_of_shared_memory_are_loaded_as_matrices(name: str, loads) -> None:
@@ -110,7 +116,8 @@ def products(draw) -> Product:
     staged, halved = draw(st.booleans()), draw(st.booleans())
     order = draw(st.sampled_from(["kn", "nk"]))
     skew = draw(st.sampled_from([0, 4, 8]))
-    return Product(*extents, atom, block, warps, order, staged, halved, skew)
+    swizzle, slots = draw(st.sampled_from([0, 0, 32, 64, 128])), draw(st.integers(0, 3))
+    return Product(*extents, atom, block, warps, order, staged, halved, skew, swizzle, slots)
 
 
 @pytest.mark.slow
@@ -121,7 +128,7 @@ def test_products_of_any_size_are_what_numpy_says(p: Product) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["the example", "bfloat16", "tf32", "uneven", "tf32, rows apart"])
+@pytest.mark.parametrize("name", ["the example", "bfloat16", "tf32", "uneven", "tf32, swizzled"])
 def test_nvrtc_accepts(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     made = nvrtc.build(generate(lowered(*product(PRODUCTS[name])), TARGET), TARGET)

@@ -149,6 +149,7 @@ class Case:
     before: tuple[str, ...] = ()
 
 
+IN_SHARED = ("s[B].compute_at(s[C], C_i)", 's[B].set_scope("shared")')
 SLICES = (
     's.cache_read(A, "shared", [C])', 's[C].bind(i, "blockIdx.x")', "s[C].split(k, factor=2)",
     "s[A_shared].compute_at(s[C], k_outer)",
@@ -274,6 +275,12 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[i], k=[k])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[j], k=[k])"),
+    ],
+    S.Swizzle: [
+        Case("chain(6, 4)", "s[B].swizzle(64)", IN_SHARED),
+        Case("chain(6, 4)", "s[B].swizzle(48)", IN_SHARED),
+        Case("chain(6, 4)", "s[B].swizzle(128)"),
+        Case("row_sums(4, 10)", "s[A_shared].swizzle(128)", (*SLICES, "s[A_shared].pipeline(2)")),
     ],
     S.AsyncCopy: [
         Case("row_sums(4, 10)", "s[A_shared].async_copy()", SLICES),

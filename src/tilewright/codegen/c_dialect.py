@@ -63,7 +63,7 @@ class Dialect:
     head:           format of a kernel's head: name, params, threads, x, y, z
     literal:        format of a vector of given lanes: type, values
     pointer:        format of a pointer cast: type, value
-    arena, array:   formats of all shared memory as bytes, of one shared array; array is "" where
+    arena, array:   formats of all shared memory as bytes and of one shared array; array is "" where
                     the launch gives the memory
     restrict, barrier, unroll, inline: words, statements and lines of that meaning
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines

@@ -79,7 +79,7 @@ class _Planner:
     def place(self, buffer: Buffer) -> None:
         if buffer in self.plan.offsets:
             return
-        unit = BULK_ALIGNMENT if buffer in self.alone else SHARED_ALIGNMENT
+        unit = max(buffer.alignment, BULK_ALIGNMENT if buffer in self.alone else 1)
         offset = -(-self.top // unit) * unit
         self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total

@@ -348,7 +348,9 @@ class ValuePrinter:
 
     # -- names and types ---------------------------------------------------------------------------
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        """Where memory has the element, or the vector that begins there."""
         large = not isinstance(buffer.size, Expr) and buffer.size >= INDEX_LIMIT
+        index = buffer.at(index)
         return widened(index) if large else index  # calls limit what they give the size of
 
     def _buffer(self, buffer: Buffer) -> str:

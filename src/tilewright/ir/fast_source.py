@@ -46,6 +46,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
+from tilewright.ir.swizzle import turn
 from tilewright.ir.warps import STOPS
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
@@ -462,7 +463,10 @@ class _Writer:
         span = self._range(index)
         if self.check and (span is None or span[0] < 0 or span[1] >= buffer.size):
             self._guard(f"not 0 <= {at} < {buffer.size}", "bounds", buffer, at)
-        return at
+        if not buffer.swizzle:
+            return at
+        rows, pieces, unit = turn(buffer.swizzle, buffer.dtype.bytes)
+        return f"({at} ^ {at} // {rows} % {pieces} * {unit})"
 
     def _aligned(self, buffer: Buffer, index: Expr) -> None:
         consecutive = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1

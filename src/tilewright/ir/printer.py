@@ -280,7 +280,8 @@ def _declared(buffer: Buffer) -> str:
 
 
 def _size(buffer: Buffer) -> str:
-    return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes"
+    swizzle = f", swizzled by {buffer.swizzle}" if buffer.swizzle else ""
+    return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes{swizzle}"
 
 
 def _open(buffer: Buffer) -> bool:

@@ -23,6 +23,7 @@ from tilewright.base.errors import InternalError
 from tilewright.base.printed import Printed
 from tilewright.ir.atoms import Atom, Fragment
 from tilewright.ir.expr import Expr, binary, convert, make, rebuild, walk
+from tilewright.ir.swizzle import period, swizzled
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
@@ -44,6 +45,9 @@ class Buffer:
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
     slots: of a ring (`lowering/ring.py`), which are neighbours in it; 1 for what is no ring
+    swizzle: of shared memory: one of SWIZZLES.  Indices count elements as if there were none; who
+             reads and writes by them alone sees no difference, and may do without.  The size is a
+             multiple of the period
     """
 
     name: str
@@ -53,12 +57,22 @@ class Buffer:
     shape: tuple[Any, ...] = ()
     packing: Packing | None = None
     slots: int = 1
+    swizzle: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DType(self.dtype, f"buffer {self.name}"))
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{self.size}] {self.scope}"
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte of a shared buffer."""
+        return max(SHARED_ALIGNMENT, int(period(self.swizzle)))
+
+    def at(self, index: Any) -> Any:
+        """Where memory has the element of a flat index."""
+        return swizzled(index, self.swizzle, self.dtype.bytes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,6 +186,10 @@ class Stage(StageState):
         """Store the buffer with the dimensions of `axes` innermost; see `steps.StorageOrder`."""
         self._do(S.StorageOrder(self.name, self._axes("storage_order", axes)))
 
+    def swizzle(self, nbytes: Size) -> None:
+        """Spread rows of the shared buffer over the banks; see `steps.Swizzle`."""
+        self._do(S.Swizzle(self.name, _size(nbytes)))
+
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"
 

@@ -66,6 +66,7 @@ class StageState:
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
     order:          dimensions of the buffer, outermost first; (): those of the tensor, in its order
+    swizzled:       bytes within which its shared buffer is swizzled; 0: it is not
     atom:           name of a matrix instruction and the first of the three innermost loops, m, n
                     and k, which are inside it
     slots:          of the ring that asynchronous copies fill, 1 for copies into one place; 0: its
@@ -94,6 +95,7 @@ class StageState:
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
         self.order: tuple[int, ...] = ()
+        self.swizzled: Size = 0
         self.atom: tuple[str, IterVar] | None = None
         self.slots: Size = 0
 

@@ -30,6 +30,7 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
     StorageOrder,
+    Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
@@ -40,5 +41,5 @@ __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "CacheRead",
     "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pad", "Pipeline",
     "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step", "StorageAlign", "StorageOrder",
-    "Tensorize", "describe", "step_from_json",
+    "Swizzle", "Tensorize", "describe", "step_from_json",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
     StorageOrder,
+    Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
@@ -32,7 +33,7 @@ STEPS: dict[str, type[Step]] = {
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline,
+        Tensorize, AsyncCopy, Pipeline, Swizzle,
     )
 }  # fmt: skip
 

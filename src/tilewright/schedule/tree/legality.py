@@ -15,11 +15,12 @@ import numpy as np
 from tilewright.base.errors import LegalityError
 from tilewright.ir.atoms import WARP
 from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, slots
+from tilewright.schedule.tree.rings import is_asynchronous, slots, swizzle
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
@@ -43,6 +44,7 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "alignment": f"copies of other than {', '.join(map(str, ASYNC_BYTES))} bytes, which cannot be "
     "asynchronous",
+    "swizzle": f"a swizzle of other than {', '.join(map(str, SWIZZLES))} bytes",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
@@ -200,6 +202,12 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         if node.stage.is_copied:
             small = logical_not(is_asynchronous(node, kernel.bounds))
             found.discourage("alignment", logical_and(slots(node, kernel.bounds) > 0, small))
+    for node in kernel.nodes:
+        if not isinstance(node.stage.swizzled, int):
+            chosen, other = swizzle(node, kernel.bounds), True
+            for one in SWIZZLES:
+                other = logical_and(other, chosen != one)
+            found.refuse("swizzle", other)
     for node, lanes in kernel.vectors:  # wider ones are written out, element by element
         width = lanes * _widest(node)
         found.discourage("vector", width > limits.vector_bytes)

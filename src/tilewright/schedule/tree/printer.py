@@ -135,6 +135,8 @@ class _Writer:
             parts.append(f"stride of {op.axis[dim].name}{stride} ({factor}n + {offset})")
         if stage.order:
             parts.append(f"stored as {', '.join(op.axis[dim].name for dim in stage.order)}")
+        if not same(stage.swizzled, 0):
+            parts.append(f"swizzled by {stage.swizzled} bytes")
         if op.accumulator is not op.dtype:
             parts.append(f"accumulated in {op.accumulator}")
         if self.bounds is not None and node is not None:

@@ -27,6 +27,7 @@ from tilewright.schedule.space.decision import (
     logical_or,
     maximum,
     minimum,
+    same,
     where,
 )
 from tilewright.schedule.tree.accumulators import (
@@ -39,7 +40,7 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.rings import is_asynchronous, slots
+from tilewright.schedule.tree.rings import alignment, is_asynchronous, slots
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -135,17 +136,26 @@ class KernelResources:
         """Bytes of a block: buffers, all slots of rings, and the boards on which threads add up a
         shared reduction."""
         total: Number = 0
+        alone = not any(reduces_across_threads(node) for node in self.nodes)
+        shared = [node for node in self.nodes if node.scope == "shared"]
+        alone = alone and all(not same(node.stage.swizzled, 0) for node in shared)
+        for node in shared:
+            begin = alignment(node, self.bounds)
+            own = self._shared(node, self.bounds.elements(node), begin)
+            total = total + own * maximum(slots(node, self.bounds), 1)
+            if not alone:  # behind a buffer that may end anywhere
+                total = total + (begin - SHARED_ALIGNMENT)
         for node in self.nodes:
-            if node.scope == "shared":
-                own = self._shared(node, self.bounds.elements(node))
-                total = total + own * maximum(slots(node, self.bounds), 1)
             if reduces_across_threads(node):
-                total = total + self._shared(node, self.threads, node.op.accumulators)
+                kinds = node.op.accumulators
+                total = total + self._shared(node, self.threads, SHARED_ALIGNMENT, kinds)
         return total
 
-    def _shared(self, node: Node, count: Number, kinds: Sequence[DType] | None = None) -> Number:
-        """Bytes of a buffer of `count` elements for each tensor of a stage."""
-        return sum(_aligned(count * kind.bytes) for kind in kinds or node.op.dtypes)
+    def _shared(
+        self, node: Node, count: Number, unit: Number, kinds: Sequence[DType] | None = None
+    ) -> Number:
+        """Bytes of a buffer of `count` elements for each tensor of a stage, in whole units."""
+        return sum(_aligned(count * kind.bytes, unit) for kind in kinds or node.op.dtypes)
 
     @cached_property
     def local_words(self) -> Number:
@@ -421,6 +431,6 @@ def _threads(launch: Mapping[str, Number]) -> Number:
     return x * y * z
 
 
-def _aligned(size: Number) -> Number:
-    pieces: Number = ceil_div(size, SHARED_ALIGNMENT)
-    return pieces * SHARED_ALIGNMENT
+def _aligned(size: Number, unit: Number = SHARED_ALIGNMENT) -> Number:
+    pieces: Number = ceil_div(size, unit)
+    return pieces * unit

@@ -16,11 +16,13 @@ from typing import Any
 
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
+from tilewright.ir.swizzle import period
 from tilewright.schedule.space.decision import (
     ceil_div,
     evaluate,
     logical_and,
     logical_or,
+    maximum,
     minimum,
 )
 from tilewright.schedule.tree.bounds import Bounds
@@ -46,9 +48,23 @@ def slots(node: Node, bounds: Bounds) -> Any:
     return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
 
 
+def swizzle(node: Node, bounds: Bounds) -> Any:
+    """Bytes within which the stage's buffer is swizzled, one of SWIZZLES."""
+    if node.scope != "shared":
+        return 0
+    return evaluate(node.stage.swizzled, bounds.assignment)
+
+
+def alignment(node: Node, bounds: Bounds) -> Any:
+    """Of the stage's shared buffer and of what is in it, in bytes."""
+    return maximum(SHARED_ALIGNMENT, period(swizzle(node, bounds)))
+
+
 def slot_elements(node: Node, bounds: Bounds) -> Any:
-    """Elements from one slot to the next: each begins where the widest copy may."""
-    unit = max(1, SHARED_ALIGNMENT // min(dtype.bytes for dtype in node.op.dtypes))
+    """Elements from one slot to the next: each begins where the widest copy may, and swizzled rows
+    do."""
+    least = min(dtype.bytes for dtype in node.op.dtypes)
+    unit = maximum(1, alignment(node, bounds) // least)
     return ceil_div(bounds.elements(node), unit) * unit
 
 
