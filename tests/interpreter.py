@@ -19,7 +19,6 @@ import numpy as np
 from tilewright.base.dtype import DType
 from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import (
-    BULK_ALIGNMENT,
     Arrive,
     Await,
     BulkCopy,
@@ -332,16 +331,18 @@ class _Thread:
         for p in places if self.check else ():
             self.refuse("unwritten" if p >= 0 and given[p] is None else "", source, p)
         values = [zero if p < 0 else given[p] for p in places]
-        first = self.place(to, stmt.to.index, 0)
+        self.place(to, stmt.to.index, 0)
         self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
-        unit, cells = BULK_ALIGNMENT // to.dtype.bytes, self.cells[to]
+        first, cells = self.value(stmt.to.index), self.cells[to]
         if self.check:
-            self.refuse("aligned" if first % unit else "", to, first, unit)
+            self.refuse("aligned" if first % stmt.unit else "", to, first, stmt.unit)
+        into = [to.at(first + k) for k in range(stmt.to.count)]
 
         def arrived() -> None:
-            cells.values[first : first + len(values)] = values
+            for at, value in zip(into, values, strict=True):
+                cells.values[at] = value
 
-        gate, into = self.gate(stmt.gate), range(first, first + stmt.to.count)
+        gate = self.gate(stmt.gate)
         wrong, at = self.gates.copy(self.now.thread, gate, (to, into), stmt.nbytes, arrived)
         self.refuse(wrong if self.check else "", to, at)
         yield from ()

@@ -31,7 +31,9 @@ THREADS = 32
 @dataclass(frozen=True)
 class Boxed:
     """shape: of the tensor; extents, steps, at: of the box
-    order: of the tensor's dimensions, as the copy sees them; (): as they are"""
+    order: of the tensor's dimensions, as the copy sees them; (): as they are
+    swizzle: of the buffer that it comes to
+    """
 
     shape: tuple[int, ...]
     extents: tuple[int, ...]
@@ -39,6 +41,7 @@ class Boxed:
     steps: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     dtype: str = "float32"
+    swizzle: int = 0
 
     @property
     def box(self) -> Box:
@@ -61,6 +64,9 @@ CASES = {
     "rows of another dimension": Boxed((6, 10, 32), (8, 3, 32), (5, 1, 0), order=(1, 0, 2)),
     "halves": Boxed((33, 72), (32, 64), (7, 16), dtype="float16"),
     "halves of another kind": Boxed((33, 72), (32, 64), (7, 16), dtype="bfloat16"),
+    "swizzled": Boxed((40, 80), (24, 64), (-2, 20), dtype="float16", swizzle=128),
+    "swizzled by 64 bytes": Boxed((40, 80), (24, 32), (-2, 20), dtype="float16", swizzle=64),
+    "swizzled by 32 bytes": Boxed((40, 80), (16, 8), (-2, 20), swizzle=32),
     "bytes": Boxed((30, 48), (24, 32), (-2, 20), dtype="int8"),
     "doubles": Boxed((30, 20), (24, 16), (-2, 8), dtype="float64"),
     "integers": Boxed((30, 20), (24, 16), (-2, 8), dtype="int32"),
@@ -72,7 +78,7 @@ def program(case: Boxed) -> Program:
     a = Buffer("a", kind, prod(case.shape), "global", case.shape)
     b = Buffer("b", kind, box.elements, "global", box.extents)
     s, gates = (
-        Buffer("s", kind, box.elements, "shared"), Buffer("gate", GATE_TYPE, 1, "shared")
+        Buffer("s", kind, box.elements, "shared", swizzle=case.swizzle), Buffer("gate", GATE_TYPE, 1, "shared")
     )  # fmt: skip
     t, j, zero = E.var("t"), E.var("j"), E.const(0)
     gate, count = Region(gates, zero, 1), box.elements

@@ -74,6 +74,7 @@ REFUSED = {
     "six dimensions": (Boxed((2,) * 5 + (16,), (1,) * 5 + (16,), (0,) * 6), "6 dimensions"),
     "odd rows": (Boxed((4, 7), (2, 4), (0, 0)), "rows that are not a multiple of 16 bytes apart"),
     "short rows": (Boxed((4, 8), (2, 3), (0, 0)), "rows of 12 bytes"),
+    "swizzled rows": (Boxed((8, 32), (8, 16), (0, 0), swizzle=128), "64 bytes, swizzled by 128"),
     "large": (Boxed((512, 8), (257, 8), (0, 0)), "a box of 257 elements along a dimension"),
     "large by steps": (Boxed((512, 8), (130, 8), (0, 0), (2, 1)), "a box of 259 elements"),
     "columns": (Boxed((8, 16), (8, 8), (0, 0), order=(1, 0)), "no neighbours in memory"),

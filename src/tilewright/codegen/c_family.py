@@ -249,12 +249,14 @@ class _KernelPrinter(ValuePrinter):
         source, box = stmt.source.buffer, stmt.box
         return TensorMap(
             self.kernel.params.index(source), source.dtype, box.shape, box.strides, box.reach,
-            box.steps,
+            box.steps, stmt.to.buffer.swizzle,
         )  # fmt: skip
 
     def _bulk_copy(self, stmt: BulkCopy) -> None:
         corner = (self._print(self._closed(e)) for e in reversed(stmt.at))
-        places = self._place(stmt.to), self.maps[self._view(stmt)], self._place(stmt.gate)
+        begin = self._print(self._closed(stmt.to.index))  # of whole periods of a swizzle
+        to = f"&{self.buffers[stmt.to.buffer]}[{begin}]"
+        places = to, self.maps[self._view(stmt)], self._place(stmt.gate)
         self._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
 
     def _make_gates(self, stmt: MakeGates) -> None:

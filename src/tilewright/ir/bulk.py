@@ -21,6 +21,7 @@ from math import prod
 
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import STATEMENTS, Kernel, Parts, Region, Stmt, statements
+from tilewright.ir.swizzle import period
 
 MOST_DIMENSIONS = 5  # of a box
 MOST_BOX = 256  # elements of a box along a dimension, with those that steps leave out
@@ -55,8 +56,9 @@ class Box:
         """Elements of the tensor from the first to the last of the box."""
         return tuple((e - 1) * s + 1 for e, s in zip(self.extents, self.steps, strict=True))
 
-    def fault(self, nbytes: int) -> str:
-        """Why there is no such copy, of elements of so many bytes; "" where there is one."""
+    def fault(self, nbytes: int, swizzle: int = 0) -> str:
+        """Why there is no such copy, of elements of so many bytes to a buffer that is swizzled so;
+        "" where there is one."""
         if not 1 <= len(self.shape) <= MOST_DIMENSIONS:
             return f"{len(self.shape)} dimensions, of which a box has 1 to {MOST_DIMENSIONS}"
         if any(n < 1 for n in (*self.shape, *self.extents)):
@@ -71,6 +73,8 @@ class Box:
             return f"a box of {max(self.reach)} elements along a dimension, of at most {MOST_BOX}"
         if self.extents[-1] * nbytes % UNIT:
             return f"rows of {self.extents[-1] * nbytes} bytes, no multiple of {UNIT}"
+        if swizzle and self.extents[-1] * nbytes != swizzle:
+            return f"rows of {self.extents[-1] * nbytes} bytes, swizzled by {swizzle}"
         return ""
 
 
@@ -79,8 +83,8 @@ class BulkCopy(Stmt):
     """`to[...]` becomes the box of `source` that begins at `at`, some time before a phase of `gate`
     ends that expects its bytes.
 
-    to:     in shared memory, from a multiple of BULK_ALIGNMENT bytes on; nothing but bulk copies
-            writes to that buffer
+    to:     in shared memory, from a multiple of BULK_ALIGNMENT bytes on, swizzled rows of whole
+            periods; nothing but bulk copies writes to that buffer
     source: all of a buffer in global memory, which the kernel does not store to
     at:     of each dimension, in elements; may lie outside, also before the tensor
     """
@@ -90,6 +94,12 @@ class BulkCopy(Stmt):
     box: Box
     at: tuple[Expr, ...]
     gate: Region
+
+    @property
+    def unit(self) -> int:
+        """Elements of which the place of the first is a multiple."""
+        to = self.to.buffer
+        return max(BULK_ALIGNMENT, int(period(to.swizzle))) // to.dtype.bytes
 
     @property
     def nbytes(self) -> int:

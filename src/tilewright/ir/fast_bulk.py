@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.ir.bulk import (
-    BULK_ALIGNMENT,
-    Arrive,
-    Await,
-    BulkCopy,
-    Expect,
-    Fence,
-    MakeGates,
-    gates_of,
-)
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates, gates_of
 from tilewright.ir.gates import box_places
 from tilewright.ir.stmt import Buffer, Kernel, Region, Stmt, statements
 from tilewright.ir.warps import Meeting, Waiting
@@ -59,23 +50,26 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
         w._guard("at >= 0", "unwritten", source, "at")
     zero = f"to_{to.buffer.dtype}(0)" if to.buffer.dtype.is_float else "0"
     w._line(f"{values} = [{zero} if p < 0 else {name}[p] for p in {places}]")
-    first = w._index(to.buffer, to.index)
+    w._index(to.buffer, to.index)
     w._index(to.buffer, to.index + (to.count - 1))
-    unit = BULK_ALIGNMENT // to.buffer.dtype.bytes
+    first, buffer = w._atom(to.index), _constant(w, to.buffer)
     if w.check:
-        w._guard(f"{first} % {unit}", "aligned", to.buffer, first, unit)
+        w._guard(f"{first} % {stmt.unit}", "aligned", to.buffer, first, stmt.unit)
+    w._line(f"{places} = [{buffer}.at({first} + k) for k in range({to.count})]")
     w._line(
-        f"q, at = {w._name(gate.buffer)}.copy(tid, {_gate(w, gate)}, ({_constant(w, to.buffer)},"
-        f" range({first}, {first} + {to.count})), {stmt.nbytes},"
-        f" fill({w._name(to.buffer)}, {first}, {values}))"
+        f"q, at = {w._name(gate.buffer)}.copy(tid, {_gate(w, gate)}, ({buffer}, {places}),"
+        f" {stmt.nbytes}, fill({w._name(to.buffer)}, {places}, {values}))"
     )
     for kind in BEGUN if w.check else ():
         w._guard(f"q == {kind!r}", kind, to.buffer, "at")
 
 
-def fill(elements: list[Any], first: int, values: Sequence[Any]) -> Callable[[], None]:
+def fill(elements: list[Any], places: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
+    """What stores values when they are there."""
+
     def arrived() -> None:
-        elements[first : first + len(values)] = values
+        for at, value in zip(places, values, strict=True):
+            elements[at] = value
 
     return arrived
 

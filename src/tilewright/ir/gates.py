@@ -93,7 +93,7 @@ class Gates:
         self._arrived(threads, gate, self.states[gate])
 
     def copy(
-        self, thread: int, gate: Gate, to: tuple[Buffer, range], nbytes: int,
+        self, thread: int, gate: Gate, to: tuple[Buffer, Sequence[int]], nbytes: int,
         arrived: Callable[[], None],
     ) -> tuple[str, int]:  # fmt: skip
         """Begin a copy; gives what is wrong, and with which element.

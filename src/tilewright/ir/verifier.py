@@ -263,7 +263,7 @@ class _Checker:
         if to.dtype != source.dtype or stmt.to.count != box.elements:
             raise self._fail(f"a box of {box.elements} elements of {source!r} goes to {to!r}")
         ranks = {len(n) for n in (box.shape, box.strides, box.extents, box.steps, stmt.at)}
-        if len(ranks) > 1 or (why := box.fault(to.dtype.bytes)):
+        if len(ranks) > 1 or (why := box.fault(to.dtype.bytes, to.swizzle)):
             raise self._fail("a box of several ranks" if len(ranks) > 1 else why)
         last = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True))
         if isinstance(source.size, Expr) or last >= source.size:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.ir.bulk import BULK_ALIGNMENT
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
 from tilewright.ir.swizzle import period
@@ -44,8 +45,14 @@ def slots(node: Node, bounds: Bounds) -> Any:
     if not node.stage.is_copied:
         return 0
     wanted, axis = evaluate(node.stage.slots, bounds.assignment), ring_axis(node)
+    wanted = maximum(wanted, 1) if node.stage.is_bulk else wanted
     extent = 1 if axis is None else bounds.extent[axis]
     return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
+
+
+def loaders(node: Node, bounds: Bounds) -> Any:
+    """Warps of their own that begin the copies of the stage's ring."""
+    return evaluate(node.stage.loaders, bounds.assignment) if node.stage.is_bulk else 0
 
 
 def swizzle(node: Node, bounds: Bounds) -> Any:
@@ -57,7 +64,8 @@ def swizzle(node: Node, bounds: Bounds) -> Any:
 
 def alignment(node: Node, bounds: Bounds) -> Any:
     """Of the stage's shared buffer and of what is in it, in bytes."""
-    return maximum(SHARED_ALIGNMENT, period(swizzle(node, bounds)))
+    least = BULK_ALIGNMENT if node.stage.is_bulk else SHARED_ALIGNMENT
+    return maximum(least, period(swizzle(node, bounds)))
 
 
 def slot_elements(node: Node, bounds: Bounds) -> Any:
@@ -77,6 +85,8 @@ def is_asynchronous(node: Node, bounds: Bounds) -> Any:
     """
     if not node.stage.is_copied:
         return False
+    if node.stage.is_bulk:
+        return slots(node, bounds) > 0
     if node.op.bytes >= min(ASYNC_BYTES):
         return slots(node, bounds) > 0
     lanes: Any = 1
