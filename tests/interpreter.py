@@ -97,8 +97,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
       that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
       all reads of what was there; other bytes than expected; threads that wait for ever
-    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order, reach
-      together; it orders no accesses of memory
+    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order,
+      reach together; the first two order no accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}

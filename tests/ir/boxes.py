@@ -77,9 +77,8 @@ def program(case: Boxed) -> Program:
     kind, box = DType(case.dtype), case.box
     a = Buffer("a", kind, prod(case.shape), "global", case.shape)
     b = Buffer("b", kind, box.elements, "global", box.extents)
-    s, gates = (
-        Buffer("s", kind, box.elements, "shared", swizzle=case.swizzle), Buffer("gate", GATE_TYPE, 1, "shared")
-    )  # fmt: skip
+    s = Buffer("s", kind, box.elements, "shared", swizzle=case.swizzle)
+    gates = Buffer("gate", DType(GATE_TYPE), 1, "shared")
     t, j, zero = E.var("t"), E.var("j"), E.const(0)
     gate, count = Region(gates, zero, 1), box.elements
     copy = BulkCopy(

@@ -144,8 +144,10 @@ def program(ring: BulkRing) -> Program:
         k2 = E.var("k2")
         loading = For(k2, ring.tiles, filling(k2))
         if fault == "copies never awaited":
-            loading = seq(loading, For(E.var("k3"), 1, If(o.equal(ring.again - 1), filling(
-                E.const(ring.tiles)))))
+            loading = seq(
+                loading,
+                For(E.var("k3"), 1, If(o.equal(ring.again - 1), filling(E.const(ring.tiles)))),
+            )
         turns = [If(w < ring.warps, For(k, ring.tiles, seq(*body)), If(begins, loading))]
     else:
         p, ahead = E.var("p"), n - 1

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.interpreter import InterpreterError, run
 from tests.ir import boxes
 from tests.ir.boxes import CASES, Boxed
 from tests.ir.bulk_rings import FAULTS, BulkRing, arrays, expected, program
 from tests.ir.programs import BOTH
 from tests.ir.test_interpreters_agree import outcome
-from tests.interpreter import InterpreterError, run
 from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast

@@ -70,9 +70,10 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`, TENSOR_MAP,
-                    "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive", "tw_await_gate"), no `multiply(atom)` of that name, no waiting for
-                    the kernel before (`artifact.AWAIT` and FRESH)
+                    "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
+                    TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
+                    "tw_await_gate"), no `multiply(atom)` of that name, no waiting for the kernel
+                    before (`artifact.AWAIT` and FRESH)
     """
 
     language: str

@@ -62,8 +62,9 @@ def plan_shared(body: Stmt) -> SharedPlan:
     copies = (s for s in statements(body) if isinstance(s, BulkCopy))
     planner = _Planner({b for s in copies for b in (s.to.buffer, s.gate.buffer)})
     for buffer, count in allocated.items():
-        if count > 1 or buffer in planner.alone:  # one place that nothing else takes: of copies of a
-            planner.place(buffer)  # loop nest, of what no barrier of threads guards
+        # One place that nothing else takes: of copies of a loop nest, of what no barrier guards.
+        if count > 1 or buffer in planner.alone:
+            planner.place(buffer)
     if allocated:
         planner.visit(body, inside=False)
     return planner.plan

@@ -6,7 +6,8 @@ of `interpreter_memory.py`; an `InterpreterError` where it is wrong with a gate 
 Each thread has a clock: of each other thread, how far it knows it to have come; of each gate, the
 phases by which it knows copies.  Arriving tells a gate what a thread knows, a phase that ended
 tells it to those that wait for it, and a barrier tells all to all.  Copies come as late as they
-can: when no thread can go on, those that one waits for.  Read next: `bulk.py` (the statements), `warps.py`.
+can: when no thread can go on, those that one waits for.
+Read next: `bulk.py` (the statements), `warps.py`.
 """
 
 from __future__ import annotations
@@ -283,4 +284,3 @@ def box_places(box: Box, at: Sequence[int]) -> list[int]:
         inside = [k * box.strides[d] if 0 <= k < box.shape[d] else -1 for k in row]
         places = [-1 if p < 0 or k < 0 else p + k for p in places for k in inside]
     return places
-

@@ -386,9 +386,9 @@ def map_children(
     for name in parts.expressions if on_expr is not None else ():
         node = getattr(stmt, name)
         if isinstance(node, tuple):
-            new = tuple(map(on_expr, node))  # type: ignore[arg-type]
-            if any(a is not b for a, b in zip(new, node, strict=True)):
-                changed[name] = new
+            nodes = tuple(map(on_expr, node))  # type: ignore[arg-type]
+            if any(a is not b for a, b in zip(nodes, node, strict=True)):
+                changed[name] = nodes
             continue
         if not isinstance(node, Expr):
             continue

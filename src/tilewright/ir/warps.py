@@ -72,9 +72,8 @@ def meet(
     if not meetings:
         return []
     stmt = meetings[0].stmt
-    if len(meetings) < len(stops) == WARP and arrive is not None:
-        if any(isinstance(stop, Waiting) for stop in stops):
-            return []
+    if len(stops) == WARP and any(isinstance(stop, Waiting) for stop in stops):
+        return []
     if len(stops) < WARP or len(meetings) < len(stops) or any(m.stmt is not stmt for m in meetings):
         raise _divergence(kernel, first, list(stops))
     if isinstance(stmt, Arrive):

@@ -109,7 +109,8 @@ class Accesses:
         held, axis = slots(node, self.place.bounds), node.attach_axis
         if held <= 1 or axis is None:
             return E.const(0)
-        return self.place.leaf[axis] % held * plain(slot_elements(node, self.place.bounds))
+        each = plain(slot_elements(node, self.place.bounds))
+        return E.convert(self.place.leaf[axis] % held * each)
 
     def _relative(self, node: Node, index: Sequence[Expr]) -> list[Expr]:
         bases = self.place.region_base[node]

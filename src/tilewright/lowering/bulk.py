@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import LegalityError, LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP
@@ -85,7 +86,7 @@ def gates_for(node: Node, place: Placement, known: dict[tuple[object, ...], Gate
     key = (parent, node.attach_axis, held)
     if key not in known:
         name = f"{parent.name}.gates"
-        known[key] = Gates(Buffer(name, GATE_TYPE, 2 * held, "shared", (2, held)), held)
+        known[key] = Gates(Buffer(name, DType(GATE_TYPE), 2 * held, "shared", (2, held)), held)
     return known[key]
 
 

@@ -102,14 +102,14 @@ class Emission:
         )  # fmt: skip
         body = seq(bulk.begin, begin, *plain, inner(), bulk.end)
         for child in reversed(children):
-            if made[child].slots < 2:
+            if made[child].slots < 2 and child.view is None:
                 body = self.allocated(child, body)
         loop = self.loop(node, axis, body) if repeat else body
         if bulk.beside is not None:
             loop = If(computes(self.place), loop, bulk.beside)
         body = seq(bulk.front, front, loop)
         for child in reversed(children):
-            if made[child].slots >= 2:
+            if made[child].slots >= 2 or child.view is not None:
                 body = self.allocated(child, body)
         return body
 

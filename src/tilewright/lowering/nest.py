@@ -158,7 +158,8 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
     combiner = node.op.combiner
     if combiner is None:
         if node.view is not None:
-            return bulk_copy(emission.accesses, node, gates_for(node, emission.place, emission.gates))
+            gates = gates_for(node, emission.place, emission.gates)
+            return bulk_copy(emission.accesses, node, gates)
         if node.held is not None:
             tiles = emission.nest(node, operand(emission, node), inside)
             return in_pairs(tiles, emission.place)

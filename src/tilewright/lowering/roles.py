@@ -40,9 +40,8 @@ def separate_roles(kernel: Kernel) -> Kernel:
 def _separated(stmt: Stmt, computes: Expr) -> Stmt:
     if _is_branch(stmt) or isinstance(stmt, Barrier):
         return stmt
-    if isinstance(stmt, If) and isinstance(next(statements(stmt.then)), (Seq, MakeGates)):
-        if any(isinstance(s, MakeGates) for s in statements(stmt.then)):
-            return stmt
+    if isinstance(stmt, If) and _concerns_all(stmt):  # the making of gates
+        return stmt
     if isinstance(stmt, Seq):
         parts: list[Stmt] = []
         alone: list[Stmt] = []  # statements that one branch holds

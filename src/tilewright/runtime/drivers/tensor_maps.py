@@ -29,9 +29,7 @@ class TensorMaps:
     ask: (what for, result of a call of the driver) -> its value; raises DeviceError
     """
 
-    def __init__(
-        self, cu: Any, views: Sequence[TensorMap], ask: Callable[[str, Any], Any]
-    ) -> None:
+    def __init__(self, cu: Any, views: Sequence[TensorMap], ask: Callable[[str, Any], Any]) -> None:
         self._cu, self._ask = cu, ask
         self._views = [(view, _Place(), dict[int, bytes]()) for view in views]
 

@@ -38,8 +38,8 @@ from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "BulkCopy", "CacheRead",
-    "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pad", "Pipeline",
-    "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step", "StorageAlign", "StorageOrder",
-    "Swizzle", "Tensorize", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "BulkCopy",
+    "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack",
+    "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step",
+    "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "describe", "step_from_json",
 ]  # fmt: skip

@@ -125,6 +125,25 @@ class BulkCopy(Step):
     the loop.  The loops of the stage are not run, and stay as they are.
 
     rewrite:  s[A_shared].bulk_copy()
+        C: float32[4] global, 4 elements, 16 bytes
+          blockIdx.x for i in 4:
+            for k.outer in 4:
+              A.shared: float32[1, 4] shared, 4 elements, 16 bytes, at C.k.outer
+                for ax0 in 1:
+                  for ax1 in 4:
+                    A.shared[i, k.outer*4 + ax1] = A[i, k.outer*4 + ax1]
+              for k.inner in 4:
+                C[i] += A.shared[i, k.outer*4 + k.inner]
+        ->
+        C: float32[4] global, 4 elements, 16 bytes
+          blockIdx.x for i in 4:
+            for k.outer in 4:
+              A.shared: float32[1, 4] shared, 4 elements, 16 bytes, bulk copies, at C.k.outer
+                for ax0 in 1:
+                  for ax1 in 4:
+                    A.shared[i, k.outer*4 + ax1] = A[i, k.outer*4 + ax1]
+              for k.inner in 4:
+                C[i] += A.shared[i, k.outer*4 + k.inner]
     legal:    a stage in shared memory that copies a box of one tensor in global memory, or zeros
               outside of that; its rows are multiples of 16 bytes, and those of the tensor begin at
               such; a box has at most 5 dimensions of 256 elements; blocks of whole warps; on

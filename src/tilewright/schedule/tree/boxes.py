@@ -37,7 +37,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class View:
-    """What a stage copies: the dimensions of `tensor` in the order of its buffer, outermost first."""
+    """What a stage copies: dimensions of `tensor`, in the order of its buffer, outermost first."""
 
     tensor: Tensor
     dimensions: tuple[Dimension, ...]
@@ -93,9 +93,7 @@ def _hides(
     return f"it is zero where {rest} does not hold, not only outside of {tensor.name}"
 
 
-def _arranged(
-    tensor: Tensor, dimensions: list[Dimension], axes: Sequence[IterVar]
-) -> View | str:
+def _arranged(tensor: Tensor, dimensions: list[Dimension], axes: Sequence[IterVar]) -> View | str:
     used = [dim.axis for dim in dimensions if dim.axis is not None]
     if len(set(used)) < len(used):
         return "two dimensions of its tensor follow one loop"
@@ -130,11 +128,10 @@ def extents(view: View, extent: Mapping[IterVar, Any]) -> list[Any]:
 
 
 def does_not_fit(view: View, extent: Mapping[IterVar, Any], swizzle: Any) -> Any:
-    """Whether the box is larger than a copy engine takes, or its rows are none, or no swizzled ones.
-    """
+    """Whether an engine does not take the box: it is too large, or its rows are no such rows."""
     box = extents(view, extent)
     row = box[-1] * view.tensor.dtype.bytes
     bad: Any = logical_or(row % UNIT != 0, logical_and(swizzle != 0, row != swizzle))
-    for dim, extent in zip(view.dimensions, box, strict=True):
-        bad = logical_or(bad, maximum(extent - 1, 0) * dim.step + 1 > MOST_BOX)
+    for dim, count in zip(view.dimensions, box, strict=True):
+        bad = logical_or(bad, maximum(count - 1, 0) * dim.step + 1 > MOST_BOX)
     return bad

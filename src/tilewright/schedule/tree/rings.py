@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.ir.bulk import BULK_ALIGNMENT
+from tilewright.base.dtype import DType
+from tilewright.ir.bulk import BULK_ALIGNMENT, GATE_TYPE
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
 from tilewright.ir.swizzle import period
@@ -60,6 +61,11 @@ def swizzle(node: Node, bounds: Bounds) -> Any:
     if node.scope != "shared":
         return 0
     return evaluate(node.stage.swizzled, bounds.assignment)
+
+
+def gate_bytes(node: Node, bounds: Bounds) -> Any:
+    """Bytes of the gates of a ring that bulk copies fill; rings of one loop may share them."""
+    return 2 * DType(GATE_TYPE).bytes * slots(node, bounds)
 
 
 def alignment(node: Node, bounds: Bounds) -> Any:

@@ -17,8 +17,8 @@ from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
 from tilewright.schedule.copies import source_of, why_no_copy
 from tilewright.schedule.scopes import FRAGMENT, INSIDE, SCOPE_RANK, tag_rank
-from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.space.decision import same
+from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.boxes import View, view_of
 from tilewright.schedule.tree.layout import Held
