@@ -24,7 +24,17 @@ from tilewright.codegen import generate
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
-from tilewright.ir.stmt import AsyncCopy, Barrier, For, If, Program, Stmt, map_children, statements
+from tilewright.ir.stmt import (
+    AsyncCopy,
+    Barrier,
+    For,
+    If,
+    Program,
+    Stmt,
+    children,
+    map_children,
+    statements,
+)
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
@@ -100,6 +110,20 @@ def test_warps_that_load_do_nothing_else() -> None:
     assert str(branch.condition) == "(thread_y < 4)"
     kinds = {type(s) for s in statements(branch.orelse)}
     assert {BulkCopy, Expect, Await} <= kinds and Arrive not in kinds
+
+
+def test_whole_warps_wait() -> None:
+    """Nothing that only some lanes do stands around a wait."""
+
+    def look(stmt: Stmt, conditions: tuple[str, ...]) -> None:
+        if isinstance(stmt, Await):
+            assert not any("==" in c for c in conditions)
+        own = (*conditions, str(stmt.condition)) if isinstance(stmt, If) else conditions
+        for part in children(stmt):
+            look(part, own)
+
+    for form in FORMS.values():
+        look(check(form).kernels[0].body, ())
 
 
 def test_zeros_around_a_tensor_are_no_condition() -> None:

@@ -5,11 +5,13 @@ loop, and what each iteration begins and ends with.  Every slot has two gates: o
 tile is there, one when all warps have read it.
 
 rewrite:  for k: {S[k % 3] = A[k]; use S[k % 3]}
-          ->   if first thread: for p in 2: fill(p)
-               for k: {if first thread and k + 2 < n: fill(k + 2)
+          ->   if first warp: for p in 2: fill(p)
+               for k: {if first warp and k + 2 < n: fill(k + 2)
                        await there[k % 3] of k//3 % 2; use S[k % 3]; arrive read[k % 3]}
-          where fill(t) = {await read[t % 3] of (t//3 + 1) % 2; expect there[t % 3] bytes;
-                           bulk S[t % 3] = A[t], there[t % 3]}
+          where fill(t) = {await read[t % 3] of (t//3 + 1) % 2
+                           if first thread: {expect there[t % 3] bytes
+                                             bulk S[t % 3] = A[t], there[t % 3]}}
+Whole warps wait, so that none of their lanes goes on alone.
 A phase of a slot is one tile.  The parity of a phase that nobody has begun is that of the phase
 before, so the first tile of a slot waits for nothing.  Where the loop runs again, slots go on with
 the phases they had.
@@ -173,7 +175,8 @@ def _turned(
         raise LegalityError(
             f"bulk_copy({node.name})", f"a tile of {nbytes} bytes", "Use smaller tiles."
         )
-    before = _rounds(node, place)
+    before, own = _rounds(node, place), loaders_of(nodes, place)
+    mine = first_thread(place, own)
 
     def uses(tile: Expr) -> Expr:
         """Tiles that the slot had before this one."""
@@ -183,24 +186,29 @@ def _turned(
         return before * each + tile // held
 
     def fill(tile: Expr) -> Stmt:
-        own = {} if axis is None else {place.leaf[axis]: tile}
-        made = [fresh_loops(copy, limits, own) for copy in copies]
+        here = {} if axis is None else {place.leaf[axis]: tile}
+        made = [fresh_loops(copy, limits, here) for copy in copies]
         free = Await(gates.read(tile), (uses(tile) + 1) % 2)
-        return seq(free, Expect(gates.there(tile), nbytes), *made)
+        return seq(free, If(mine, seq(Expect(gates.there(tile), nbytes), *made)))
 
     arrived, done = Await(gates.there(tile), uses(tile) % 2), Arrive(gates.read(tile))
-    if own := loaders_of(nodes, place):
+    warp = first_warp(place, own)
+    if own:
         all_tiles = E.var(f"{_named(axis)}.loaded")
         loading = For(all_tiles, extent, fill(all_tiles))
-        return Turned(seq(), arrived, done, If(first_thread(place, own), loading))
-    mine = first_thread(place, 0)
+        return Turned(seq(), arrived, done, _where(warp, loading))
     front = seq()
     if held > 1:
         first = E.var(f"{_named(axis)}.first")
-        front = If(mine, For(first, held - 1, fill(first)))
+        front = _where(warp, For(first, held - 1, fill(first)))
     later = tile + (held - 1)
-    refill = If(E.all_of(mine, later < extent), fill(later))
+    refill = _where(E.all_of(warp, place.simplify(later < extent)), fill(later))
     return Turned(front, seq(refill, arrived), done)
+
+
+def _where(test: Expr, body: Stmt) -> Stmt:
+    """`body` where a test holds that may be sure."""
+    return body if test.op == "const" and test.attr else If(test, body)
 
 
 def _named(axis: IterVar | None) -> str:
@@ -256,6 +264,19 @@ def first_thread(place: Placement, own: int) -> Expr:
         if extent > 1 or begin:
             tests.append(place.thread_var[tag].equal(begin))
     return E.all_of(*tests)
+
+
+def first_warp(place: Placement, own: int) -> Expr:
+    """Whether a thread is in the first warp of all, or, where it is one, of those that load only."""
+    threads = {tag: int(e) for tag, e in place.launch.items() if tag in THREAD_TAGS}
+    begin = prod(threads.values()) if own else 0
+    if more_rows(threads, own) * begin == WARP * threads[max(threads)]:
+        return E.const(True)
+    number, step = E.const(0), 1
+    for tag in sorted(threads):
+        number, step = number + place.thread_var[tag] * step, step * threads[tag]
+    test = number < begin + WARP
+    return test if own else place.simplify(test)
 
 
 def computes(place: Placement) -> Expr:
