@@ -19,7 +19,18 @@ import numpy as np
 
 from tilewright.base.dtype import DType
 from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
+from tilewright.ir.bulk import (
+    Arrive,
+    Await,
+    BulkCopy,
+    Expect,
+    Fence,
+    MakeGates,
+    has_gates,
+)
 from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.fast_bulk import filled
+from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,
@@ -56,7 +67,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, run_warp, unit_of
+from tilewright.ir.warps import Meeting, Waiting, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -87,8 +98,11 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma or a LoadRows that not all lanes of a warp, which are 32 threads in order, reach
-      together; it orders no accesses of memory
+    - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
+      that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
+      all reads of what was there; other bytes than expected; threads that wait for ever
+    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order,
+      reach together; the first two order no accesses of memory
     - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
       tiles, every element by two: one that its writer has not shown since, one written before the
       MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
@@ -114,19 +128,20 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
     blocks, threads = (
         [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
     )  # the last changes fastest: x
-    fork = object()
+    fork, brought = object(), filled(kernel)
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
         shared: dict[Buffer, Cells] = {}
         running = []
+        gates = Gates(kernel, math.prod(len(extents[tag]) for tag in threads))
         for number, lane in enumerate(itertools.product(*(extents[tag] for tag in threads))):
             place = zip((*blocks, *threads), (*at, *lane), strict=True)
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
-            running.append(_Thread(kernel, check, dict(cells), shared, now, bound))
-        _in_turn(kernel, running)
+            running.append(_Thread(kernel, check, dict(cells), shared, now, bound, gates, brought))
+        _in_turn(kernel, running, gates)
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
@@ -139,25 +154,35 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
             raise threads[k].error(f"{error}") from error
 
     unit = unit_of(kernel)
+
+    def met() -> None:
+        for thread in threads:
+            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+
+    def diverged(waiting: Sequence[Any]) -> InterpreterError:
+        barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
+        told = (
+            f"thread {waiting.index(stop)} "
+            + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
+            for stop in dict.fromkeys(waiting)
+        )
+        return InterpreterError(
+            kernel.name, f"barrier divergence: {', '.join(told)}",
+            "Move the barrier out of the condition, or give all threads the same trip counts.",
+        )  # fmt: skip
+
+    if has_gates(kernel):
+        run_block(gates, go_on, met, diverged)
+        return
     while True:
         waiting: list[Any] = []
         for first in range(0, len(threads), unit):
             waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
-            barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
-            told = (
-                f"thread {waiting.index(stop)} "
-                + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
-                for stop in dict.fromkeys(waiting)
-            )
-            raise InterpreterError(
-                kernel.name, f"barrier divergence: {', '.join(told)}",
-                "Move the barrier out of the condition, or give all threads the same trip counts.",
-            )  # fmt: skip
+            raise diverged(waiting)
         if waiting[0] is None:
             return
-        for thread in threads:
-            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+        met()
 
 
 @dataclass
@@ -172,7 +197,7 @@ class _Flight:
 
 
 # of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
-Course = Generator[Barrier | Meeting, Any, None]
+Course = Generator[Barrier | Meeting | Waiting, Any, None]
 
 
 @dataclass
@@ -185,6 +210,8 @@ class _Thread:
     shared: dict[Buffer, Cells]
     now: Moment
     at: dict[Expr, int]
+    gates: Gates
+    filled: set[Buffer]  # by bulk copies
     forked: bool = False  # in a parallel loop
     mask: Sequence[bool] | None = None  # the lanes that run
     stmt: Stmt = field(default_factory=Barrier)  # under way
@@ -192,8 +219,8 @@ class _Thread:
     groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
     hidden: list[tuple[Cells, int]] = field(default_factory=list)  # written and not shown
-    # elements that an Mma of a group reads or adds to: those of each batch, the last not complete
-    batches: list[list[tuple[Cells, int]]] = field(default_factory=lambda: [[]])
+    # of each batch of Mmas, the last not complete: what happens to what they hold when it has ended
+    batches: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
 
     # -- statements
     def run(self, stmt: Stmt) -> Course:
@@ -317,13 +344,20 @@ class _Thread:
         if self.check:
             self.refuse("unfenced" if cells.stored else "", buffer, places[0])
             self.refuse("unwritten" if None in sums else "", buffer, places[0])
-            of = (self.cells[stmt.a.buffer], self.cells[stmt.b.buffer], cells)
-            for own, where in zip(of, (*tiles, places), strict=True):
-                own.busy.update(where)
-                self.batches[-1] += ((own, at) for at in where)
+            for of, where in zip((stmt.a, stmt.b, stmt.sum), (*tiles, places), strict=True):
+                self.engage(of.buffer, where)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(places, results, strict=True):
             cells.values[at] = np.float64(value)
+
+    def engage(self, buffer: Buffer, places: Sequence[int]) -> None:
+        """The batch that is under way reads these elements, or adds to them."""
+        cells = self.cells[buffer]
+        if buffer in self.filled:
+            self.batches[-1].append(self.gates.engage(self.now.thread, buffer, places))
+            return
+        cells.busy.update(places)
+        self.batches[-1].append(lambda: cells.busy.subtract(places))
 
     def tile(self, region: Region, tile: Tile) -> list[int]:
         """Where the lane reads its part."""
@@ -350,14 +384,65 @@ class _Thread:
     def end(self, stmt: MmaEnd) -> Course:
         self.batches.append([])
         while len(self.batches) - 1 > stmt.pending:
-            for cells, at in self.batches.pop(0):
-                cells.busy[at] -= 1
+            for release in self.batches.pop(0):
+                release()
         yield from ()
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
+
+    def bulk_copy(self, stmt: BulkCopy) -> Course:
+        to, source = stmt.to.buffer, stmt.source.buffer
+        places = box_places(stmt.box, [self.value(e) for e in stmt.at])
+        zero, given = rounded(to.dtype, 0), self.cells[source].values
+        if self.check and max(places) >= source.size:
+            self.refuse("bounds", source, max(places))
+        for p in places if self.check else ():
+            self.refuse("unwritten" if p >= 0 and given[p] is None else "", source, p)
+        values = [zero if p < 0 else given[p] for p in places]
+        self.place(to, stmt.to.index, 0)
+        self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
+        first, cells = self.value(stmt.to.index), self.cells[to]
+        if self.check:
+            self.refuse("aligned" if first % stmt.unit else "", to, first, stmt.unit)
+        into = [to.at(first + k) for k in range(stmt.to.count)]
+
+        def arrived() -> None:
+            for at, value in zip(into, values, strict=True):
+                cells.values[at] = value
+
+        gate = self.gate(stmt.gate)
+        wrong, at = self.gates.copy(self.now.thread, gate, (to, into), stmt.nbytes, arrived)
+        self.refuse(wrong if self.check else "", to, at)
+        yield from ()
+
+    def make_gates(self, stmt: MakeGates) -> Course:
+        places = self.places(stmt.gates)
+        self.gates.make(self.now.thread, stmt.gates.buffer, places, stmt.arrivals)
+        yield from ()
+
+    def fence(self, stmt: Fence) -> Course:
+        self.gates.fence(self.now.thread)
+        yield from ()
+
+    def expect(self, stmt: Expect) -> Course:
+        self.gates.expect(self.now.thread, self.gate(stmt.gate), stmt.nbytes)
+        yield from ()
+
+    def arrive(self, stmt: Arrive) -> Course:
+        yield Meeting(stmt, (self.gate(stmt.gate),))
+
+    def wait_for_gate(self, stmt: Await) -> Course:
+        parity, gate = self.value(stmt.parity), self.gate(stmt.gate)
+        if self.gates.ready(self.now.thread, gate, parity):
+            self.gates.passed(self.now.thread, gate)
+        else:
+            yield Waiting(stmt, gate, parity)
+
+    def gate(self, region: Region) -> tuple[Buffer, int]:
+        return region.buffer, self.place(region.buffer, region.index, 0)
 
     # -- memory
     def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
@@ -394,9 +479,11 @@ class _Thread:
     def read(self, buffer: Buffer, at: int, *, beside: bool = False) -> Any:
         """beside: by what needs to be shown what threads write"""
         cells = self.cells[buffer]
-        if self.check:
-            summed = buffer.scope == "local" and cells.busy[at] > 0
-            self.refuse("multiplying" if summed else "", buffer, at)
+        if self.check and buffer.scope == "local":
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
+        if self.check and buffer in self.filled:
+            self.refuse(self.gates.read(self.now.thread, buffer, at), buffer, at)
+        elif self.check:
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
             self.refuse("not shown" if beside and at in cells.hidden else "", buffer, at)
         return cells.values[at]
@@ -470,6 +557,12 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Show: _Thread.show,
         MmaBegin: _Thread.begin,
         MmaEnd: _Thread.end,
+        BulkCopy: _Thread.bulk_copy,
+        MakeGates: _Thread.make_gates,
+        Fence: _Thread.fence,
+        Expect: _Thread.expect,
+        Arrive: _Thread.arrive,
+        Await: _Thread.wait_for_gate,
     },
 )
 

@@ -15,7 +15,8 @@ import numpy as np
 from drills.drill import Counts, Drill
 from lowering import row_rings
 from lowering.row_rings import Rows
-from tests.ir import products, rings
+from tests.ir import bulk_rings, products, rings
+from tests.ir.bulk_rings import BulkRing
 from tests.ir.products import Product
 from tests.ir.rings import Ring
 from tilewright.base.errors import InternalError
@@ -27,7 +28,8 @@ from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 
 _LOWERED = {f"lowered, {fault}": fault for fault in row_rings.FAULTS}
-_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED]
+_BULK = {f"bulk, {fault}": fault for fault in bulk_rings.FAULTS}
+_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *_BULK]
 
 
 def run(tries: int, seed: int) -> Counts:
@@ -37,7 +39,9 @@ def run(tries: int, seed: int) -> Counts:
         fault = _PLANTED[number // 2 % len(_PLANTED)] if number % 2 else ""
         rng = random.Random(f"{seed} {number}")
         if fault in _LOWERED or (not fault and number % 6 == 4):
-            kernel: Ring | Product | Rows = _rows(rng)
+            kernel: Ring | Product | Rows | BulkRing = _rows(rng)
+        elif fault in _BULK or (not fault and number % 6 == 2):
+            kernel = _bulk_ring(rng, _BULK.get(fault, ""))
         elif fault in rings.FAULTS if fault else number % 4 == 0:
             kernel = _ring(rng, fault)
         else:
@@ -61,6 +65,16 @@ def _ring(rng: random.Random, fault: str) -> Ring:
     return Ring(threads, wide, slots, tiles, missing, rng.choice(("float32", "int32")), fault)
 
 
+def _bulk_ring(rng: random.Random, fault: str) -> BulkRing:
+    """More tiles than slots, more warps than one: each fault shows."""
+    slots, box = rng.randint(1, 4), (rng.randint(2, 12), rng.choice((16, 32, 48)))
+    return BulkRing(
+        rng.randint(2, 3), box, slots, slots + rng.randint(2, 6), (rng.randint(-9, 3), 0),
+        (rng.randint(8, 60), 48), rng.randint(1, 3), rng.random() < 0.5,
+        rng.choice(("float32", "float16", "int8")), fault,
+    )  # fmt: skip
+
+
 def _product(rng: random.Random, fault: str) -> Product:
     return Product(rng.choice([*ATOMS]), rng.randint(1, 4), rng.randint(1, 4), fault)
 
@@ -75,7 +89,7 @@ def _rows(rng: random.Random) -> Rows:
     )
 
 
-def _found(kernel: Ring | Product | Rows, fault: str) -> str:
+def _found(kernel: Ring | Product | Rows | BulkRing, fault: str) -> str:
     """What is said against it; "" for a kernel that gives what it must.
 
     fault: of `row_rings`, which other kernels have themselves
@@ -85,6 +99,9 @@ def _found(kernel: Ring | Product | Rows, fault: str) -> str:
             return _said(row_rings.wrong(kernel, fault), *row_rings.arrays(kernel))
         right = lower_schedule(row_rings.schedule(kernel), row_rings.CUDA)
         return _said(right, *row_rings.arrays(kernel))
+    if isinstance(kernel, BulkRing):
+        whole = bulk_rings.program(kernel)
+        return _said(whole, bulk_rings.arrays(kernel), bulk_rings.expected(kernel))
     of = rings if isinstance(kernel, Ring) else products
     program, arrays = of.program(kernel), of.arrays(kernel)  # type: ignore[arg-type]
     wanted = rings.expected(kernel) if isinstance(kernel, Ring) else None
@@ -108,6 +125,6 @@ DRILL = Drill(
     run=run,
     never=(*(f"missed: {f}" for f in _PLANTED), "right and refused"),
     always=(*(f"found: {f}" for f in _PLANTED), "right and accepted"),
-    short=60,
+    short=100,
     long=3000,
 )

@@ -154,6 +154,7 @@ SLICES = (
     's.cache_read(A, "shared", [C])', 's[C].bind(i, "blockIdx.x")', "s[C].split(k, factor=2)",
     "s[A_shared].compute_at(s[C], k_outer)",
 )  # fmt: skip
+BOXES = (*SLICES[:2], "s[C].split(k, factor=4)", SLICES[3])
 PADDED_SLICES = (
     's.cache_read(P, "shared", [C])',
     "s[P].compute_inline()",
@@ -282,6 +283,16 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("chain(6, 4)", "s[B].swizzle(128)"),
         Case("row_sums(4, 10)", "s[A_shared].swizzle(128)", (*SLICES, "s[A_shared].pipeline(2)")),
     ],
+    S.BulkCopy: [
+        Case("row_sums(4, 16)", "s[A_shared].bulk_copy()", BOXES),
+        Case(
+            "row_sums(4, 16)",
+            "s[A_shared].bulk_copy()",
+            (*BOXES, "s[A_shared].split(ax1, factor=2)"),
+        ),
+        Case("row_sums(4, 16)", "s[A_global].bulk_copy()", ('s.cache_read(A, "global", [C])',)),
+        Case("chain(6, 4)", "s[B].bulk_copy()", ('s[B].set_scope("shared")',)),
+    ],
     S.AsyncCopy: [
         Case("row_sums(4, 10)", "s[A_shared].async_copy()", SLICES),
         Case("row_sums(4, 10)", "s[A_global].async_copy()", ('s.cache_read(A, "global", [C])',)),
@@ -293,6 +304,17 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("row_sums(4, 10)", "s[A_shared].pipeline(0)", SLICES),
         Case("row_sums(4, 10)", "s[A_shared].pipeline(17)", SLICES),
         Case("padded(10)", "s[P_shared].pipeline(2)", PADDED_SLICES),
+        Case(
+            "row_sums(4, 16)",
+            "s[A_shared].pipeline(3, loaders=1)",
+            (*BOXES, "s[A_shared].bulk_copy()"),
+        ),
+        Case(
+            "row_sums(4, 16)",
+            "s[A_shared].pipeline(3, loaders=2)",
+            (*BOXES, "s[A_shared].bulk_copy()"),
+        ),
+        Case("row_sums(4, 16)", "s[A_shared].pipeline(3, loaders=1)", BOXES),
     ],
 }
 

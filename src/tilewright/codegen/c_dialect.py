@@ -70,9 +70,10 @@ class Dialect:
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no SHOW,
-                    MMA_BEGIN and MMA_END, no waiting for the kernel before (`artifact.AWAIT` and
-                    FRESH)
+                    "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
+                    TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
+                    "tw_await_gate"), no `multiply(atom)` of that name, no SHOW, MMA_BEGIN and
+                    MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -139,6 +140,11 @@ def async_copy(nbytes: int) -> str:
     return f"tw_copy_{nbytes}"
 
 
+def bulk_copy(dimensions: int) -> str:
+    """The function (to, map, gate, coordinates, the innermost first) of `Dialect.instructions`."""
+    return f"{BULK}{dimensions}"
+
+
 def multiply(atom: str) -> str:
     """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
     return f"tw_mma_{atom.replace('.', '_')}"
@@ -155,6 +161,7 @@ def instruction(function: str) -> str:
 
 
 SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
+BULK, TENSOR_MAP = "tw_bulk_", "tw_map"  # begins of names; the type of a parameter
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 
 

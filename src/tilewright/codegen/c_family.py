@@ -14,16 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import AWAIT, KernelInfo, Source
+from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
 from tilewright.base.dtype import DType
 from tilewright.codegen.c_dialect import (
     FRESH,
     MMA_BEGIN,
     MMA_END,
     SHOW,
+    TENSOR_MAP,
     Dialect,
     Names,
     async_copy,
+    bulk_copy,
     load_rows,
     multiply,
 )
@@ -33,6 +35,7 @@ from tilewright.codegen.cuda_groups import form
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
@@ -96,7 +99,8 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
-        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total))
+        maps = tuple(printer.maps)
+        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total, maps))
     preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
     return source_of(program, target, "\n".join([*preamble, *helpers.values(), *texts]), infos)
 
@@ -155,6 +159,11 @@ class _KernelPrinter(ValuePrinter):
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
+        copies = (s for s in statements(kernel.body) if isinstance(s, BulkCopy))
+        self.maps = {
+            view: names.claim(f"{kernel.params[view.argument].name}_map")
+            for view in dict.fromkeys(map(self._view, copies))
+        }
         self._waiting = None
         if steady is not None and AWAIT in dialect.instructions:
             self._waiting = waiting(kernel, steady, self._runs_once)
@@ -168,6 +177,10 @@ class _KernelPrinter(ValuePrinter):
             f"{d.restrict} {self.buffers[p]}"
             for p in kernel.params
         )
+        if self.maps:
+            self._help(TENSOR_MAP)
+            views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
+            params = ", ".join([params, *views])
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
@@ -239,6 +252,37 @@ class _KernelPrinter(ValuePrinter):
     def _wait(self, stmt: Wait) -> None:
         self._call_helper("tw_wait_copies", f"{stmt.pending}")
 
+    def _view(self, stmt: BulkCopy) -> TensorMap:
+        source, box = stmt.source.buffer, stmt.box
+        return TensorMap(
+            self.kernel.params.index(source), source.dtype, box.shape, box.strides, box.reach,
+            box.steps, stmt.to.buffer.swizzle,
+        )  # fmt: skip
+
+    def _bulk_copy(self, stmt: BulkCopy) -> None:
+        corner = (self._print(self._closed(e)) for e in reversed(stmt.at))
+        begin = self._print(self._closed(stmt.to.index))  # of whole periods of a swizzle
+        to = f"&{self.buffers[stmt.to.buffer]}[{begin}]"
+        places = to, self.maps[self._view(stmt)], self._place(stmt.gate)
+        self._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
+
+    def _make_gates(self, stmt: MakeGates) -> None:
+        what = f"{self._place(stmt.gates)}, {stmt.gates.count}, {stmt.arrivals}"
+        self._call_helper("tw_make_gates", what)
+
+    def _fence(self, stmt: Fence) -> None:
+        self._call_helper("tw_fence", "")
+
+    def _expect(self, stmt: Expect) -> None:
+        self._call_helper("tw_expect", f"{self._place(stmt.gate)}, {stmt.nbytes}")
+
+    def _arrive(self, stmt: Arrive) -> None:
+        self._call_helper("tw_arrive", self._place(stmt.gate))
+
+    def _await(self, stmt: Await) -> None:
+        parity = self._print(self._closed(stmt.parity))
+        self._call_helper("tw_await_gate", f"{self._place(stmt.gate)}, {parity}")
+
     def _mma(self, stmt: Mma) -> None:
         regions, how = (stmt.sum, stmt.a, stmt.b), ""
         if stmt.atom.by_group:
@@ -271,11 +315,14 @@ class _KernelPrinter(ValuePrinter):
 
     def _call_helper(self, name: str, arguments: str, how: str = "") -> None:
         """how: what is known when it is compiled"""
+        self._help(name)
+        self._line(f"{name}{f'<{how}>' if how else ''}({arguments});")
+
+    def _help(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
-        self._line(f"{name}{f'<{how}>' if how else ''}({arguments});")
 
     def _place(self, region: Region, *, as_told: bool = False) -> str:
         """The address where it begins.
@@ -488,6 +535,8 @@ class _KernelPrinter(ValuePrinter):
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
         LoadRows: _load_rows, Show: _show, MmaBegin: _mma_begin, MmaEnd: _mma_end,
+        BulkCopy: _bulk_copy, MakeGates: _make_gates, Fence: _fence,
+        Expect: _expect, Arrive: _arrive, Await: _await,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

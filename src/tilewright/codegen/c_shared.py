@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.barriers import starts_with_barrier
+from tilewright.ir.bulk import BULK_ALIGNMENT, BulkCopy
 from tilewright.ir.stmt import (
     SHARED_ALIGNMENT,
     Allocate,
@@ -61,32 +62,36 @@ def plan_shared(body: Stmt) -> SharedPlan:
     allocated = Counter(
         s.buffer for s in statements(body) if isinstance(s, Allocate) and s.buffer.scope == "shared"
     )
-    planner = _Planner()
+    copies = (s for s in statements(body) if isinstance(s, BulkCopy))
+    planner = _Planner({b for s in copies for b in (s.to.buffer, s.gate.buffer)})
     for buffer, count in allocated.items():
-        if count > 1:  # copies of a loop nest: one place that nothing else takes
+        # One place that nothing else takes: of copies of a loop nest, of what no barrier guards.
+        if count > 1 or buffer in planner.alone:
             planner.place(buffer)
     if allocated:
         planner.visit(body, inside=False)
     return planner.plan
 
 
-_OTHERS = (Store, AsyncCopy, Commit, Wait, Mma, LoadRows, Show, MmaBegin, MmaEnd)
+_OTHERS = (Store, AsyncCopy, Commit, Wait, Mma, LoadRows, Show, MmaBegin, MmaEnd, *GATED)
 
 
 class _Planner:
-    def __init__(self) -> None:
+    def __init__(self, alone: set[Buffer]) -> None:
         self.plan = SharedPlan()
+        self.alone = alone  # buffers that bulk copies fill, and gates
         self.top = 0
         self.freed_to = 0  # end of the bytes that were given back since the last barrier
 
     def place(self, buffer: Buffer) -> None:
         if buffer in self.plan.offsets:
             return
-        offset = -(-self.top // buffer.alignment) * buffer.alignment
+        unit = max(buffer.alignment, BULK_ALIGNMENT if buffer in self.alone else 1)
+        offset = -(-self.top // unit) * unit
         self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total
         self.plan.total = max(self.plan.total, self.top)
-        self.plan.alignment = max(self.plan.alignment, buffer.alignment)
+        self.plan.alignment = max(self.plan.alignment, unit)
         self.plan.offsets[buffer] = offset
 
     def visit(self, stmt: Stmt, inside: bool) -> None:

@@ -18,8 +18,10 @@ from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
 from tilewright.codegen.c_dialect import (
     FRESH,
+    TENSOR_MAP,
     Dialect,
     async_copy,
+    bulk_copy,
     instruction,
     load_rows,
     multiply,
@@ -27,6 +29,7 @@ from tilewright.codegen.c_dialect import (
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
 
@@ -137,6 +140,74 @@ def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
     )  # fmt: skip
 
 
+_BULK = """static __device__ __forceinline__
+void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
+  asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {{{places}}}], [%2];"
+      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(&map),
+         "r"((unsigned int)__cvta_generic_to_shared(gate)), {values} : "memory");
+}}
+"""
+
+
+def _bulk_copy(n: int) -> str:
+    corner = [f"c{k}" for k in range(n)]
+    return _BULK.format(
+        name=bulk_copy(n), n=n, corner=", ".join(f"int {c}" for c in corner),
+        places=", ".join(f"%{3 + k}" for k in range(n)),
+        values=", ".join(f'"r"({c})' for c in corner),
+    )  # fmt: skip
+
+
+# What waits for a gate that never opens ends with an error, after a time in which all else has.
+_GATES = {
+    TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
+    **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
+    "tw_make_gates": """static __device__ __forceinline__
+void tw_make_gates(long long* gates, int count, unsigned int arrivals) {
+  for (int k = 0; k < count; ++k) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gates + k)), "r"(arrivals) : "memory");
+  }
+}
+""",
+    "tw_fence": """static __device__ __forceinline__ void tw_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "tw_expect": """static __device__ __forceinline__
+void tw_expect(long long* gate, unsigned int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+      :: "r"((unsigned int)__cvta_generic_to_shared(gate)), "r"(bytes) : "memory");
+}
+""",
+    "tw_arrive": """static __device__ __forceinline__ void tw_arrive(long long* gate) {
+  __syncwarp();
+  if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gate)) : "memory");
+  }
+}
+""",
+    "tw_await_gate": """static __device__ __forceinline__
+bool tw_is_open(unsigned int gate, unsigned int parity) {
+  unsigned int open;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+      " selp.u32 %0, 1, 0, p; }" : "=r"(open) : "r"(gate), "r"(parity) : "memory");
+  return open != 0;
+}
+static __device__ __forceinline__ void tw_await_gate(const long long* gate, unsigned int parity) {
+  const unsigned int near = (unsigned int)__cvta_generic_to_shared(gate);
+  if (tw_is_open(near, parity)) return;
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  while (!tw_is_open(near, parity)) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (now - begin > 8000000000ull) __trap();
+  }
+}
+""",
+}
 DEPENDENT_ARCH = 90  # the first on which a kernel can wait for the one before it
 _INSTRUCTIONS = {
     **{
@@ -149,6 +220,7 @@ _INSTRUCTIONS = {
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
     },
+    **_GATES,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));

@@ -30,7 +30,9 @@ WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _ARENA = re.compile(r"extern __shared__ .*;")
-_UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_UNFIT = re.compile(
+    r"\b(return|goto|asm|tw_bulk_\d|tw_await_gate|\w*(shfl|syncwarp|activemask|ballot)\w*)\b"
+)
 _TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
 _BY_GROUP = f"{_TOGETHER}m64"  # those of what a group of warps does
 _COPIES = "tw_begin("  # of a text with asynchronous copies

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import walk
 from tilewright.ir.stmt import (
     Allocate,
@@ -33,7 +34,7 @@ from tilewright.ir.stmt import (
 )
 
 _COPIES = (Store, AsyncCopy, For, If, Seq)  # what a copy may consist of
-_ORDERED = (Barrier, Wait, While)  # nothing is moved across these
+_ORDERED = (Barrier, Wait, While, *GATED)  # nothing is moved across these
 Parts = tuple[Stmt | None, Stmt | None]  # what comes first, what is left
 
 

@@ -76,17 +76,20 @@ def _show(hidden: Hidden) -> None:
 
 
 def _engage(batches: list[Any], counts: list[int], places: Sequence[int]) -> None:
+    def release() -> None:
+        for at in places:
+            counts[at] -= 1
+
     for at in places:
         counts[at] += 1
-    batches[-1].append((counts, places))
+    batches[-1].append(release)
 
 
 def _release(batches: list[Any], kept: int) -> None:
     batches.append([])
     while len(batches) - 1 > kept:
-        for counts, places in batches.pop(0):
-            for at in places:
-                counts[at] -= 1
+        for release in batches.pop(0):
+            release()
 
 
 def _tile(
@@ -109,6 +112,16 @@ def _tile(
     return [elements[at] for at in places], "", 0
 
 
+def _tile_of_gates(
+    elements: list[Any], gates: Any, thread: int, buffer: Any, places: Sequence[int]
+) -> tuple[list[Any], str, int]:
+    """The same of a tile that bulk copies bring."""
+    for at in places:
+        if why := gates.read(thread, buffer, at):
+            return [], why, at
+    return [elements[at] for at in places], "", 0
+
+
 FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
 NAMESPACE: dict[str, Any] = {
     "fail": _fail,
@@ -120,6 +133,7 @@ NAMESPACE: dict[str, Any] = {
     "engage": _engage,
     "release": _release,
     "tile": _tile,
+    "tile_of_gates": _tile_of_gates,
     **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
     **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
 }

@@ -21,6 +21,7 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
+from tilewright.ir.fast_bulk import BULK, BULK_NAMES, filled, look
 from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
 from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
@@ -45,7 +46,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
-from tilewright.ir.warps import TOGETHER, Meeting
+from tilewright.ir.warps import STOPS
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
@@ -102,9 +103,9 @@ class _Writer:
         self.stored = written_buffers(kernel.body)
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
-        self.beside, self.summed = of_groups(everything)
-        self.groups = self.beside | self.summed
-        self.has_barrier = any(isinstance(s, (Barrier, *TOGETHER)) for s in everything)
+        self.filled = filled(kernel)
+        self.beside, self.summed = of_groups(everything, self.filled)
+        self.has_barrier = any(isinstance(s, STOPS) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -130,7 +131,7 @@ class _Writer:
         origins: dict[int, Stmt] = {}
         self._flatten(top, 1, lines, origins)
         source = "\n".join(lines) + "\n"
-        namespace = {**NAMESPACE, "Meeting": Meeting, **self.constants}
+        namespace = {**NAMESPACE, **BULK_NAMES, **self.constants}
         exec(compile(source, "<interpreter>", "exec"), namespace)
         trackers = {b: self._trackers(b) for b in (*self.parameters, *self.shared)}
         return PythonKernel(
@@ -229,7 +230,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, (Barrier, *TOGETHER)) for s in statements(stmt))
+        waits = outline and any(isinstance(s, STOPS) for s in statements(stmt))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:
@@ -302,7 +303,7 @@ class _Writer:
             self._line(f"x = {text}")
             text = "x"
             self._guard(f"not {kind.least} <= x <= {kind.greatest}", "overflow", buffer, at)
-        if self.check and buffer in self.groups:
+        if self.check and buffer in self.beside | self.summed:
             touched(self, buffer, at, stored=True)
         if not self._tracked(buffer):
             self._line(f"{name}[{at}] = {text}")
@@ -449,6 +450,8 @@ class _Writer:
         buffer = node.attr
         at = self._index(buffer, node.args[0])
         name, value = self._name(buffer), f"x{self._number()}"
+        if buffer in self.filled:
+            look(self, buffer, at)
         if self._tracked(buffer):
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
             if buffer in self.copied:
@@ -563,10 +566,10 @@ class _Writer:
     def _trackers(self, buffer: Buffer) -> int:
         """How many lists of stamps `buffer` has: writers, readers; of what groups read: whether it
         is not shown, and how often it is being read."""
-        if self.check and buffer in self.beside:
-            return 4
-        if self.check and buffer in self.copied:
-            return 2
+        if buffer in self.filled:
+            return 1
+        if self.check and buffer in self.copied | self.beside:
+            return 4 if buffer in self.beside else 2
         private = buffer in self.allocated and buffer not in self.shared and not self.has_parallel
         if not self.check or private or buffer not in self.stored:
             return 0
@@ -576,7 +579,7 @@ class _Writer:
 
     def _tracked(self, buffer: Buffer) -> bool:
         """Does an access here race with accesses of other threads or iterations?"""
-        if self._trackers(buffer) == 0:
+        if self._trackers(buffer) == 0 or buffer in self.filled:
             return False
         shares = self.many_threads or buffer in self.copied
         return shares or (self.in_parallel and buffer in self.outer)
@@ -593,5 +596,6 @@ _WRITES: Rules[Callable[..., None]] = Rules(
         Allocate: _Writer._allocate,
         Barrier: _Writer._barrier,
         **WARPS,
+        **BULK,
     },
 )

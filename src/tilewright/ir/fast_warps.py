@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.expr import Expr
+from tilewright.ir.fast_bulk import READ, constant
 from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
@@ -101,10 +102,13 @@ def turned(buffer: Buffer, at: str) -> str:
     return f"({at} ^ {at} // {rows} % {pieces} * {unit})"
 
 
-def of_groups(stmts: Iterable[Stmt]) -> tuple[set[Buffer], set[Buffer]]:
-    """What groups read beside the threads, and what they add to."""
+def of_groups(stmts: Iterable[Stmt], filled: set[Buffer]) -> tuple[set[Buffer], set[Buffer]]:
+    """What groups read beside the threads, and what they add to.
+
+    filled: by bulk copies, of which gates know who reads them
+    """
     found = [s for s in stmts if isinstance(s, Mma) and s.atom.by_group]
-    return {r.buffer for s in found for r in (s.a, s.b)}, {s.sum.buffer for s in found}
+    return {r.buffer for s in found for r in (s.a, s.b)} - filled, {s.sum.buffer for s in found}
 
 
 def touched(w: Any, buffer: Buffer, at: str, *, stored: bool = False) -> None:
@@ -130,7 +134,12 @@ def _mma_of_group(w: Any, stmt: Mma) -> None:
         w._guard(f"{name}d[0]", "unfenced", buffer, places[0])
         w._guard(f"None in {sums}", "unwritten", buffer, places[0])
         for region, (_, at) in zip((stmt.a, stmt.b), tiles, strict=True):
-            w._line(f"engage(batches, {w._name(region.buffer)}m, {at})")
+            own = w._name(region.buffer)
+            if region.buffer in w.filled:
+                engaged = f"{own}w.engage(tid, {constant(w, region.buffer)}, {at})"
+                w._line(f"batches[-1].append({engaged})")
+            else:
+                w._line(f"engage(batches, {own}m, {at})")
         w._line(f"engage(batches, {name}m, ({', '.join(places)},))")
     w._line(f"{sums} = yield Meeting({meeting}, ({a}, {b}, {sums}))")
     kind = buffer.dtype
@@ -155,9 +164,13 @@ def _tile(w: Any, region: Region, tile: Tile) -> tuple[str, str]:
     if not w.check:
         w._line(f"{taken} = [{name}[k] for k in {places}]")
         return taken, places
-    stamps = ", ".join(f"{name}{suffix}" for suffix in ("", *"wru"))
-    w._line(f"{taken}, why, at = tile({stamps}, {places}, fork, block, epoch, cur, many)")
-    for kind in _WRONG:
+    if buffer in w.filled:
+        known = f"{name}w, tid, {constant(w, buffer)}"
+        w._line(f"{taken}, why, at = tile_of_gates({name}, {known}, {places})")
+    else:
+        stamps = ", ".join(f"{name}{suffix}" for suffix in ("", *"wru"))
+        w._line(f"{taken}, why, at = tile({stamps}, {places}, fork, block, epoch, cur, many)")
+    for kind in _WRONG if buffer not in w.filled else READ:
         w._guard(f"why == {kind!r}", kind, buffer, "at")
     return taken, places
 

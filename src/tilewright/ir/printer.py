@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.printed import text_of
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -200,6 +201,40 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
 
 
+def _bulk_copy(stmt: BulkCopy, indent: int) -> str:
+    shape, box = (" x ".join(map(str, n)) for n in (stmt.box.shape, stmt.box.extents))
+    steps = "" if max(stmt.box.steps) == 1 else f" in steps of {stmt.box.steps}"
+    at = ", ".join(map(_text, stmt.at))
+    return (
+        f"{_pad(indent)}bulk {_region(stmt.to)} = {box} of {stmt.source.buffer.name}[{at}]"
+        f" ({shape}){steps}, {_gate(stmt.gate)}"
+    )
+
+
+def _make_gates(stmt: MakeGates, indent: int) -> str:
+    return f"{_pad(indent)}gates {_region(stmt.gates)} for {stmt.arrivals} arrivals"
+
+
+def _fence(stmt: Fence, indent: int) -> str:
+    return f"{_pad(indent)}fence"
+
+
+def _expect(stmt: Expect, indent: int) -> str:
+    return f"{_pad(indent)}arrive {_gate(stmt.gate)}, expect {stmt.nbytes} bytes"
+
+
+def _arrive(stmt: Arrive, indent: int) -> str:
+    return f"{_pad(indent)}arrive {_gate(stmt.gate)}, the warp"
+
+
+def _await(stmt: Await, indent: int) -> str:
+    return f"{_pad(indent)}await {_gate(stmt.gate)} of {_text(stmt.parity)}"
+
+
+def _gate(region: Region) -> str:
+    return f"{region.buffer.name}[{_text(region.index)}]"
+
+
 def _region(region: Region) -> str:
     return f"{region.buffer.name}[{_text(region.index)} +: {region.count}]"
 
@@ -222,6 +257,12 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Show: _show,
         MmaBegin: _mma_begin,
         MmaEnd: _mma_end,
+        BulkCopy: _bulk_copy,
+        MakeGates: _make_gates,
+        Fence: _fence,
+        Expect: _expect,
+        Arrive: _arrive,
+        Await: _await,
     },
 )
 

@@ -347,7 +347,7 @@ class Parts:
     """Where a class of statements keeps its parts: names of its fields.
 
     statements:  each holds a statement, None, or a tuple of statements
-    expressions: each holds an expression, or a number that is none
+    expressions: each holds an expression, a number that is none, or a tuple of expressions
     written:     each holds a buffer, or a region of one, that it stores to
     read:        each holds a region that it reads, besides what its expressions load
     """
@@ -413,6 +413,11 @@ def map_children(
     changed: dict[str, Any] = {}
     for name in parts.expressions if on_expr is not None else ():
         node = getattr(stmt, name)
+        if isinstance(node, tuple):
+            nodes = tuple(map(on_expr, node))  # type: ignore[arg-type]
+            if any(a is not b for a, b in zip(nodes, node, strict=True)):
+                changed[name] = nodes
+            continue
         if not isinstance(node, Expr):
             continue
         new_node = on_expr(node)  # type: ignore[misc]
@@ -477,8 +482,11 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
     """The root expressions of every statement under `stmt`, indices of regions among them."""
     for s in statements(stmt):
         for name in STATEMENTS[type(s)].expressions:
-            if isinstance(part := getattr(s, name), Expr):
+            part = getattr(s, name)
+            if isinstance(part, Expr):
                 yield part
+            elif isinstance(part, tuple):
+                yield from part
         yield from (region.index for _, region in _regions(s))
 
 

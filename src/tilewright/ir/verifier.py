@@ -7,10 +7,22 @@ It looks at structure only; `fast_interpreter.py` finds what depends on values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.atoms import GROUP, WARP, Atom, Tile
+from tilewright.ir.bulk import (
+    GATE_TYPE,
+    MOST_ARRIVALS,
+    Arrive,
+    Await,
+    BulkCopy,
+    Expect,
+    Fence,
+    MakeGates,
+    gates_of,
+)
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -40,6 +52,7 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    read_buffers,
     read_regions,
     statements,
     written_buffers,
@@ -57,7 +70,8 @@ def verify(program: Program) -> None:
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
     no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes;
-    tiles of a group in swizzled rows.
+    tiles of a group in swizzled rows; gates are words of shared memory that nothing else touches,
+    bulk copies the only ones that write to their buffers.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -98,6 +112,7 @@ class _Checker:
         self.split = ""  # why the lanes of a warp may not all be here
         self.lanes = {t.var for t in kernel.threads if t.tag == "threadIdx.x"}
         self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
+        self.gates: set[Buffer] = set()  # buffers of gates
         self.vector = False  # in a loop that becomes one, so that small copies become large
 
     def run(self) -> None:
@@ -114,6 +129,7 @@ class _Checker:
             if thread.tag in THREAD_TAGS:
                 self.threaded.add(thread.var)
         self._statement(self.kernel.body)
+        self._alone()
         for source in written_buffers(self.kernel.body).intersection(self.sources):
             self.current = self.sources[source]
             raise self._fail(f"the kernel stores to {source!r}, too, while the copy is under way")
@@ -256,6 +272,69 @@ class _Checker:
         if stmt.transposed and to.dtype.bytes != 2:
             raise self._fail(f"columns of {to.dtype} are not loaded together")
 
+    def _bulk_copy(self, stmt: BulkCopy) -> None:
+        self._gates(stmt)
+        for e in stmt.at:
+            self._expression(e)
+            self._check_index(e)
+        to, source, box = stmt.to.buffer, stmt.source.buffer, stmt.box
+        if to.scope != "shared" or source.scope != "global" or not self.kernel.threads:
+            raise self._fail(f"a bulk copy from {source!r} to {to!r}")
+        self.sources.setdefault(source, stmt)
+        if to.dtype != source.dtype or stmt.to.count != box.elements:
+            raise self._fail(f"a box of {box.elements} elements of {source!r} goes to {to!r}")
+        ranks = {len(n) for n in (box.shape, box.strides, box.extents, box.steps, stmt.at)}
+        if len(ranks) > 1 or (why := box.fault(to.dtype.bytes, to.swizzle)):
+            raise self._fail("a box of several ranks" if len(ranks) > 1 else why)
+        last = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True))
+        if isinstance(source.size, Expr) or last >= source.size:
+            raise self._fail(f"{source!r} has no element {last}")
+
+    def _arrive(self, stmt: Arrive) -> None:
+        self._gates(stmt)
+        threads = prod(self.kernel.block)
+        if threads % WARP:
+            raise self._fail(f"a block of {threads} threads, no multiple of {WARP} lanes")
+
+    def _expect(self, stmt: Expect) -> None:
+        self._gates(stmt)
+        if not 0 < stmt.nbytes <= MOST_ARRIVALS:
+            raise self._fail(f"{stmt.nbytes} bytes are expected, of 1 to {MOST_ARRIVALS}")
+
+    def _await(self, stmt: Await) -> None:
+        self._gates(stmt)
+        self._expression(stmt.parity)
+        self._check_index(stmt.parity)
+
+    def _gates(self, stmt: Stmt) -> None:
+        self._regions(stmt)
+        region = gates_of(stmt)
+        assert region is not None
+        buffer = region.buffer
+        if buffer.scope != "shared" or buffer.dtype != GATE_TYPE:
+            raise self._fail(f"{buffer!r} holds no gates, which are shared words of {GATE_TYPE}")
+        if not isinstance(stmt, MakeGates) and region.count != 1:
+            raise self._fail(f"{region.count} gates, of one")
+        if isinstance(stmt, MakeGates) and not 0 < stmt.arrivals <= MOST_ARRIVALS:
+            raise self._fail(f"{stmt.arrivals} arrivals, of 1 to {MOST_ARRIVALS}")
+        self.gates.add(buffer)
+
+    def _alone(self) -> None:
+        """What is a gate, or filled by bulk copies, is nothing else."""
+        everything = list(statements(self.kernel.body))
+        filled = {s.to.buffer for s in everything if isinstance(s, BulkCopy)}
+        if not self.gates:
+            return
+        for s in everything:
+            self.current = s
+            if isinstance(s, (For, If, While, Seq, Allocate)):
+                continue
+            touched = (written_buffers(s) | read_buffers(s)) & self.gates
+            if touched and gates_of(s) is None:
+                raise self._fail(f"{touched.pop()!r} holds gates, and is read or stored to")
+            if not isinstance(s, BulkCopy) and written_buffers(s) & filled:
+                raise self._fail("bulk copies fill the buffer, and nothing else")
+
     def _together(self, stmt: Mma | LoadRows | MmaBegin | MmaEnd, lanes: int = WARP) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
@@ -344,6 +423,12 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Show: lambda checker, stmt: None,
         MmaBegin: _Checker._mma_batch,
         MmaEnd: _Checker._mma_batch,
+        BulkCopy: _Checker._bulk_copy,
+        MakeGates: _Checker._gates,
+        Fence: lambda checker, stmt: None,
+        Expect: _Checker._expect,
+        Arrive: _Checker._arrive,
+        Await: _Checker._await,
     },
 )
 

@@ -1,5 +1,6 @@
 """The lanes of a warp, or of a group of warps, as interpreters run them: one after the other,
-together where statements of all lanes are, an `Mma` or a `LoadRows`.
+together where statements of all lanes are, an `Mma`, a `LoadRows` or an `Arrive`.
+
 
 In: their courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
@@ -12,22 +13,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.atoms import GROUP, WARP, multiplied
+from tilewright.ir.bulk import Arrive, Await
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import PLACE, ROW, Barrier, Kernel, LoadRows, Mma, statements
+from tilewright.ir.stmt import PLACE, ROW, Barrier, Buffer, Kernel, LoadRows, Mma, statements
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
-TOGETHER = (Mma, LoadRows)  # the statements of all lanes
+TOGETHER = (Mma, LoadRows, Arrive)  # the statements of all lanes
+STOPS = (Barrier, *TOGETHER, Await)  # where threads may stop for others
 
 
 @dataclass(frozen=True)
 class Meeting:
     """What one lane brings to `stmt`: its elements of a, of b (of a group: what it has read of
-    their tiles, see `Tile.offsets`) and of the sum; the row it points to.
+    their tiles, see `Tile.offsets`) and of the sum; the row it points to; the gate.
 
     What it is told there is what it stores.
     """
 
-    stmt: Mma | LoadRows
+    stmt: Mma | LoadRows | Arrive
     held: tuple[tuple[Any, ...], ...]
 
 
@@ -35,6 +38,15 @@ def unit_of(kernel: Kernel) -> int:
     """Threads that run together: those of a warp, or of a group where one multiplies."""
     found = (s.atom.lanes for s in statements(kernel.body) if isinstance(s, Mma))
     return max(found, default=WARP)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Where a thread stands that waits for a gate: a place in a buffer of gates."""
+
+    stmt: Await
+    gate: tuple[Buffer, int]
+    parity: int
 
 
 def run_warp(
@@ -47,34 +59,66 @@ def run_warp(
     go_on: (thread, what it is told) -> its next stop; told: to each at the begin
     """
     stops = [go_on(first + k, told) for k in range(lanes)]
-    while any(isinstance(stop, Meeting) for stop in stops):
-        moved = False
-        for at in range(0, lanes, WARP):
-            own = stops[at : at + WARP]
-            found = next((stop for stop in own if isinstance(stop, Meeting)), None)
-            if found is not None and _lanes(found.stmt) == WARP:
-                stops[at : at + WARP] = _met(kernel, first + at, own, WARP, go_on)
-                moved = True
-        if not moved:  # no warp waits for itself alone
-            stops = _met(kernel, first, stops, GROUP, go_on)
+    while go_together(kernel, first, stops, go_on):
+        pass
     return stops
 
 
-def _met(
-    kernel: Kernel, first: int, stops: list[Any], unit: int, go_on: Callable[[int, Any], Any]
-) -> list[Any]:
-    """Where lanes that stand at one statement together stop next."""
-    stmt = next(stop.stmt for stop in stops if isinstance(stop, Meeting))
-    together = all(isinstance(stop, Meeting) and stop.stmt is stmt for stop in stops)
-    if len(stops) < unit or not together:
-        raise _divergence(kernel, first, stops, unit)
-    parts = zip(*(stop.held for stop in stops), strict=True)
-    given = multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
-    return [go_on(first + k, given[k]) for k in range(unit)]
+def go_together(
+    kernel: Kernel, first: int, stops: list[Any], go_on: Callable[[int, Any], Any],
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
+) -> bool:  # fmt: skip
+    """Let the lanes of a warp, or of a group, that have come together go on; whether there were
+    such.
+
+    first: the number of its first thread; stops: where each lane stands, which changes
+    arrive: see `meet`
+    """
+    moved = False
+    for unit in (WARP, GROUP):
+        for at in range(0, len(stops), unit) if not moved else ():  # first those of one warp
+            own = stops[at : at + unit]
+            found = next((stop for stop in own if isinstance(stop, Meeting)), None)
+            if found is None or _lanes(found.stmt) != unit:
+                continue
+            for k, told in enumerate(meet(kernel, first + at, own, arrive)):
+                stops[at + k], moved = go_on(first + at + k, told), True
+    return moved
 
 
-def _lanes(stmt: Mma | LoadRows) -> int:
+def _lanes(stmt: Mma | LoadRows | Arrive) -> int:
     return stmt.atom.lanes if isinstance(stmt, Mma) else WARP
+
+
+def meet(
+    kernel: Kernel,
+    first: int,
+    stops: Sequence[Any],
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
+) -> Sequence[Any]:
+    """What each lane of a warp, or of a group, is told where all have come together; empty where
+    some wait for a gate.
+
+    first: the number of its first thread; stops: where each lane stands, one of them at a meeting
+    arrive: (threads, gate) for those that arrive there; without it no lane waits for a gate
+    """
+    meetings = [stop for stop in stops if isinstance(stop, Meeting)]
+    stmt = meetings[0].stmt
+    unit = _lanes(stmt)
+    if len(stops) == unit and any(isinstance(stop, Waiting) for stop in stops):
+        return []
+    if len(stops) < unit or len(meetings) < unit or any(m.stmt is not stmt for m in meetings):
+        raise _divergence(kernel, first, list(stops), unit)
+    if isinstance(stmt, Arrive):
+        assert arrive is not None
+        if any(m.held != meetings[0].held for m in meetings):
+            raise InterpreterError(
+                f"{kernel.name}: {first_line(stmt)}", "lanes of a warp name different gates"
+            )
+        arrive(range(first, first + WARP), meetings[0].held[0])
+        return [None] * WARP
+    parts = zip(*(m.held for m in meetings), strict=True)
+    return multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
 
 
 def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:
@@ -110,4 +154,6 @@ def _divergence(kernel: Kernel, first: int, stops: list[Any], unit: int) -> Inte
 def _where(stop: Any, known: list[Any]) -> str:
     if isinstance(stop, Meeting):
         return f"is at {first_line(stop.stmt)!r} ({known.index(stop.stmt) + 1})"
+    if isinstance(stop, Waiting):
+        return "waits for a gate"
     return "has ended" if stop is None else "waits at a barrier"

@@ -102,11 +102,15 @@ class Accesses:
         """Flat position in the node's buffer of an index into its whole tensor: of a ring, in the
         slot of the iteration that it is computed in."""
         flat = E.convert(self.storage.layouts[node].place(self._relative(node, index)))
+        return self.place.simplify(flat + self.slot_begin(node))
+
+    def slot_begin(self, node: Node) -> Expr:
+        """Where in a ring the slot of an iteration begins; 0 where the stage has none."""
         held, axis = slots(node, self.place.bounds), node.attach_axis
-        if held > 1 and axis is not None:
-            slot = self.place.leaf[axis] % held
-            flat = flat + slot * plain(slot_elements(node, self.place.bounds))
-        return self.place.simplify(flat)
+        if held <= 1 or axis is None:
+            return E.const(0)
+        each = plain(slot_elements(node, self.place.bounds))
+        return E.convert(self.place.leaf[axis] % held * each)
 
     def _relative(self, node: Node, index: Sequence[Expr]) -> list[Expr]:
         bases = self.place.region_base[node]

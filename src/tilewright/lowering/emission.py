@@ -7,13 +7,14 @@ around a statement.  Read next: `reductions.py`, `nest.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
+from tilewright.lowering.bulk import Gates, Turned, computes
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
@@ -35,11 +36,13 @@ class Emission:
     """What the statements of one kernel are made from.
 
     unroll_limit: loop variable -> auto_unroll_max_step in force there; grows with every loop made
+    gates:        of the rings that bulk copies fill, made when they are first met
     """
 
     accesses: Accesses
     guards: Guards
     unroll_limit: dict[Expr, int]
+    gates: dict[tuple[object, ...], Gates] = field(default_factory=dict)
 
     @property
     def place(self) -> Placement:
@@ -89,17 +92,25 @@ class Emission:
         children, bounds = self.place.children(node, axis), self.place.bounds
         made = {child: self._tiles(child, emit(child)) for child in children}
         front, begin = turned(
-            [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
-            self.place.extent(axis), self.unroll_limit, int(lag(node, axis, bounds)),
+            [t for child, t in made.items() if t.slots and child.view is None],
+            self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
+            int(lag(node, axis, bounds)),
         )  # fmt: skip
         plain = [tiles.copy for tiles in made.values() if not tiles.slots]
-        body = seq(begin, *plain, inner())
+        bulk = Turned.of(
+            {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
+            self.place, self.unroll_limit,
+        )  # fmt: skip
+        body = seq(bulk.begin, begin, *plain, inner(), bulk.end)
         for child in reversed(children):
-            if made[child].slots < 2:
+            if made[child].slots < 2 and child.view is None:
                 body = self.allocated(child, body)
-        body = seq(front, self.loop(node, axis, body) if repeat else body)
+        loop = self.loop(node, axis, body) if repeat else body
+        if bulk.beside is not None:
+            loop = If(computes(self.place), loop, bulk.beside)
+        body = seq(bulk.front, front, loop)
         for child in reversed(children):
-            if made[child].slots >= 2:
+            if made[child].slots >= 2 or child.view is not None:
                 body = self.allocated(child, body)
         return body
 

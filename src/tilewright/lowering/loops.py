@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tilewright.ir import expr as E
 from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -270,6 +271,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         **dict.fromkeys(
             (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd), _Unroll._parts
         ),
+        **dict.fromkeys(GATED, _Unroll._step),
     },
 )
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -126,6 +128,12 @@ class _VirtualThread:
         fresh = E.var(str(self.var.attr))
         return For(fresh, self.loop.extent, self._copy(stmt, fresh), "unrolled")
 
+    def _visit_once(self, stmt: Stmt) -> Stmt:
+        """What the threads of a block do together."""
+        if self._touches(stmt):
+            raise InternalError("virtual threads", f"{self.var} has a part in {stmt}")
+        return stmt
+
     def _touches(self, stmt: Stmt) -> bool:
         if any(self._depends(e) for e in expressions(stmt)):
             return True
@@ -169,6 +177,7 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
             (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd),
             _VirtualThread._spread_parts,
         ),
+        **dict.fromkeys(GATED, _VirtualThread._spread_parts),
     },
 )
 _VISIT: Rules[Callable[..., Stmt]] = Rules(
@@ -180,5 +189,6 @@ _VISIT: Rules[Callable[..., Stmt]] = Rules(
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
         **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Show), _VirtualThread._visit_parts),
+        **dict.fromkeys(GATED, _VirtualThread._visit_once),
     },
 )

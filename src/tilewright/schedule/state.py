@@ -98,6 +98,8 @@ class StageState:
         self.swizzled: Size = 0
         self.atom: tuple[str, IterVar] | None = None
         self.slots: Size = 0
+        self.is_bulk = False  # whether a copy engine fills its buffer
+        self.loaders: Size = 0  # warps of their own that fill its ring
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""
@@ -180,7 +182,7 @@ class StageState:
     @property
     def is_copied(self) -> bool:
         """Whether asynchronous copies fill its buffer, or may: the decision is open."""
-        return not same(self.slots, 0)
+        return self.is_bulk or not same(self.slots, 0)
 
     @property
     def is_scheduled(self) -> bool:

@@ -147,6 +147,7 @@ KIND = DeviceKind(
     dlpack=2,
     has_threads=True,
     copies_alone=lambda arch: _number(arch) >= 80,
+    copies_boxes=lambda arch: _number(arch) >= 90,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),

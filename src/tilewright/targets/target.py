@@ -232,6 +232,11 @@ class Target:
         return self.device_kind.copies_alone(self.arch)
 
     @property
+    def copies_boxes(self) -> bool:
+        """A copy engine brings boxes of tensors to shared memory."""
+        return self.device_kind.copies_boxes(self.arch)
+
+    @property
     def is_mali(self) -> bool:
         """A GPU whose threads run vectors, and whose shared memory is memory like any other; the
         option `-device=mali` says so."""

@@ -10,7 +10,7 @@ runs), `places.py` (where a stage is computed), `copies.py` (how copies are made
 """
 
 from tilewright.schedule.steps.atoms import Tensorize
-from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
+from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
     ANNOTATIONS,
@@ -38,8 +38,8 @@ from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "CacheRead",
-    "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack", "Pad", "Pipeline",
-    "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step", "StorageAlign", "StorageOrder",
-    "Swizzle", "Tensorize", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "BulkCopy",
+    "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack",
+    "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step",
+    "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "describe", "step_from_json",
 ]  # fmt: skip

@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import LegalityError
+from tilewright.ir.atoms import WARP
+from tilewright.ir.bulk import MOST_ARRIVALS
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
+from tilewright.schedule.tree.boxes import does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, slots, swizzle
+from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
@@ -43,6 +46,8 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "alignment": f"copies of other than {', '.join(map(str, ASYNC_BYTES))} bytes, which cannot be "
     "asynchronous",
+    "box": "a bulk copy of a tile that is no box an engine takes, on a device without one, or in a "
+    f"block that is no multiple of {WARP} threads",
     "swizzle": f"a swizzle of other than {', '.join(map(str, SWIZZLES))} bytes",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
@@ -229,6 +234,7 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         if node.stage.is_copied:
             small = logical_not(is_asynchronous(node, kernel.bounds))
             found.discourage("alignment", logical_and(slots(node, kernel.bounds) > 0, small))
+    _judge_bulk(kernel, found)
     for node in kernel.nodes:
         if not isinstance(node.stage.swizzled, int):
             chosen, other = swizzle(node, kernel.bounds), True
@@ -239,6 +245,21 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         width = lanes * _widest(node)
         found.discourage("vector", width > limits.vector_bytes)
         found.refuse("vector", width > _WIDE * limits.vector_bytes)
+
+
+def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
+    """Whether an engine copies the boxes that stages ask for, in blocks that can wait for it."""
+    limits, bounds = kernel.target.limits, kernel.bounds
+    for node in kernel.nodes:
+        if node.view is None:
+            continue
+        found.refuse("box", not kernel.target.copies_boxes)
+        found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
+        found.refuse("box", kernel.threads % WARP != 0)
+        nbytes = slot_elements(node, bounds) * node.op.bytes
+        found.refuse("box", nbytes > MOST_ARRIVALS)
+        with_loaders = kernel.threads + kernel.loading_threads
+        found.refuse("threads", with_loaders > limits.max_threads_per_block)
 
 
 def check(resources: Resources, name: str, *, grids: bool = True) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
 from tilewright.ir.stmt import SHARED_ALIGNMENT, Allocate, statements
 from tilewright.ir.symbols import number
 from tilewright.schedule.scopes import in_registers
@@ -40,7 +41,14 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.rings import alignment, is_asynchronous, lag, slots
+from tilewright.schedule.tree.rings import (
+    alignment,
+    gate_bytes,
+    is_asynchronous,
+    lag,
+    loaders,
+    slots,
+)
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -132,6 +140,19 @@ class KernelResources:
         return _threads(self.launch)
 
     @cached_property
+    def loading_threads(self) -> Number:
+        """Threads of a block beside `threads` that do nothing but load."""
+        tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
+        own: Number = 0
+        for node in self.nodes:
+            own = maximum(own, loaders(node, self.bounds))
+        if not tags or (isinstance(own, int) and own == 0):
+            return 0
+        row = self.threads // self.launch[max(tags)]
+        rows: Number = ceil_div(own * WARP, row)
+        return rows * row
+
+    @cached_property
     def shared_bytes(self) -> Number:
         """Bytes of a block: buffers, all slots of rings, and the boards on which threads add up a
         shared reduction."""
@@ -139,12 +160,15 @@ class KernelResources:
         alone = not any(reduces_across_threads(node) for node in self.nodes)
         shared = [node for node in self.nodes if node.scope == "shared"]
         alone = alone and all(not same(node.stage.swizzled, 0) for node in shared)
+        alone = alone and not any(node.stage.is_bulk for node in shared)  # nor gates
         for node in shared:
             begin = alignment(node, self.bounds)
             own = self._shared(node, self.bounds.elements(node), begin)
             total = total + own * maximum(slots(node, self.bounds), 1)
             if not alone:  # behind a buffer that may end anywhere
                 total = total + (begin - SHARED_ALIGNMENT)
+            if node.view is not None:
+                total = total + gate_bytes(node, self.bounds)
         for node in self.nodes:
             if reduces_across_threads(node):
                 kinds = node.op.accumulators
@@ -327,6 +351,8 @@ class KernelResources:
         return found
 
     def _text(self, node: Node, lanes: Number) -> Text:
+        if node.view is not None:  # its loops are not run
+            return Text(1, {}, {}, 1)
         extents, stage = self.bounds.extent, node.stage
         leaves = stage.leaf_iter_vars
         copies = self.bounds.replicas(node)  # virtual threads sink to the innermost statements

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.dtype import DType
 from tilewright.ir.atoms import Atom
+from tilewright.ir.bulk import BULK_ALIGNMENT, GATE_TYPE
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
 from tilewright.ir.swizzle import period
@@ -51,8 +53,14 @@ def slots(node: Node, bounds: Bounds) -> Any:
     if not node.stage.is_copied:
         return 0
     wanted, axis = evaluate(node.stage.slots, bounds.assignment), ring_axis(node)
+    wanted = maximum(wanted, 1) if node.stage.is_bulk else wanted
     extent = 1 if axis is None else bounds.extent[axis]
     return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
+
+
+def loaders(node: Node, bounds: Bounds) -> Any:
+    """Warps of their own that begin the copies of the stage's ring."""
+    return evaluate(node.stage.loaders, bounds.assignment) if node.stage.is_bulk else 0
 
 
 def swizzle(node: Node, bounds: Bounds) -> Any:
@@ -62,9 +70,15 @@ def swizzle(node: Node, bounds: Bounds) -> Any:
     return evaluate(node.stage.swizzled, bounds.assignment)
 
 
+def gate_bytes(node: Node, bounds: Bounds) -> Any:
+    """Bytes of the gates of a ring that bulk copies fill; rings of one loop may share them."""
+    return 2 * DType(GATE_TYPE).bytes * slots(node, bounds)
+
+
 def alignment(node: Node, bounds: Bounds) -> Any:
     """Of the stage's shared buffer and of what is in it, in bytes."""
-    return maximum(SHARED_ALIGNMENT, period(swizzle(node, bounds)))
+    least = BULK_ALIGNMENT if node.stage.is_bulk else SHARED_ALIGNMENT
+    return maximum(least, period(swizzle(node, bounds)))
 
 
 def atoms_of(node: Node) -> list[Atom]:
@@ -87,7 +101,13 @@ def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
     least: Any = MOST_SLOTS
     for copy in copies:
         least = minimum(least, slots(copy, bounds))
-    return where(least >= SLOTS_OF_LAG, 1, 0)
+    rounds: Any = (
+        1  # of the loop: gates count tiles, and all must have been read when it runs again
+    )
+    for owner, ax in bounds.tree.path(copies[0]) if any(c.stage.is_bulk for c in copies) else ():
+        if ax is not axis and ax not in owner.stage.binds:
+            rounds = rounds * bounds.trips(owner, ax)
+    return where(logical_and(least >= SLOTS_OF_LAG, rounds == 1), 1, 0)
 
 
 def slot_elements(node: Node, bounds: Bounds) -> Any:
@@ -107,6 +127,8 @@ def is_asynchronous(node: Node, bounds: Bounds) -> Any:
     """
     if not node.stage.is_copied:
         return False
+    if node.stage.is_bulk:
+        return slots(node, bounds) > 0
     if node.op.bytes >= min(ASYNC_BYTES):
         return slots(node, bounds) > 0
     lanes: Any = 1
