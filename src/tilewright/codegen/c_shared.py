@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.barriers import starts_with_barrier
-from tilewright.ir.bulk import BULK_ALIGNMENT, BulkCopy
+from tilewright.ir.bulk import BULK_ALIGNMENT, GATED, BulkCopy
 from tilewright.ir.stmt import (
     SHARED_ALIGNMENT,
     Allocate,
