@@ -267,7 +267,7 @@ def first_thread(place: Placement, own: int) -> Expr:
 
 
 def first_warp(place: Placement, own: int) -> Expr:
-    """Whether a thread is in the first warp of all, or, where it is one, of those that load only."""
+    """Whether a thread is in the first warp of those that begin copies."""
     threads = {tag: int(e) for tag, e in place.launch.items() if tag in THREAD_TAGS}
     begin = prod(threads.values()) if own else 0
     if more_rows(threads, own) * begin == WARP * threads[max(threads)]:

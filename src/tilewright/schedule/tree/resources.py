@@ -345,7 +345,8 @@ class KernelResources:
 
     def _text(self, node: Node, lanes: Number) -> Text:
         if node.view is not None:  # its loops are not run
-            return Text(1, {}, {}, 1)
+            leaves = node.stage.leaf_iter_vars
+            return Text(1, dict.fromkeys(leaves, 1), dict.fromkeys(leaves, False), 1)
         extents, stage = self.bounds.extent, node.stage
         leaves = stage.leaf_iter_vars
         copies = self.bounds.replicas(node)  # virtual threads sink to the innermost statements
