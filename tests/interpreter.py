@@ -326,6 +326,9 @@ class _Thread:
         to, source = stmt.to.buffer, stmt.source.buffer
         places = box_places(stmt.box, [self.value(e) for e in stmt.at])
         zero, given = rounded(to.dtype, 0), self.cells[source].values
+        if self.check:
+            inner, step = self.value(stmt.at[-1]), stmt.inner_unit
+            self.refuse("aligned" if inner % step else "", source, inner, step)
         if self.check and max(places) >= source.size:
             self.refuse("bounds", source, max(places))
         for p in places if self.check else ():

@@ -230,6 +230,7 @@ def test_devices_without_an_engine(target: str) -> None:
 NO_BOXES = {
     "tiles of short rows": (Bulk(step=6), "rows of 24 bytes, no multiple of 16"),
     "rows of another swizzle": (Bulk(swizzle=64), "rows of 32 bytes, swizzled by 64"),
+    "zeros that are no unit": (Bulk(pad=2), "which may be no multiple of 4 elements, 16 bytes"),
     "threads that are no warps": (Bulk(threads=(3, 8), rows=9), "not a whole number of warps"),
     "a large box": (Bulk(m=600, rows=300, threads=(4, 8)), "a box of 300 elements"),
 }

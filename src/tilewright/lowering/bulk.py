@@ -37,6 +37,7 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import (
     GATE_TYPE,
     MOST_ARRIVALS,
+    UNIT,
     Arrive,
     Await,
     Box,
@@ -110,6 +111,14 @@ def bulk_copy(accesses: Accesses, node: Node, gates: Gates) -> Stmt:
         place.simplify((E.const(0) if d.axis is None else base[d.axis] * d.step) + d.offset)
         for d in view.dimensions
     )
+    unit = UNIT // to.dtype.bytes
+    if not place.simplify.is_multiple(at[-1], unit):
+        raise LegalityError(
+            f"bulk_copy({node.name})",
+            f"a tile begins at {at[-1]} along {node.op.axis[-1].name}, which may be no multiple of"
+            f" {unit} elements, {UNIT} bytes",
+            f"Split by multiples of {unit}.",
+        )  # fmt: skip
     first = accesses.slot_begin(node)
     tile = _tile(node, place)
     return BulkCopy(

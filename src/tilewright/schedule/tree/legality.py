@@ -17,14 +17,22 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import MOST_ARRIVALS
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
-from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
-from tilewright.schedule.tree.boxes import does_not_fit
+from tilewright.schedule.space.decision import (
+    Number,
+    logical_and,
+    logical_not,
+    maximum,
+    minimum,
+    where,
+)
+from tilewright.schedule.tree.boxes import begins_between, does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
-from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
+from tilewright.te.tensor import IterVar
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
@@ -219,6 +227,20 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("vector", width > _WIDE * limits.vector_bytes)
 
 
+def _begin_of(node: Node, bounds: Bounds) -> tuple[list[Any], Any]:
+    """Coefficients of what the place of a box along its innermost axis is made of, and what is
+    added."""
+    assert node.view is not None
+    axis = node.view.dimensions[-1].axis
+    assert axis is not None
+    base = bounds.base[node][node.op.axis.index(axis)]
+    varies = [
+        where(bounds.extent[atom] > 1, c, 0) if isinstance(atom, IterVar) else c
+        for atom, c in base.terms.items()
+    ]
+    return varies, base.constant
+
+
 def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
     """Whether an engine copies the boxes that stages ask for, in blocks that can wait for it."""
     limits, bounds = kernel.target.limits, kernel.bounds
@@ -227,6 +249,7 @@ def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
             continue
         found.refuse("box", not kernel.target.copies_boxes)
         found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
+        found.refuse("box", begins_between(node.view, *_begin_of(node, bounds)))
         found.refuse("box", kernel.threads % WARP != 0)
         nbytes = slot_elements(node, bounds) * node.op.bytes
         found.refuse("box", nbytes > MOST_ARRIVALS)
