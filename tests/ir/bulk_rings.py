@@ -139,7 +139,10 @@ def program(ring: BulkRing) -> Program:
         seq() if fault == "missing fence" else Fence(),
     )
     begins = w.equal(ring.warps if ring.loader else 0)
-    start = [If(E.all_of(t.equal(0), begins), making), *([] if fault == "missing barrier" else [Barrier()])]
+    start = [
+        If(E.all_of(t.equal(0), begins), making),
+        *([] if fault == "missing barrier" else [Barrier()]),
+    ]
     if ring.loader:
         k2 = E.var("k2")
         loading = For(k2, ring.tiles, filling(k2))

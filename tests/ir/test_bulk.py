@@ -115,5 +115,7 @@ def _before(body: Stmt, extra: Stmt) -> Stmt:
 def test_a_box_begins_at_whole_units(run) -> None:
     """The engine faults where the begin of a row is no multiple of 16 bytes in memory."""
     case = replace(CASES["halves"], at=(7, 12))
-    with pytest.raises(InterpreterError, match=r"a\[12\]: this vector must start at a multiple of 8"):
+    with pytest.raises(
+        InterpreterError, match=r"a\[12\]: this vector must start at a multiple of 8"
+    ):
         run(boxes.program(case), boxes.arrays(case))

@@ -2,8 +2,8 @@
 
 In: the body of such a kernel as CUDA C, what its tensor maps say.  Out: the same with gates and
 copies in software, and what decides which warp runs.  One warp runs at a time: until it waits for a
-gate that is closed, has arrived at one, meets a barrier or ends.  The first of the others then goes
-on, in an order that is given, that waits for nothing that is still to come.  Copies are made where they begin or, late, when no
+gate that is closed, meets a barrier or ends, and in one of both orders of warps also when it has
+arrived at a gate.  The first of the others then goes on that waits for nothing still to come.  Copies are made where they begin or, late, when no
 warp can go on, one after the other.  Where none can even then, all go on as if gates were open, and
 what they compute shows that something is wrong.  Read next: `serial_threads.py`.
 """
@@ -48,7 +48,8 @@ struct tw_board {
 };
 enum { TW_READY, TW_WAITS, TW_MET, TW_ENDED };
 static __device__ __noinline__ bool tw_soft_open(const long long* of, tw_uint parity) {
-  return (((const volatile tw_gate*)of)->all >> 15) != parity;
+  const tw_uint all = ((const volatile tw_gate*)of)->all;
+  return (all & 0x7fff) > 32 || (all >> 15) != parity;  // what was never made keeps nobody
 }
 static __device__ __noinline__ void tw_soft_settle(volatile tw_gate* gate) {
   if (gate->left == 0 && gate->bytes == 0) {
@@ -169,8 +170,11 @@ void tw_soft_expect(volatile tw_board* b, long long* gate, int bytes) {
 static __device__ __noinline__ void tw_soft_arrive(volatile tw_board* b, long long* gate) {
   __syncwarp();
   if (tw_soft_thread(b) % 32 == 0) tw_soft_arrived(gate, 0);
-  tw_soft_yield(b, TW_READY);
-  tw_soft_turn(b);
+  if (b->backwards) {
+    tw_soft_yield(b, TW_READY);
+    tw_soft_turn(b);
+  }
+  __syncwarp();
 }
 static __device__ __noinline__
 void tw_soft_copy(volatile tw_board* b, void* to, const void* from, long long* gate,

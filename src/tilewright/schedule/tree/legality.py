@@ -32,8 +32,8 @@ from tilewright.schedule.tree.resources import KernelResources, OpaqueResources,
 from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
 from tilewright.targets.precision import allows, needed
 from tilewright.targets.target import Target
-from tilewright.te.tensor import IterVar
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
+from tilewright.te.tensor import IterVar
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
