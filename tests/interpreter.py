@@ -47,11 +47,13 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -97,8 +99,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
       that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
       all reads of what was there; other bytes than expected; threads that wait for ever
-    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order,
-      reach together; the first two order no accesses of memory
+    - an Mma, a LoadRows, an Exchange or an Arrive that not all lanes of a warp, which are 32
+      threads in order, reach together; only the last orders accesses of memory
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -298,6 +300,10 @@ class _Thread:
             self.begun.append(flight)
         yield from ()
 
+    def prefetch(self, stmt: Prefetch) -> Course:
+        self.fragment(stmt.source)
+        yield from ()
+
     def commit(self, stmt: Commit) -> Course:
         self.groups.append(self.begun)
         self.begun = []
@@ -315,10 +321,16 @@ class _Thread:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
-            self.write(stmt.sum.buffer, at, np.float64(value))
+            held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
+            self.write(stmt.sum.buffer, at, held)
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
+        for at, value in zip(self.places(stmt.to), given, strict=True):
+            self.write(stmt.to.buffer, at, value)
+
+    def exchange(self, stmt: Exchange) -> Course:
+        given = yield Meeting(stmt, (self.fragment(stmt.source),))
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
@@ -473,6 +485,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Barrier: _Thread.barrier,
         Store: _Thread.store,
         AsyncCopy: _Thread.copy,
+        Prefetch: _Thread.prefetch,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
@@ -483,6 +496,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Expect: _Thread.expect,
         Arrive: _Thread.arrive,
         Await: _Thread.wait_for_gate,
+        Exchange: _Thread.exchange,
     },
 )
 

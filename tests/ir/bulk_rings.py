@@ -37,7 +37,8 @@ WARP = 32
 @dataclass(frozen=True)
 class BulkRing:
     """warps: that read; box: rows and columns of a tile; tiles: one below the other
-    first:  row and column of the first tile, at a multiple of 16 bytes; shape: of the matrix, which is no smaller than a tile
+    first:  row and column of the first tile, at a multiple of 16 bytes
+    shape:  of the matrix
     again:  how often the ring is gone through
     loader: whether a warp of its own begins the copies
     fault:  one of FAULTS, or ""

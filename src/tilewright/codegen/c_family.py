@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
@@ -41,11 +42,13 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
     LoadRows,
     Mma,
+    Prefetch,
     Program,
     Region,
     Seq,
@@ -239,6 +242,9 @@ class _KernelPrinter(ValuePrinter):
         wanted = self._print(self._closed(stmt.condition))
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}, {wanted}")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._call_helper("tw_prefetch", self._place(stmt.source))
+
     def _commit(self, stmt: Commit) -> None:
         self._call_helper("tw_commit", "")
 
@@ -283,6 +289,12 @@ class _KernelPrinter(ValuePrinter):
     def _load_rows(self, stmt: LoadRows) -> None:
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
+
+    def _exchange(self, stmt: Exchange) -> None:
+        for k in range(stmt.to.count):
+            to, source = (replace(r, index=r.index + k, count=1) for r in (stmt.to, stmt.source))
+            places = f"{self._place(to)}, {self._place(source)}"
+            self._call_helper("tw_exchange", f"{places}, {stmt.apart}")
 
     def _await_kernel(self) -> None:
         """From here on the kernel before has ended; compilers know nothing of what is read."""
@@ -508,8 +520,8 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, BulkCopy: _bulk_copy, MakeGates: _make_gates, Fence: _fence,
-        Expect: _expect, Arrive: _arrive, Await: _await,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, BulkCopy: _bulk_copy,
+        MakeGates: _make_gates, Fence: _fence, Expect: _expect, Arrive: _arrive, Await: _await,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -19,10 +19,12 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     LoadRows,
     Mma,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -106,7 +108,9 @@ class _Planner:
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
-        elif not isinstance(stmt, (Store, AsyncCopy, Commit, Wait, Mma, LoadRows, *GATED)):
+        elif not isinstance(
+            stmt, (Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange, *GATED)
+        ):
             kind = type(stmt).__name__
             raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 

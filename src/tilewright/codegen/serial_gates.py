@@ -3,9 +3,10 @@
 In: the body of such a kernel as CUDA C, what its tensor maps say.  Out: the same with gates and
 copies in software, and what decides which warp runs.  One warp runs at a time: until it waits for a
 gate that is closed, meets a barrier or ends, and in one of both orders of warps also when it has
-arrived at a gate.  The first of the others then goes on that waits for nothing still to come.  Copies are made where they begin or, late, when no
-warp can go on, one after the other.  Where none can even then, all go on as if gates were open, and
-what they compute shows that something is wrong.  Read next: `serial_threads.py`.
+arrived at a gate.  The first of the others then goes on that waits for nothing still to come.
+Copies are made where they begin or, late, when no warp can go on, one after the other.  Where none
+can even then, all go on as if gates were open, and what they compute shows that something is wrong.
+Read next: `serial_threads.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CALLS = {
 }
 _COPY = re.compile(r"\btw_bulk_\d\((.*), (\w+), (&[^&]*?), ([^&]*)\);")
 
-# A gate is 8 bytes: bytes that are expected, arrivals that are, how many each phase has, its parity.
+# A gate is 8 bytes: bytes and arrivals that it waits for, arrivals of a phase, its parity.
 HELPERS = """
 #define TW_BOXES 16
 struct tw_gate { int bytes; unsigned short left, all; };

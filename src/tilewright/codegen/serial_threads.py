@@ -31,8 +31,9 @@ _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(1
 _ARENA = re.compile(r"extern __shared__ .*;")
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
 _MAP = re.compile(r"^const __grid_constant__ tw_map (\w+)$")
-_TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
+_TOGETHER = ("tw_mma_", "tw_rows_", "tw_exchange")  # names of what a warp does together begin so
 _COPIES = "tw_begin("  # of a text with asynchronous copies
+_KEPT = "tw_copies"  # of one that waits for any, though it may have none
 _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
@@ -203,7 +204,7 @@ def serialized(source: Source) -> Source | str | None:
             return changed.why
         text = changed
     last = len(source.buffers)
-    late = _LATE if _COPIES in text else ""
+    late = _LATE if _KEPT in text else ""
     if serial_gates.SOFT in text:
         late += serial_gates.PAUSE + serial_gates.HELPERS
     return replace(
@@ -248,7 +249,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         body = _LOCAL.sub("", f"{body}\n")
     for pattern, instead in _BEGUN.items():
         body = re.sub(pattern, instead, body)
-    copied, together = _COPIES in body, _TOGETHER in body
+    copied, together = _KEPT in body, any(name in body for name in _TOGETHER)
     own = [p.strip() for p in params.split(",") if p.strip()]
     maps = [found.group(1) for p in own if (found := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]

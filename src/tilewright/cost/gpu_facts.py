@@ -26,9 +26,11 @@ from tilewright.cost.addresses import (
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    conversions,
     in_pairs,
     in_rows,
     joined,
+    joined_lanes,
     lanes_at,
     multiply_adds,
 )
@@ -270,9 +272,10 @@ class _Counter:
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
+        loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
-        if nest.operand is not None and nest.operand.atom.cut:
-            issued = issued + trips  # each element is rounded
+        if nest.operand is not None:
+            issued = issued + trips * conversions(nest.operand.atom)
         far = near = 0
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
@@ -323,7 +326,8 @@ class _Counter:
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
-            at = nest.node.parent, nest.node.attach_axis, "near" if isinstance(far, int) else "far"
+            (read,) = {touch.scope for touch in nest.reads}
+            at = nest.node.parent, nest.node.attach_axis, read
             near, far = (near, far) if at not in self._asked else (0, 0)
             self._asked.add(at)
         burst = far / bodies

@@ -30,7 +30,7 @@ from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
-from tilewright.targets.precision import allows, needed
+from tilewright.targets.precision import FLOAT32, PRECISIONS, allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
 from tilewright.te.tensor import IterVar
@@ -200,6 +200,9 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
             for split in part.splits:
                 found.refuse("atom", bounds.factor[split] % wanted != 0)
+    for node in kernel.nodes:
+        for split in node.fold.column.splits if node.fold is not None else ():
+            found.refuse("atom", bounds.factor[split] % node.fold.width != 0)  # type: ignore[union-attr]
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
@@ -257,6 +260,13 @@ def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("threads", with_loaders > limits.max_threads_per_block)
 
 
+def _asked(resources: Resources) -> str:
+    """The precision of fewest digits that its atoms compute in."""
+    products = (n.product for kernel in resources.kernels for n in kernel.nodes if n.product)
+    names = {needed(product.atom.name) for product in products}
+    return max(names, key=lambda name: PRECISIONS[name].rank, default=FLOAT32)
+
+
 def check(resources: Resources, name: str, *, grids: bool = True) -> None:
     """Raise LegalityError naming every limit that a single schedule breaks.
 
@@ -268,7 +278,7 @@ def check(resources: Resources, name: str, *, grids: bool = True) -> None:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
         way_out = "Use smaller tiles or fewer threads."
         if found == ["precision"]:
-            way_out = "Multiply halves, or say that you allow it: -precision=tf32."
+            way_out = f"Multiply halves, or say that you allow it: -precision={_asked(resources)}."
         raise LegalityError(
             f"schedule of {name} on {resources.target}",
             "; ".join(f"{REASONS[r]} ({r})" for r in found), f"It asks for {facts}. {way_out}",

@@ -182,6 +182,8 @@ class KernelResources:
             values = self._accumulators(node)
             if node.held is not None:  # halves share a register
                 held = self.copies_of(node) * node.held.fragment.dtype.bytes
+                if node.product is None:
+                    held = held * node.held.atom.parts
                 total = total + ceil_div(held, REGISTER_BYTES)
             elif in_registers(node.scope):
                 values = [*values, *((self.copies_of(node), kind) for kind in node.op.dtypes)]
