@@ -251,7 +251,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         body = re.sub(pattern, instead, body)
     copied, together = _KEPT in body, any(name in body for name in _TOGETHER)
     own = [p.strip() for p in params.split(",") if p.strip()]
-    maps = [found.group(1) for p in own if (found := _MAP.match(p)) is not None]
+    maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]
     gated = serial_gates.GATED in body
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
