@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
+from tilewright.base.concurrency import cached_property
 from tilewright.codegen.c_shared import plan_shared
 from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import walk
