@@ -21,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from tilewright.measure.database import Database
 from tilewright.models.networks import load as load_model
 from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
 from tilewright.network.build import build
+from tilewright.network.conversion import converted
 from tilewright.network.tune import as_described, tasks_of, tune
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -86,6 +87,8 @@ def main() -> int:
     parser.add_argument("models", nargs="+", help=f"of `tilewright bench`, or {NAMES}")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--log", required=True, help="of all networks")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"),
+                        help="of contractions and what follows; of all in PyTorch")  # fmt: skip
     parser.add_argument(
         "--minutes",
         type=float,
@@ -128,6 +131,8 @@ class Bench:
 
     def __init__(self, model: str, options: argparse.Namespace) -> None:
         self.model, self.options = model, options
+        halved = options.dtype != "float32"
+        self.title = f"{model}_{options.dtype}" if halved else model
         self.target = as_described(Target(options.target))
         self.device = device(self.target.kind)
         self.rows: list[Row] = []
@@ -136,8 +141,8 @@ class Bench:
         self.written = False
 
     def run(self) -> None:
-        case = load(self.model)
-        self.tell(f"{self.model} on {self.device.name} ({self.target})")
+        case = in_type(load(self.model), self.options.dtype)
+        self.tell(f"{self.title} on {self.device.name} ({self.target})")
         slow, quick = [], []
         for name in self.options.peers if case.torch is not None else ():
             peer = torch_networks.PEERS[name]
@@ -216,7 +221,9 @@ class Bench:
         assert case.torch is not None
         engine, cuda = f"PyTorch {torch.__version__}: {peer.name}", self.target.kind == "cuda"
         try:
-            found, seconds = torch_networks.measure(case.torch, peer, cuda, NUMBER, REPEAT)
+            found, seconds = torch_networks.measure(
+                case.torch, peer, cuda, NUMBER, REPEAT, self.options.dtype
+            )
         except Exception as failure:  # whatever a foreign engine fails with must not end the bench
             return Row(Latency(engine, (), f"it failed: {type(failure).__name__}: {failure}"[:300]))
         return Row(Latency(engine, tuple(seconds), peer.how(cuda)), error(found, case))
@@ -227,7 +234,7 @@ class Bench:
         shown = row.flat()
         self.tell(", ".join(f"{k} {v}" for k, v in shown.items() if v is not None))
         results_file.append(
-            f"network_{self.model.replace('/', '-')}_{self.target.kind}",
+            f"network_{self.title.replace('/', '-')}_{self.target.kind}",
             [r.flat() for r in self.rows], self.device.name, folder=self.options.folder,
             commit=self.options.commit, again=self.written, **self.notes, kernels=self.kernels,
         )  # fmt: skip
@@ -243,6 +250,14 @@ def load(model: str) -> Case:
     mod, params = load_model(model)
     inputs = sample_inputs(mod, params)
     return Case(mod, params, inputs, reference(mod, params, inputs).outputs)
+
+
+def in_type(case: Case, dtype: str) -> Case:
+    """The same network with contractions and what follows them in `dtype`."""
+    if dtype == "float32":
+        return case
+    (mod,), params = converted([case.mod], case.params, dtype)
+    return replace(case, mod=mod, params=params)
 
 
 def _of_torch(network: torch_networks.Network) -> Case:

@@ -44,27 +44,31 @@ class Peer:
     tf32:  whether products may round their factors
     mode:  of torch.compile, if any
     graph: on a GPU it runs in a CUDA graph made here (that of max-autotune is its own)
+    last:  images and their weights lie with channels last
     """
 
     name: str
     tf32: bool = False
     mode: str = ""
     graph: bool = True
+    last: bool = False
 
     def how(self, cuda: bool) -> str:
         way = f'torch.compile(mode="{self.mode}")' if self.mode else "eager"
         graph = ", CUDA graph" if cuda and self.graph else ""
-        return way + graph + (", TF32" if cuda and self.tf32 else "")
+        return way + graph + (", TF32" if cuda and self.tf32 else "") + ", NHWC" * self.last
 
 
 PEERS = {
     peer.name: peer
     for peer in (
         Peer("eager"),
+        Peer("eager-last", last=True),
         Peer("eager-tf32", tf32=True),
         Peer("compile", mode="max-autotune", graph=False),
         Peer("compile-tf32", tf32=True, mode="max-autotune", graph=False),
         Peer("compile-graph", mode="max-autotune-no-cudagraphs"),
+        Peer("compile-graph-last", mode="max-autotune-no-cudagraphs", last=True),
         Peer("compile-graph-tf32", tf32=True, mode="max-autotune-no-cudagraphs"),
     )
 }
@@ -145,30 +149,39 @@ def expected(network: Network) -> list[np.ndarray]:
 
 
 def measure(
-    network: Network, peer: Peer, cuda: bool, number: int, repeat: int
+    network: Network, peer: Peer, cuda: bool, number: int, repeat: int, dtype: str = "float32"
 ) -> tuple[list[np.ndarray], list[float]]:
-    """What the peer computes, and seconds of one run: `repeat` means of `number` runs in a row."""
+    """What the peer computes, and seconds of one run: `repeat` means of `number` runs in a row.
+
+    dtype: of weights, images and all that is computed of them
+    """
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = peer.tf32
     torch.backends.cudnn.benchmark = True
     torch.compiler.reset()
-    where = "cuda" if cuda else "cpu"
-    module, given = network.module.to(where), [x.to(where) for x in network.inputs]
+    where, kind = "cuda" if cuda else "cpu", getattr(torch, dtype)
+    module = copy.deepcopy(network.module).to(where, kind)
+    given = [x.to(where, kind if x.is_floating_point() else None) for x in network.inputs]
+    if peer.last:
+        module, given = module.to(memory_format=torch.channels_last), [_last(x) for x in given]
     function = torch.compile(module, mode=peer.mode) if peer.mode else module
-    try:
-        with torch.no_grad():
-            for _ in range(4):  # the first calls compile, and record a graph
-                found = function(*given)
-            run = partial(function, *given)
-            if cuda and peer.graph:
-                graph, found = _captured(run)
-                run = graph.replay
-                run()
-            seconds = _timed(run, torch.cuda.synchronize if cuda else _nothing, number, repeat)
-            return [t.cpu().numpy() for t in tensors(found)], seconds
-    finally:
-        network.module.to("cpu")
+    with torch.no_grad():
+        for _ in range(4):  # the first calls compile, and record a graph
+            found = function(*given)
+        run = partial(function, *given)
+        if cuda and peer.graph:
+            graph, found = _captured(run)
+            run = graph.replay
+            run()
+        seconds = _timed(run, torch.cuda.synchronize if cuda else _nothing, number, repeat)
+        return [t.float().cpu().numpy() for t in tensors(found)], seconds
+
+
+def _last(x: Any) -> Any:
+    import torch
+
+    return x.to(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def _nothing() -> None: ...

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import DType
+from tests.scalars import operation, rounded
+from tests.touches import Cells, Moment
 from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.bulk import (
     Arrive,
@@ -28,7 +28,7 @@ from tilewright.ir.bulk import (
     MakeGates,
     has_gates,
 )
-from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.expr import Expr, walk
 from tilewright.ir.fast_bulk import filled
 from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
@@ -39,7 +39,6 @@ from tilewright.ir.interpreter_memory import (
     first_line,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import evaluated
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -48,6 +47,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -55,6 +55,7 @@ from tilewright.ir.stmt import (
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -101,8 +102,8 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
       that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
       all reads of what was there; other bytes than expected; threads that wait for ever
-    - an Mma, a LoadRows or an Arrive that not all lanes of a warp, which are 32 threads in order,
-      reach together; the first two order no accesses of memory
+    - an Mma, a LoadRows, an Exchange or an Arrive that not all lanes of a warp, which are 32
+      threads in order, reach together; only the last orders accesses of memory
     - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
       tiles, every element by two: one that its writer has not shown since, one written before the
       MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
@@ -310,6 +311,10 @@ class _Thread:
             self.begun.append(flight)
         yield from ()
 
+    def prefetch(self, stmt: Prefetch) -> Course:
+        self.fragment(stmt.source)
+        yield from ()
+
     def commit(self, stmt: Commit) -> Course:
         self.groups.append(self.begun)
         self.begun = []
@@ -330,7 +335,8 @@ class _Thread:
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
-            self.write(stmt.sum.buffer, at, np.float64(value))
+            held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
+            self.write(stmt.sum.buffer, at, held)
 
     def multiply_beside(self, stmt: Mma) -> Course:
         tiles = [self.tile(region, of) for region, of in stmt.operands if isinstance(of, Tile)]
@@ -393,10 +399,18 @@ class _Thread:
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
+    def exchange(self, stmt: Exchange) -> Course:
+        given = yield Meeting(stmt, (self.fragment(stmt.source),))
+        for at, value in zip(self.places(stmt.to), given, strict=True):
+            self.write(stmt.to.buffer, at, value)
+
     def bulk_copy(self, stmt: BulkCopy) -> Course:
         to, source = stmt.to.buffer, stmt.source.buffer
         places = box_places(stmt.box, [self.value(e) for e in stmt.at])
         zero, given = rounded(to.dtype, 0), self.cells[source].values
+        if self.check:
+            inner, step = self.value(stmt.at[-1]), stmt.inner_unit
+            self.refuse("aligned" if inner % step else "", source, inner, step)
         if self.check and max(places) >= source.size:
             self.refuse("bounds", source, max(places))
         for p in places if self.check else ():
@@ -550,6 +564,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Barrier: _Thread.barrier,
         Store: _Thread.store,
         AsyncCopy: _Thread.copy,
+        Prefetch: _Thread.prefetch,
         Commit: _Thread.commit,
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
@@ -563,113 +578,10 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Expect: _Thread.expect,
         Arrive: _Thread.arrive,
         Await: _Thread.wait_for_gate,
+        Exchange: _Thread.exchange,
     },
 )
 
 
 def _lanes(node: Expr) -> range:
     return range(node.lanes)
-
-
-# -- what one operation on scalars means -----------------------------------------------------------
-
-
-def rounded(dtype: DType, exact: Any) -> Any:
-    """What an operation of type `dtype` gives whose exact (or double precision) result is known."""
-    if dtype.is_float:
-        return np.float64(dtype.nearest(exact))
-    return exact if dtype.is_index else dtype.wrapped(exact)
-
-
-def converted(dtype: DType, source: DType, value: Any) -> Any:
-    """A cast.  Raises ValueError or OverflowError for an integer of NaN or infinity."""
-    if dtype.is_float:
-        return rounded(dtype, value)
-    if dtype == "bool":
-        return bool(value != 0)
-    whole = int(value)  # towards zero
-    exact = dtype.is_index and (source.is_index or source.is_float)
-    return whole if exact else dtype.wrapped(whole)
-
-
-def operation(node: Expr, args: Sequence[Any]) -> Any:
-    """The value of `node`, which evaluates all its arguments, from theirs.
-
-    Raises ZeroDivisionError for integers, and as `converted` does.
-    """
-    op = node.op
-    if op == "select":
-        return args[1] if args[0] else args[2]
-    if op == "not":
-        return not args[0]
-    if op in COMPARE or op in LOGIC:
-        return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
-    if op == "cast":
-        return converted(node.dtype, node.args[0].dtype, args[0])
-    if op == "call":
-        return rounded(node.dtype, evaluated(node.attr, *args))
-    if op in ("min", "max"):
-        a, b = args
-        return a if (a < b if op == "min" else a > b) or a != a else b
-    return rounded(node.dtype, ARITHMETIC[op][1](*args))
-
-
-# -- who touched an element, and when --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Moment:
-    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers."""
-
-    fork: object
-    block: int = 0
-    interval: int = 0
-    thread: int = 0
-
-    def unordered(self, other: Moment) -> bool:
-        """Whether nothing says which of the two comes first."""
-        if self.fork is not other.fork:
-            return False
-        together = self.interval == other.interval and self.thread != other.thread
-        return self.block != other.block or together
-
-
-@dataclass
-class Cells:
-    """The elements of one buffer, and the accesses of each that later ones may race with.
-
-    flying: elements that a copy, begun and not yet waited for, will write
-    hidden: those that their writer has not shown to what reads beside the threads
-    busy:   how many Mmas of groups, not waited for, read an element or add to it
-    stored: whether one was stored to since the last MmaBegin
-    """
-
-    values: list[Any]
-    writer: dict[int, Moment] = field(default_factory=dict)
-    readers: dict[int, set[Moment]] = field(default_factory=dict)
-    flying: set[int] = field(default_factory=set)
-    hidden: set[int] = field(default_factory=set)
-    busy: Counter[int] = field(default_factory=Counter)
-    stored: bool = False
-
-    def fault_of_read(self, at: int, now: Moment) -> str:
-        """What is wrong with reading an element now, in REASONS, or ""; notes the access."""
-        if at in self.flying:
-            return "in flight"
-        if self.writer.get(at, now).unordered(now):
-            return "load race"
-        before = self.readers.get(at, ())
-        self.readers[at] = {now, *(r for r in before if r.unordered(now))}  # the others are settled
-        return "unwritten" if self.values[at] is None else ""
-
-    def fault_of_write(self, at: int, value: Any, now: Moment) -> str:
-        """As for reading.  Several may write one value; NaN counts as equal to any."""
-        if at in self.flying:
-            return "in flight"
-        again = self.writer.get(at, now).unordered(now)
-        if again and value == value and self.values[at] != value:
-            return "store twice"
-        if any(r.unordered(now) for r in self.readers.get(at, ())):
-            return "store race"
-        self.writer[at] = now
-        return ""

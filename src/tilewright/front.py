@@ -68,6 +68,7 @@ from tilewright.search.progress import Progress, duration
 from tilewright.search.propose.named import tuner_name
 from tilewright.search.report import Options, Report, TaskReport
 from tilewright.search.rules.derive import with_rules
+from tilewright.targets.precision import HALVES
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -75,7 +76,7 @@ from tilewright.te.tensor import Tensor
 if TYPE_CHECKING:
     from tilewright.models.networks import Model
 
-DTYPES = ("float32", "float16", "bfloat16")  # of contractions
+DTYPES = ("float32", *HALVES)  # of contractions
 MINUTES = 5.0  # of a search that is told no budget
 
 # -- networks --------------------------------------------------------------------------------------
@@ -335,7 +336,8 @@ def tune(
     farm:    (HOST:PORT of a tracker, key of its devices), to use those instead of this machine's
     progress: show a table on a terminal, else lines
     precision: in what products of float32 may be computed, a name of `targets/precision.py`, as the
-             target's option `-precision=` says it; default: as the target has it
+             target's option `-precision=` says it; default: as the target has it.  Of a network
+             also "float16" or "bfloat16": the same as `load(dtype=)`
     Raises ModelError for a network without a kernel to tune, SearchError where every trial failed,
     DeviceError or TargetError without the device, RecordError for a log that cannot be written.
     """
@@ -350,6 +352,7 @@ def tune(
     stream = None if progress else io.StringIO()
     chosen = None
     if isinstance(what, Network):
+        what, precision = _in_halves(what, precision)
         chosen = as_described(_target(target, precision), devices)
     elif target is not None or precision is not None:
         word = "precision" if target is None else "target"
@@ -453,6 +456,13 @@ def default_log(name: str, target: Target | None, dtype: str = "float32") -> Pat
     return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
 
 
+def _in_halves(net: Network, precision: str | None) -> tuple[Network, str | None]:
+    """The network in the element type that is asked for; the precision, if that is none of one."""
+    if precision not in HALVES:
+        return net, precision
+    return (net if net.dtype == precision else net.in_type(str(precision))), None
+
+
 def _target(target: TargetLike | None, precision: str | None = None) -> Target:
     """`target`, that of `with target:`, or of what is here; in a precision, if one is asked for."""
     found = target if target is not None else context.current("target")
@@ -493,6 +503,8 @@ def compile(
     if isinstance(what, Task) and (target is not None or precision is not None):
         word = "precision" if target is None else "target"
         raise ModelError(f"compile({word}=)", "a task has its target", f"Leave {word} out.")
+    if isinstance(what, Network):
+        what, precision = _in_halves(what, precision)
     chosen = what.target if isinstance(what, Task) else _target(target, precision)
     schedules = schedules_of(log, chosen) if isinstance(log, str | os.PathLike) else log
     given = {type(one).__name__ for one in (log if isinstance(log, list | tuple) else [log])}

@@ -145,6 +145,47 @@ def test_what_writes_where_others_read_stays() -> None:
     assert steady_first(made).kernels[0].body is made.kernels[0].body
 
 
+def inside(own: Buffer, before: Stmt, *more: Stmt) -> Program:
+    """Weights are fetched where their shared memory is allocated, behind what is read of x."""
+    use = Store(own, E.const(0), load(own, E.const(0)) + load(NEAR[W], T))
+    copy = fetch(W, E.const(0), asynchronous=True)
+    ring = Allocate(NEAR[W], seq(copy, Commit(), Wait(0), Barrier(), use))
+    end = Store(Y, U * THREADS + T, load(own, E.const(0)) + load(NEAR[X], T))
+    start = Store(own, E.const(0), E.const(0.0, FLOAT32))
+    nest = Allocate(NEAR[X], seq(before, Allocate(own, seq(start, ring, end, *more))))
+    return chained(program(Kernel("k", (X, W, Y), nest, LAUNCH), 2), W)
+
+
+def test_shared_memory_is_allocated_where_it_is_filled_first() -> None:
+    own = Buffer("own", FLOAT32, 1, "local")
+    made = inside(own, fetch(X, E.const(0), asynchronous=False))
+    arranged = steady_first(made)
+    lines = lines_of(made)
+    first = next(k for k, line in enumerate(lines) if line.startswith("tw_copy_16(&w_near"))
+    assert first < lines.index(f"{AWAIT}();")
+    x, w = (np.arange(SIZE, dtype="float32") * scale for scale in (1, 3))
+    for interpreter in (run, run_fast):
+        y = np.zeros(2 * THREADS, "float32")
+        interpreter(arranged, [x, w, y])
+        np.testing.assert_array_equal(y, np.tile((x + w)[:THREADS], 2))
+
+
+def test_it_takes_no_more_shared_memory_than_before() -> None:
+    """What is allocated behind it takes its place."""
+    other = Buffer("other", FLOAT32, NEAR[W].size, "shared")
+    later = Allocate(other, seq(Barrier(), Store(other, T, load(X, T))))
+    made = inside(Buffer("own", FLOAT32, 1, "local"), Store(NEAR[X], T, load(X, T)), later)
+    assert steady_first(made).kernels[0].body is made.kernels[0].body
+
+
+def test_groups_of_copies_stay_what_they_are() -> None:
+    """A commit of weights' copies does not pass copies of others."""
+    x, w = (fetch(b, E.const(0), asynchronous=True) for b in (X, W))
+    lines = lines_of(of_body(x, For(P, 2, seq(w, Commit())), Wait(0)))
+    at = lines.index(f"{AWAIT}();")
+    assert not any("tw_commit" in line or "tw_copy_16" in line for line in lines[:at])
+
+
 def test_copies_to_registers_stay() -> None:
     own = Buffer("own", FLOAT32, 1, "local")
     body = seq(

@@ -24,7 +24,7 @@ from tilewright.base.artifact import Source
 from tilewright.codegen import generate, opencl, serial_threads
 from tilewright.codegen.serial_threads import copies, order
 from tilewright.driver import compile_source, nvrtc
-from tilewright.ir.stmt import Program
+from tilewright.ir.stmt import AsyncCopy, If, Program, Stmt, Store, load, map_children, seq
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime import device
 from tilewright.runtime.trial import check
@@ -248,9 +248,27 @@ def test_opencl_text_is_right_without_its_instructions(tmp_path: Path) -> None:
     assert check(compile_source(plain, on.target), on, [case]).error is None
 
 
+def plainly() -> Program:
+    """A ring whose tiles are loaded and stored: what cannot be copied asynchronously is."""
+
+    def stored(stmt: Stmt) -> Stmt:
+        if not isinstance(stmt, AsyncCopy):
+            return map_children(stmt, stored)
+        to, source = stmt.to, stmt.source
+        pairs = (
+            Store(to.buffer, to.index + k, load(source.buffer, source.index + k))
+            for k in range(to.count)
+        )
+        return If(stmt.condition, seq(*pairs))
+
+    whole = rings.program(Ring(missing=0))
+    return replace(whole, kernels=tuple(replace(k, body=stored(k.body)) for k in whole.kernels))
+
+
 @pytest.mark.parametrize(
-    "whole", [rings.program(Ring()), products.program(Product())], ids=["ring", "product"]
-)
+    "whole", [rings.program(Ring()), products.program(Product()), plainly()],
+    ids=["ring", "product", "ring without copies"],
+)  # fmt: skip
 @pytest.mark.slow
 def test_nvrtc_accepts_turns_of_copies_and_of_warps(whole: Program) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")

@@ -68,8 +68,9 @@ def _ring(rng: random.Random, fault: str) -> Ring:
 def _bulk_ring(rng: random.Random, fault: str) -> BulkRing:
     """More tiles than slots, more warps than one: each fault shows."""
     slots, box = rng.randint(1, 4), (rng.randint(2, 12), rng.choice((16, 32, 48)))
+    first = rng.randint(-9, 3), 16 * rng.randint(-1, 1)
     return BulkRing(
-        rng.randint(2, 3), box, slots, slots + rng.randint(2, 6), (rng.randint(-9, 3), 0),
+        rng.randint(2, 3), box, slots, slots + rng.randint(2, 6), first,
         (rng.randint(8, 60), 48), rng.randint(1, 3), rng.random() < 0.5,
         rng.choice(("float32", "float16", "int8")), fault,
     )  # fmt: skip

@@ -55,19 +55,21 @@ class Boxed:
 
 
 CASES = {
-    "a row": Boxed((100,), (64,), (50,)),
-    "before the begin": Boxed((40, 64), (8, 32), (-3, -5)),
+    "a row": Boxed((1, 100), (1, 64), (0, 48)),
+    "before the begin": Boxed((40, 64), (8, 32), (-3, -8)),
     "behind the end": Boxed((40, 64), (16, 48), (33, 40)),
     "three dimensions": Boxed((5, 7, 32), (3, 4, 16), (3, -1, 8)),
     "five dimensions": Boxed((3, 2, 4, 5, 16), (2, 2, 2, 3, 16), (1, 1, 3, 3, 4)),
     "in steps": Boxed((20, 9, 16), (5, 3, 8), (1, -1, 4), steps=(3, 2, 1)),
     "rows of another dimension": Boxed((6, 10, 32), (8, 3, 32), (5, 1, 0), order=(1, 0, 2)),
+    "behind everything": Boxed((40, 64), (16, 48), (40, 16)),
+    "before everything": Boxed((40, 64), (16, 48), (0, -48)),
     "halves": Boxed((33, 72), (32, 64), (7, 16), dtype="float16"),
     "halves of another kind": Boxed((33, 72), (32, 64), (7, 16), dtype="bfloat16"),
-    "swizzled": Boxed((40, 80), (24, 64), (-2, 20), dtype="float16", swizzle=128),
-    "swizzled by 64 bytes": Boxed((40, 80), (24, 32), (-2, 20), dtype="float16", swizzle=64),
+    "swizzled": Boxed((40, 80), (24, 64), (-2, 24), dtype="float16", swizzle=128),
+    "swizzled by 64 bytes": Boxed((40, 80), (24, 32), (-2, 24), dtype="float16", swizzle=64),
     "swizzled by 32 bytes": Boxed((40, 80), (16, 8), (-2, 20), swizzle=32),
-    "bytes": Boxed((30, 48), (24, 32), (-2, 20), dtype="int8"),
+    "bytes": Boxed((30, 48), (24, 32), (-2, 16), dtype="int8"),
     "doubles": Boxed((30, 20), (24, 16), (-2, 8), dtype="float64"),
     "integers": Boxed((30, 20), (24, 16), (-2, 8), dtype="int32"),
 }

@@ -37,7 +37,8 @@ WARP = 32
 @dataclass(frozen=True)
 class BulkRing:
     """warps: that read; box: rows and columns of a tile; tiles: one below the other
-    first:  row and column of the first tile; shape: of the matrix, which is no smaller than a tile
+    first:  row and column of the first tile, at a multiple of 16 bytes
+    shape:  of the matrix
     again:  how often the ring is gone through
     loader: whether a warp of its own begins the copies
     fault:  one of FAULTS, or ""
@@ -47,7 +48,7 @@ class BulkRing:
     box: tuple[int, int] = (8, 16)
     slots: int = 3
     tiles: int = 5
-    first: tuple[int, int] = (-1, -3)
+    first: tuple[int, int] = (-1, -8)
     shape: tuple[int, int] = (33, 24)
     again: int = 1
     loader: bool = False
@@ -113,8 +114,8 @@ def program(ring: BulkRing) -> Program:
         if fault == "slot refilled too early":
             free = seq()
         if fault == "no bytes expected":
-            return seq(free, copied)
-        return seq(free, Expect(full(tile), int(expected)), copied)
+            return seq(free, If(t.equal(0), copied))
+        return seq(free, If(t.equal(0), seq(Expect(full(tile), int(expected)), copied)))
 
     place = k % n * slot + (t + w * WARP + j * ring.readers)
     there = t + w * WARP + j * ring.readers < ring.tile
@@ -138,8 +139,11 @@ def program(ring: BulkRing) -> Program:
         MakeGates(Region(gates, E.const(n), n), arrivals),
         seq() if fault == "missing fence" else Fence(),
     )
-    begins = E.all_of(t.equal(0), w.equal(ring.warps if ring.loader else 0))
-    start = [If(begins, making), *([] if fault == "missing barrier" else [Barrier()])]
+    begins = w.equal(ring.warps if ring.loader else 0)
+    start = [
+        If(E.all_of(t.equal(0), begins), making),
+        *([] if fault == "missing barrier" else [Barrier()]),
+    ]
     if ring.loader:
         k2 = E.var("k2")
         loading = For(k2, ring.tiles, filling(k2))

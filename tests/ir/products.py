@@ -61,7 +61,7 @@ class Product:
     @property
     def shape(self) -> tuple[int, int, int]:
         """m, n, k of the whole."""
-        depth = 16 if self.of.a.dtype.bits == 16 else 8
+        depth = self.of.extents["k"]
         return 16 * self.warps, 8 * TILES, depth * self.steps
 
 
@@ -153,13 +153,16 @@ def arrays(product: Product, seed: int = 0) -> list[np.ndarray]:
     """Small whole numbers, whose sums are exact, and an output."""
     rows, columns, depth = product.shape
     rng = np.random.default_rng(seed)
-    kind = product.of.a.dtype.storage
-    given = [rng.integers(-8, 9, n).astype(kind) for n in (rows * depth, depth * columns)]
-    return [*given, np.zeros(rows * columns, np.float32)]
+    kinds = product.of.a.dtype, product.of.b.dtype
+    given = [
+        rng.integers(0 if kind.kind == "uint" else -8, 9, n).astype(kind.storage)
+        for n, kind in zip((rows * depth, depth * columns), kinds, strict=True)
+    ]
+    return [*given, np.zeros(rows * columns, product.of.sum.dtype.storage)]
 
 
 def expected(product: Product, given: list[np.ndarray]) -> np.ndarray:
     rows, columns, depth = product.shape
     a, b = (x.astype(np.float64) for x in given[:2])
     whole = a.reshape(rows, depth) @ b.reshape(depth, columns)
-    return whole.astype(np.float32).reshape(-1)
+    return whole.astype(product.of.sum.dtype.storage).reshape(-1)

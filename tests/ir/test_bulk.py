@@ -28,7 +28,7 @@ RINGS = {
     "the ring turns again": BulkRing(again=3),
     "it turns again for a warp of its own": BulkRing(again=3, loader=True),
     "halves": BulkRing(dtype="float16", box=(8, 24)),
-    "bytes": BulkRing(dtype="int8", box=(4, 32), shape=(40, 64)),
+    "bytes": BulkRing(dtype="int8", box=(4, 32), shape=(40, 64), first=(-1, -16)),
     "one warp": BulkRing(warps=1, tiles=2),
     "beyond all ends": BulkRing(first=(-9, 20), tiles=7),
 }
@@ -71,6 +71,7 @@ def test_a_box_is_what_it_must_be(case, run) -> None:
 
 
 REFUSED = {
+    "one dimension": (Boxed((64,), (16,), (0,)), "1 dimensions, of which a box has 2 to 5"),
     "six dimensions": (Boxed((2,) * 5 + (16,), (1,) * 5 + (16,), (0,) * 6), "6 dimensions"),
     "odd rows": (Boxed((4, 7), (2, 4), (0, 0)), "rows that are not a multiple of 16 bytes apart"),
     "short rows": (Boxed((4, 8), (2, 3), (0, 0)), "rows of 12 bytes"),
@@ -108,3 +109,13 @@ def _before(body: Stmt, extra: Stmt) -> Stmt:
     return replace(body, body=_before(body.body, extra)) if isinstance(body, Allocate) else seq(
         extra, body
     )  # fmt: skip
+
+
+@BOTH
+def test_a_box_begins_at_whole_units(run) -> None:
+    """The engine faults where the begin of a row is no multiple of 16 bytes in memory."""
+    case = replace(CASES["halves"], at=(7, 12))
+    with pytest.raises(
+        InterpreterError, match=r"a\[12\]: this vector must start at a multiple of 8"
+    ):
+        run(boxes.program(case), boxes.arrays(case))

@@ -62,8 +62,8 @@ def test_each_element_of_a_fragment_has_one_lane(atom) -> None:
 def test_fragments_lie_as_the_instruction_wants_them() -> None:
     """Lane 4g + q of words of 32 bits: A (g, q), (g + 8, q), (g, q + 4), (g + 8, q + 4); B (q, g),
     (q + 4, g); C (g, 2q), (g, 2q + 1), and eight rows below."""
-    for name, atom in ATOMS.items():
-        words = 1 if name.endswith("tf32") else 2
+    for atom in ATOMS.values():
+        words = 4 // atom.a.dtype.bytes
         for g in range(8):
             for q in range(4):
                 lane = 4 * g + q
@@ -82,6 +82,9 @@ PRODUCTS = {
     "one warp": Product(warps=1, steps=1),
     "bfloat16": Product("m16n8k16.bfloat16"),
     "tf32": Product("m16n8k8.tf32", warps=3),
+    "3xtf32": Product("m16n8k8.3xtf32", warps=1),
+    "bytes": Product("m16n8k32.int8", steps=2),
+    "bytes of two types": Product("m16n8k32.uint8.int8", warps=1, steps=1),
 }
 
 

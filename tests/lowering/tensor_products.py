@@ -47,20 +47,21 @@ class Product:
 
 
 def product(p: Product) -> tuple[Schedule, list[Tensor]]:
-    kind = str(p.of.a.dtype)
-    a = te.placeholder((p.m, p.k), kind, name="A")
-    b = te.placeholder((p.k, p.n) if p.order == "kn" else (p.n, p.k), kind, name="B")
+    left, right, sums = (str(of.dtype) for of in (p.of.a, p.of.b, p.of.sum))
+    kind = left if sums == "float32" else sums  # of what goes in besides, and comes out
+    a = te.placeholder((p.m, p.k), left, name="A")
+    b = te.placeholder((p.k, p.n) if p.order == "kn" else (p.n, p.k), right, name="B")
     bias = te.placeholder((p.n,), kind, name="bias")
     r = te.reduce_axis((0, p.k), "r")
 
     def term(i, j):
         x, y = a[i, r], b[r, j] if p.order == "kn" else b[j, r]
-        return x * y if p.halved else x.astype("float32") * y.astype("float32")
+        return x * y if p.halved else x.astype(sums) * y.astype(sums)
 
     c = te.compute((p.m, p.n), lambda i, j: te.sum(term(i, j), axis=r), name="C")
 
     def result(i, j):
-        return te.maximum(c[i, j].astype("float32") + bias[j].astype("float32"), 0.0).astype(kind)
+        return te.maximum(c[i, j].astype(sums) + bias[j].astype(sums), 0).astype(kind)
 
     d = te.compute((p.m, p.n), result, name="D")
     return scheduled(p, a, b, c, d), [a, b, bias, d]

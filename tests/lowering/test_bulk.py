@@ -21,6 +21,8 @@ from tests.tiers import examples
 from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.codegen import generate
+from tilewright.cost.gpu_facts import GpuKernel
+from tilewright.cost.machine_model import analyse
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
@@ -228,6 +230,7 @@ def test_devices_without_an_engine(target: str) -> None:
 NO_BOXES = {
     "tiles of short rows": (Bulk(step=6), "rows of 24 bytes, no multiple of 16"),
     "rows of another swizzle": (Bulk(swizzle=64), "rows of 32 bytes, swizzled by 64"),
+    "zeros that are no unit": (Bulk(pad=2), "which may be no multiple of 4 elements, 16 bytes"),
     "threads that are no warps": (Bulk(threads=(3, 8), rows=9), "not a whole number of warps"),
     "a large box": (Bulk(m=600, rows=300, threads=(4, 8)), "a box of 300 elements"),
 }
@@ -307,3 +310,24 @@ def test_a_ring_may_be_asked_for_before_the_engine() -> None:
                 turned.do(later)
     told = [str(lower_schedule(one, H100)) for one in (s, turned)]
     assert told[0] == told[1]
+
+
+# -- costs -----------------------------------------------------------------------------------------
+
+
+def facts(form: Bulk) -> GpuKernel:
+    (found,), _ = analyse(Resources(LoopTree(schedule(form)).bounds(), H100), 1)
+    assert isinstance(found, GpuKernel)
+    return found
+
+
+def test_an_engine_takes_no_loads_of_threads() -> None:
+    small = replace(ATOMS, m=1024, n=1024, k=1024, rows=128, columns=128, step=64, threads=(2, 4))
+    small = replace(small, swizzle=128)
+    engine, threads = facts(small), facts(replace(small, bulk=False))
+    assert engine.instructions < threads.instructions
+    assert engine.traffic <= threads.traffic
+    assert engine.barriers == 0 < threads.barriers
+    assert [float(r.ahead) for r in engine.rings] == [2.0]
+    loading = facts(replace(small, loaders=4))
+    assert (int(loading.loading), int(engine.loading)) == (128, 0)

@@ -35,7 +35,10 @@ def lowered(schedule, args) -> Program:
 
 
 def drawn(shape, dtype, rng):
-    """Small numbers of few digits, so that sums are exact in any order."""
+    """Small numbers of few digits, so that sums are exact in any order; of bytes all."""
+    if not dtype.is_float:
+        least, greatest = (dtype.least, dtype.greatest) if dtype.bits == 8 else (-1000, 1000)
+        return rng.integers(least, greatest, shape, endpoint=True).astype(dtype.storage)
     return (rng.integers(-8, 9, shape) / 8).astype(dtype.storage)
 
 
@@ -59,6 +62,12 @@ PRODUCTS = {
     "tf32, swizzled": Product(
         atom="m16n8k8.tf32", block=(64, 64, 16), swizzle=32, order="nk", slots=3
     ),
+    "3xtf32": Product(atom="m16n8k8.3xtf32", block=(64, 64, 16), skew=4, order="nk"),
+    "bytes": Product(atom="m16n8k32.int8", block=(64, 64, 32), order="nk", skew=16),
+    "bytes of two types": Product(
+        m=50, n=45, k=70, atom="m16n8k32.uint8.int8", block=(32, 32, 64), order="nk", skew=16
+    ),
+    "bytes, columns apart": Product(m=32, n=32, atom="m16n8k32.uint8", block=(32, 32, 32)),
 }  # fmt: skip
 
 
@@ -94,6 +103,7 @@ def agrees(p: Product, *runs) -> None:
         ("one warp", {(4, False), (2, True)}), ("straight from global memory", set()),
         ("tf32", {(4, False)}), ("tf32, rows apart", {(4, False)}), ("uneven", set()),
         ("swizzled", {(4, False)}), ("tf32, swizzled", {(4, False)}),
+        ("3xtf32", {(4, False)}), ("bytes", {(4, False)}), ("bytes, columns apart", {(4, False)}),
     ],
 )  # fmt: skip
 def test_rows_of_shared_memory_are_loaded_as_matrices(name: str, loads) -> None:
@@ -113,7 +123,7 @@ def products(draw) -> Product:
         n * size[x] * w for n, x, w in zip(tiles, "mnk", (*warps, 1), strict=True)
     )  # fmt: skip
     extents = [draw(st.integers(2, 2 * size[x])) for x in "mnk"]
-    staged, halved = draw(st.booleans()), draw(st.booleans())
+    staged, halved = draw(st.booleans()), draw(st.booleans()) and ATOMS[atom].sum.dtype.is_float
     order = draw(st.sampled_from(["kn", "nk"]))
     skew = draw(st.sampled_from([0, 4, 8]))
     swizzle, slots = draw(st.sampled_from([0, 0, 32, 64, 128])), draw(st.integers(0, 3))
@@ -128,7 +138,10 @@ def test_products_of_any_size_are_what_numpy_says(p: Product) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["the example", "bfloat16", "tf32", "uneven", "tf32, swizzled"])
+@pytest.mark.parametrize("name", [
+    "the example", "bfloat16", "tf32", "uneven", "tf32, rows apart", "3xtf32", "bytes",
+    "bytes of two types", "tf32, swizzled",
+])  # fmt: skip
 def test_nvrtc_accepts(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     made = nvrtc.build(generate(lowered(*product(PRODUCTS[name])), TARGET), TARGET)

@@ -282,6 +282,22 @@ def test_a_build_takes_what_was_measured_to_be_faster(seconds, knowledge, whole)
     assert ("attention" in [g.name for g in fused_groups(main)]) == whole
 
 
+@pytest.mark.parametrize(
+    ("dtype", "target", "whole"),
+    [("float16", "cuda -arch=sm_90", True), ("float32", "cuda -arch=sm_90", False),
+     ("float16", "cuda -arch=sm_70", False), ("float16", "llvm", False)],
+)  # fmt: skip
+def test_unmeasured_it_is_taken_where_matrix_units_are_predicted_to_gain(dtype, target, whole):
+    q, k, v = (tensor(n, 4, 128, 64, dtype=dtype) for n in "qkv")
+    share = nn.softmax(nn.batch_matmul(q, k))
+    f = function(nn.batch_matmul(share, v, transpose_b=False))
+    main = decide(f, None, Records(f, {}, {}), Target(target)).main
+    assert ("attention" in [g.name for g in fused_groups(main)]) == whole
+    parts = Records(f, {"batch_matmul": 1e-9, "softmax": 1e-9}, {})
+    main = decide(f, None, parts, Target(target)).main
+    assert "attention" not in [g.name for g in fused_groups(main)]
+
+
 def test_several_attentions_are_each_a_kernel():
     x = tensor("x", 2, 5, 8)
     for k in range(2):

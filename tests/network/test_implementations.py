@@ -245,7 +245,9 @@ def test_weights_are_timed_cold_where_they_do_not_stay_in_the_caches():
     small = Target("llvm").with_limits(l2_bytes=1 << 10)
     assert asked(small.with_limits(l3_bytes=1 << 11)) == 1 << 12
     assert asked(small.with_limits(l3_bytes=1 << 22)) == 0  # they stay
-    assert asked(Target("cuda").with_limits(l2_bytes=1 << 10)) == 0  # a device of its own
+    large = Target("cuda").with_limits(l2_bytes=1 << 10)
+    assert asked(large) == 1 << 11  # as the weights of a language model on a GPU
+    assert asked(large.with_limits(l2_bytes=1 << 22)) == 0
 
 
 @pytest.mark.long

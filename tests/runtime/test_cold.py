@@ -61,8 +61,10 @@ def test_a_trial_with_cold_constants(device: Device, elementwise: Build) -> None
     artifact = elementwise(device, [ADD])
     cold = {"constants": [1], "cold_bytes": 1 << 20, "repeat": 3}
     right = trial(artifact, device, [X, Y], [X + Y], [0.0], **cold)
-    assert right.error is None and len(right.costs) == 3
+    assert right.error is None and len(right.costs) == 3 and right.cold
+    warm = trial(artifact, device, [X, Y], [X + Y], [0.0], constants=[1], cold_bytes=X.nbytes)
+    assert warm.error is None and not warm.cold  # one copy will do
     lost = trial(artifact, device, [X, Y], [X + Y], None, best_seconds=1e-12, **cold)
-    assert lost.raced
+    assert lost.raced and lost.cold
     wrong = trial(artifact, device, [X, Y], [X - Y], [1e-6], **cold)
     assert wrong.error == "wrong"

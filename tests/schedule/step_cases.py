@@ -82,6 +82,18 @@ def filters(n: int, m: int, groups: int = 1) -> list[Tensor]:
     return [a, w, sums]
 
 
+def steps(n: int, m: int, step: int) -> list[Tensor]:
+    """A convolution of one dimension over 2 channels with 3 filters, in steps."""
+    a, w = te.placeholder((2, n), name="A"), te.placeholder((3, 2, m), name="W")
+    c, r = te.reduce_axis((0, 2), "c"), te.reduce_axis((0, m), "r")
+    sums = te.compute(
+        (3, (n - m) // step + 1),
+        lambda f, x: te.sum(a[c, x * step + r] * w[f, c, r], axis=[c, r]),
+        name="C",
+    )
+    return [a, w, sums]
+
+
 def window(n: int, m: int) -> list[Tensor]:
     """A convolution of one dimension with zeros around its data."""
     a, w = te.placeholder((n,), name="A"), te.placeholder((m,), name="W")
@@ -102,6 +114,53 @@ def half_products(m: int, n: int, k: int) -> list[Tensor]:
     return [a, b, te.compute((m, n), lambda i, j: p[i, j] * 2.0, name="C")]
 
 
+def shares(n: int, m: int, k: int) -> list[Tensor]:
+    """C = P B, where P are quotients of halves, each row by a number of its own."""
+    a, t = te.placeholder((n, k), "float16", name="A"), te.placeholder((n,), name="T")
+    b = te.placeholder((k, m), "float16", name="B")
+    quotient = lambda i, j: (a[i, j].astype("float32") / t[i]).astype("float16")  # noqa: E731
+    p = te.compute((n, k), quotient, name="P")
+    r = te.reduce_axis((0, k), "r")
+    value = lambda i, j: p[i, r].astype("float32") * b[r, j].astype("float32")  # noqa: E731
+    return [a, t, b, te.compute((n, m), lambda i, j: te.sum(value(i, j), axis=r), name="C")]
+
+
+def quotients_of_columns(n: int, m: int, k: int) -> list[Tensor]:
+    a, t = te.placeholder((n, k), name="A"), te.placeholder((k,), name="T")
+    b = te.placeholder((k, m), name="B")
+    p = te.compute((n, k), lambda i, j: a[i, j] / t[j], name="P")
+    r = te.reduce_axis((0, k), "r")
+    return [a, t, b, te.compute((n, m), lambda i, j: te.sum(p[i, r] * b[r, j], axis=r), name="C")]
+
+
+def half_chain(n: int, m: int) -> list[Tensor]:
+    """C = the maximum of rows of B = A + 1, in halves."""
+    a = te.placeholder((n, m), "float16", name="A")
+    b = te.compute((n, m), lambda i, j: a[i, j] + te.const(1, "float16"), name="B")
+    k = te.reduce_axis((0, m), "k")
+    top = te.compute((n,), lambda i: te.max(b[i, k], axis=k), name="M")
+    return [a, te.compute((n,), lambda i: top[i] * te.const(2, "float16"), name="C")]
+
+
+def softmax_of_products(rows: int, keys: int, columns: int, even: bool = False) -> list[Tensor]:
+    """C = softmax(Q K) V; even: what is added up is no longer proportional to exp(-maximum)."""
+    half, wide = "float16", "float32"
+    q, k = te.placeholder((rows, 16), half, name="Q"), te.placeholder((keys, 16), half, name="K")
+    v = te.placeholder((keys, columns), half, name="V")
+    r, j, g, x = (te.reduce_axis((0, 16 if a == "r" else keys), a) for a in "rjgx")
+    dot = lambda i, c: q[i, r].astype(wide) * k[c, r].astype(wide)  # noqa: E731
+    s = te.compute((rows, keys), lambda i, c: te.sum(dot(i, c), axis=r), name="S")
+    m = te.compute((rows,), lambda i: te.max(s[i, j], axis=j), name="M")
+    t = te.compute((rows,), lambda i: te.sum(te.exp(s[i, g] - m[i]), axis=g), name="T")
+    power = lambda i, c: te.exp(s[i, c] - m[i])  # noqa: E731
+    one = lambda i, c: power(i, c) + 1.0 if even else power(i, c)  # noqa: E731
+    p = te.compute((rows, keys), lambda i, c: one(i, c).astype(half), name="P")
+    term = lambda i, c: p[i, x].astype(wide) * v[x, c].astype(wide)  # noqa: E731
+    o = te.compute((rows, columns), lambda i, c: te.sum(term(i, c), axis=x), name="O")
+    divided = lambda i, c: o[i, c] / t[i]  # noqa: E731
+    return [q, k, v, te.compute((rows, columns), divided, name="C")]
+
+
 COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
     f.__name__: f
     for f in (
@@ -114,8 +173,13 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         weighted,
         squares,
         filters,
+        steps,
         window,
         half_products,
+        shares,
+        quotients_of_columns,
+        half_chain,
+        softmax_of_products,
     )
 }
 
@@ -137,6 +201,26 @@ FRAGMENTS = (
     "s[P].reorder(r_outer, P_i, P_j, r_inner)",
     "s[A_fragment].compute_at(s[P], r_outer)",
     "s[B_fragment].compute_at(s[P], r_outer)",
+)
+
+
+PARTS = (  # the sums of C by an atom, along slices of 16 terms; the terms inside
+    "s[C].split(C_i, factor=8)",
+    "s[C].split(C_c, factor=2)",
+    "s[C].reorder(C_i_inner, C_c_outer, C_i_outer, C_c_inner)",
+    "s[C].fuse(C_i_inner, C_c_outer)",
+    's[C].bind(i_inner_c_outer_fused, "threadIdx.x")',
+    *(f's[{name}].set_scope("fragment")' for name in "OPSMT"),
+    *(f's.cache_read({name}, "fragment", [{to}])' for name, to in ("VO", "QS", "KS")),
+    "s[O].compute_at(s[C], i_inner_c_outer_fused)",
+    "s[O].split(x, factor=16)",
+    "s[O].reorder(x_outer, O_i, O_c, x_inner)",
+    's[O].tensorize(O_i, "m16n8k16.float16")',
+    *(f"s[{name}].compute_at(s[O], x_outer)" for name in ("V_fragment", "P", "S")),
+    "s[S].split(S_c, factor=8)",
+    "s[S].reorder(S_c_outer, S_i, S_c_inner, r)",
+    's[S].tensorize(S_i, "m16n8k16.float16")',
+    *(f"s[{name}_fragment].compute_at(s[S], S_c_outer)" for name in "QK"),
 )
 
 
@@ -271,6 +355,7 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("filters(6, 3)", "s.as_product(C, m=[f], n=[x], k=[c, r])"),
         Case("filters(6, 3, 2)", "s.as_product(C, m=[f], n=[x], k=[c])"),
         Case("filters(6, 3, 2)", "s.as_product(C, m=[x], n=[f], k=[c, r])"),
+        Case("steps(9, 3, 2)", "s.as_product(C, m=[f], n=[x], k=[c])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[j], k=[r])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[j, i], n=[], k=[r])"),
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),
@@ -292,6 +377,35 @@ CASES: dict[type[S.Step], list[Case]] = {
         ),
         Case("row_sums(4, 16)", "s[A_global].bulk_copy()", ('s.cache_read(A, "global", [C])',)),
         Case("chain(6, 4)", "s[B].bulk_copy()", ('s[B].set_scope("shared")',)),
+    ],
+    S.DivideLast: [
+        Case("shares(2, 3, 4)", "s.divide_last(C)"),
+        Case("shares(2, 3, 4)", "s.divide_last(C)", ("s[C].split(i, factor=2)",)),
+        Case("quotients_of_columns(2, 3, 4)", "s.divide_last(C)"),
+        Case("matmul(2, 3, 4)", "s.divide_last(C)"),
+    ],
+    S.Widen: [
+        Case("half_chain(2, 4)", "s.widen(B)"),
+        Case("half_chain(2, 4)", "s.widen(M)", ("s.widen(B)",)),
+        Case("half_chain(2, 4)", "s.widen(C)"),
+        Case("chain(6, 4)", "s.widen(B)"),
+        Case("half_chain(2, 4)", "s.widen(B)", ("s[B].split(B_i, factor=2)",)),
+    ],
+    S.AccumulateAt: [
+        Case(
+            "softmax_of_products(16, 32, 8)",
+            "s[M].accumulate_at(s[O], x_outer)",
+            (*PARTS, "s[T].accumulate_at(s[O], x_outer)"),
+        ),
+        Case(
+            "softmax_of_products(16, 32, 8, even=True)",
+            "s[M].accumulate_at(s[O], x_outer)",
+            (*PARTS, "s[T].accumulate_at(s[O], x_outer)"),
+        ),
+        Case("softmax_of_products(16, 32, 8)", "s[T].accumulate_at(s[O], x_inner)", PARTS),
+        Case("softmax_of_products(16, 32, 8)", "s[P].accumulate_at(s[O], x_outer)", PARTS),
+        Case("softmax_of_products(16, 32, 8)", "s[M].accumulate_at(s[C], C_i_outer)", PARTS),
+        Case("matmul(2, 3, 4)", "s[C].accumulate_at(s[C], r)"),
     ],
     S.AsyncCopy: [
         Case("row_sums(4, 10)", "s[A_shared].async_copy()", SLICES),

@@ -159,3 +159,26 @@ def test_a_model_of_kernels_without_atoms_has_no_columns_of_them(tmp_path):
     model.fit()
     assert prior.trees_of(model.booster).features == FEATURES
     assert model.predict(more, np.ones(64)).shape == (64,)
+
+
+def test_trees_of_both_kinds_each_tell_of_theirs(tmp_path):
+    """Also where one of them is of both kinds already, and where one is missing."""
+    rng = np.random.default_rng(3)
+    seen, asked = rows(rng, 200), rows(rng, 80)
+    column = FEATURES.index("log_atoms")
+    asked[::2, column], asked[1::2, column] = 0, 3.0
+    booster = train(lesson(seen[:, : len(PLAIN)], seen[:, 2]), Options(trees=5))
+    plain = prior.trees_of(booster)
+    atoms = prior.trees_of(train(lesson(seen, seen[:, 4] * 2), Options(trees=7)))
+    both = prior.by_kind(plain, atoms)
+    again = prior.by_kind(both, prior.by_kind(None, atoms))
+    with_none = prior.predict(atoms, asked)
+    want = np.where(asked[:, column] > 0, with_none, prior.predict(plain, asked[:, : len(PLAIN)]))
+    assert len(plain.features) < len(atoms.features)
+    assert np.abs(want - with_none).max() > 0.1
+    for trees in (both, again):
+        trees.save(tmp_path / "trees")
+        found = prior.Prior(Trees.load(tmp_path / "trees")).predict(asked)
+        np.testing.assert_allclose(found, want, atol=1e-5)
+    alone = prior.predict(prior.by_kind(None, atoms), asked)
+    np.testing.assert_allclose(alone, np.where(asked[:, column] > 0, with_none, 0), atol=1e-5)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tilewright as tw
+from te.matrix_unit import apart, split_sums
 from tilewright import te
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.cli.options import network_options
@@ -22,9 +23,10 @@ from tilewright.schedule.task import Task
 from tilewright.search.jobs import References, task_id
 from tilewright.targets import kind
 from tilewright.targets.cuda import KIND
-from tilewright.targets.precision import PRECISIONS, allows, needed
+from tilewright.targets.precision import PRECISIONS, ROUNDED_GREATEST, allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.cases import cases
+from tilewright.te.chains import longest_in_unit
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
 
@@ -80,8 +82,8 @@ def test_a_precision_that_no_template_uses_is_refused_for_networks(unused: None)
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(TargetError, match="is none of float32, 3xtf32, tf32"):
         Target("cuda -precision=float16")
-    with pytest.raises(TargetError, match="has no instruction for it"):
-        Target("cuda").with_precision("3xtf32")
+    with pytest.raises(TargetError, match="opencl has no instruction for it"):
+        Target("opencl").with_precision("3xtf32")
     with pytest.raises(TargetError, match="llvm has no instruction for it"):
         Target("llvm -precision=tf32")
 
@@ -96,6 +98,9 @@ def test_a_device_without_the_instruction_is_refused(tf32: Target) -> None:
 
 def test_which_atoms_kernels_may_use(tf32: Target) -> None:
     assert not Target("cuda").allows("m16n8k8.tf32")
+    assert not Target("cuda").allows("m16n8k8.3xtf32")
+    split = Target("cuda -precision=3xtf32")
+    assert split.allows("m16n8k8.3xtf32") and not split.allows("m16n8k8.tf32")
     assert Target("cuda").allows("m16n8k16.float16")
     assert tf32.allows("m16n8k8.tf32")
     assert not Target("cuda -arch=sm_75").allows("m16n8k16.float16")
@@ -132,9 +137,44 @@ def test_the_command_takes_it(tf32: Target) -> None:
     assert run("--precision", "tf32", "--target", "cuda").exit_code == 0
     assert run("--target", "cuda -precision=tf32", "--precision", "float32").exit_code == 0
     assert asked == [tf32, tf32, Target("cuda")]
+    assert run("--target", "cuda", "--precision", "3xtf32").exit_code == 0
+    assert asked.pop().precision == "3xtf32"
     refused = run("--target", "llvm", "--precision", "tf32")
     assert refused.exit_code == 2
     assert "llvm has no instruction for it" in " ".join(refused.output.split())
+
+
+def test_of_a_network_halves_are_a_precision(tf32: Target) -> None:
+    asked: list[tuple[Target, str]] = []
+
+    @click.command()
+    @network_options
+    def show(target: Target, dtype: str, **_: Any) -> None:
+        asked.append((target, dtype))
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(show, ["resnet-18", *words])
+
+    for words in (("--precision", "float16"), ("--precision", "float16", "--dtype", "float16")):
+        assert run(*words).exit_code == 0
+    assert run("--target", "cuda -precision=tf32", "--precision", "bfloat16").exit_code == 0
+    assert asked == [(Target("llvm"), "float16")] * 2 + [(tf32, "bfloat16")]
+    refused = run("--precision", "float16", "--dtype", "bfloat16")
+    assert refused.exit_code == 2 and "--dtype is bfloat16" in refused.output
+    net = small_network()
+    half = tw.compile(net, "llvm", precision="float16").library
+    assert {n.dtype for n in half.constants} == {np.dtype("float16")}
+
+
+def small_network() -> Any:
+    from tilewright.front import Network
+    from tilewright.graph.expr import IRModule
+    from tilewright.graph.functions import nn
+    from tilewright.graph.leaves import var
+
+    weight = np.ones((4, 8), np.float32)
+    body = nn.relu(nn.dense(var("data", shape=(2, 8)), var("weight", shape=(4, 8))))
+    return Network("small", (IRModule.from_expr(body),), {"weight": weight})
 
 
 @pytest.fixture
@@ -143,6 +183,44 @@ def torch() -> Iterator[Any]:
     before = found.get_float32_matmul_precision()
     yield found
     found.set_float32_matmul_precision(before)
+
+
+def test_both_ways_in_which_pytorch_allows_fewer_digits_are_obeyed(torch: Any) -> None:
+    from tilewright.models.torch.compile import _in_precision
+
+    matmul = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this PyTorch has one way")
+
+    def asked() -> str:
+        return _in_precision(torch, Target("cuda"), None).precision
+
+    before = matmul.fp32_precision, torch.backends.fp32_precision
+    try:
+        for word, wanted in (("tf32", "tf32"), ("ieee", "float32")):
+            matmul.fp32_precision = word
+            assert asked() == wanted
+        matmul.fp32_precision = "none"
+        for word, wanted in (("tf32", "tf32"), ("ieee", "float32")):
+            torch.backends.fp32_precision = word
+            assert asked() == wanted
+    finally:
+        matmul.fp32_precision, torch.backends.fp32_precision = before
+    torch.backends.cuda.matmul.allow_tf32 = True
+    assert asked() == "tf32"
+
+
+def test_halves_are_an_option_of_torch_compile(torch: Any) -> None:
+    """Its inputs and results keep their types; sums of products have the digits of halves."""
+    layer = torch.nn.Linear(64, 32).eval()
+    data = torch.randn(8, 64)
+    options = {"precision": "float16", "target": "llvm", "cache": False}
+    with torch.no_grad():
+        made = torch.compile(layer, backend="tilewright", options=options)(data)
+        exact = layer.double()(data.double())
+    assert made.dtype == torch.float32
+    off = (made.double() - exact).abs().max().item()
+    assert 1e-6 < off < 1e-2
 
 
 def test_what_pytorch_allows_is_obeyed_where_it_has_a_use(torch: Any, tf32: Target) -> None:
@@ -217,6 +295,67 @@ def test_the_bound_of_tf32_is_that_of_its_operands_and_of_the_sum() -> None:
     np.testing.assert_array_equal(three, plain)
 
 
+ADVERSE: dict[str, Any] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "all positive": lambda rng, shape: rng.uniform(0.5, 1, shape),
+    "one in a hundred large": lambda rng, shape: (
+        rng.standard_normal(shape) * np.where(rng.random(shape) < 0.01, 100, 1)
+    ),
+    "rounded to one side": lambda rng, shape: np.full(shape, 1 + 2.0**-11 + 2.0**-12 - 2.0**-23),
+    "of all sizes": lambda rng, shape: np.exp2(rng.uniform(-30, 30, shape)),
+}
+
+
+@pytest.mark.parametrize("terms", [1, 8, 72, 1024, 4608])
+@pytest.mark.parametrize("kind", ADVERSE)
+def test_three_products_are_within_the_bound_of_float32(kind: str, terms: int) -> None:
+    """In chains as long as the mask `precision` allows; half of it is left to the order."""
+    rng, dag = np.random.default_rng(terms), product(8, terms, 8)
+    a, b = (ADVERSE[kind](rng, t.shape).astype(np.float32) for t in dag.args[:2])
+    (value,), (bound,) = evaluate_with_tolerance(dag, [a, b], "3xtf32")
+    chain = int(min(terms, longest_in_unit(terms, "3xtf32")))
+    found = split_sums(a.astype(np.float64), b.astype(np.float64), chain)
+    assert (np.abs(found - value) <= bound / 2).all()
+
+
+def test_two_products_or_operands_that_are_cut_are_beyond_it() -> None:
+    """What a kernel that forgets a part computes, and one whose sums are one long chain."""
+    rng, dag = np.random.default_rng(0), product(8, 64, 8)
+    alike = ADVERSE["rounded to one side"]
+    inputs = [alike(rng, t.shape).astype(np.float32) for t in dag.args[:2]]
+    (a, small), (b, _) = (apart(x.astype(np.float64)) for x in inputs)
+    (value,), (bound,) = evaluate_with_tolerance(dag, inputs, "3xtf32")
+    assert not agrees(a @ b + small @ b, value, bound).any()
+    terms = 65536
+    dag = product(2, terms, 2)
+    inputs = [rng.uniform(0.5, 1, t.shape).astype(np.float32) for t in dag.args[:2]]
+    (value,), (bound,) = evaluate_with_tolerance(dag, inputs, "3xtf32")
+    a, b = (x.astype(np.float64) for x in inputs)
+    assert not agrees(split_sums(a, b, terms), value, bound).all()
+
+
+def test_the_check_says_what_three_products_cannot_hold() -> None:
+    """Nothing is promised of infinities and of what rounds to one, little of what is tiny."""
+    dag = product(1, 4, 1)
+    ones = np.ones((4, 1), np.float32)
+
+    def bound(x: float, precision: str) -> float:
+        a = np.full((1, 4), x, np.float32)
+        return float(evaluate_with_tolerance(dag, [a, ones], precision)[1][0].item())
+
+    greatest = float(np.uint32(0x7F7FEFFF).view(np.float32))
+    above = float(np.uint32(0x7F7FF000).view(np.float32))
+    assert greatest == ROUNDED_GREATEST
+    small = product(1, 1, 1)
+    for x, known in ((greatest, True), (above, False), (np.inf, False)):
+        a = np.full((1, 1), x, np.float32)
+        (found,) = evaluate_with_tolerance(small, [a, ones[:1] * 0.5], "3xtf32")[1]
+        assert bool(np.isfinite(found).all()) is known
+    tiny = 2.0**-110 * (1 + 2.0**-23)
+    assert bound(tiny, "3xtf32") - bound(tiny, "float32") == pytest.approx(4 * 2.0**-126)
+    assert bound(2.0**-100, "3xtf32") == bound(2.0**-100, "float32")
+
+
 def guarded() -> ComputeDAG:
     """A sum that the reference adds up point by point: its index is no affine one."""
     a = te.placeholder((16, 40), "float32", "A")
@@ -254,7 +393,8 @@ def test_small_whole_numbers_stay_exact_and_larger_ones_do_not() -> None:
     dag = product(8, 3, 8)
     large = [np.full(t.shape, 2049.0, np.float32) for t in dag.args[:2]]
     assert not evaluate_with_tolerance(dag, large)[1][0].any()
-    assert evaluate_with_tolerance(dag, large, "tf32")[1][0].all()
+    for precision in ("tf32", "3xtf32"):
+        assert evaluate_with_tolerance(dag, large, precision)[1][0].all()
 
 
 def test_a_missing_term_is_found_in_every_precision() -> None:

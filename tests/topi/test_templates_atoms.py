@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
+from tilewright.codegen.cuda import generate
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Mma, Wait, statements
 from tilewright.lowering.pipeline import lower_schedule
@@ -24,6 +25,7 @@ from tilewright.te.tensor import Tensor
 
 CUDA = Target("cuda -arch=sm_90")
 TF32 = Target("cuda -arch=sm_90 -precision=tf32")
+SPLIT = Target("cuda -arch=sm_90 -precision=3xtf32")
 
 
 def dense(m: int, k: int, n: int, constant: bool = True, dtype: str = "float16") -> list[Tensor]:
@@ -33,9 +35,33 @@ def dense(m: int, k: int, n: int, constant: bool = True, dtype: str = "float16")
     return [data, weight, bias, topi.nn.relu(topi.add(topi.nn.dense(data, weight), bias))]
 
 
-def matmul(m: int, k: int, n: int) -> list[Tensor]:
-    a, b = te.placeholder((m, k), "float16", "a"), te.placeholder((k, n), "float16", "b")
+def matmul(m: int, k: int, n: int, dtype: str = "float16") -> list[Tensor]:
+    a, b = te.placeholder((m, k), dtype, "a"), te.placeholder((k, n), dtype, "b")
     return [a, b, topi.nn.matmul(a, b)]
+
+
+def quantised(made: Tensor, bias: Tensor) -> Tensor:
+    """Sums in int32 as steps of int8."""
+    steps = te.compute(
+        made.shape, lambda *i: te.round((made[i] + bias[i[1]]).astype("float32") * 0.0625)
+    )
+    return te.compute(made.shape, lambda *i: te.min(te.max(steps[i], -128), 127).astype("int8"))
+
+
+def dense_of_bytes(m: int, k: int, n: int, left: str, right: str) -> list[Tensor]:
+    data, bias = te.placeholder((m, k), left, "data"), te.placeholder((n,), "int32", "bias")
+    weight = te.placeholder((n, k), right, "weight", constant=True)
+    return [data, weight, bias, quantised(topi.nn.dense(data, weight, None, "int32"), bias)]
+
+
+def conv_of_bytes(layout: str, c: int, size: int, f: int, data: str = "uint8") -> list[Tensor]:
+    """Sums in int32 of a window of 3 x 3."""
+    first = layout == "NCHW"
+    image = te.placeholder((1, c, size, size) if first else (1, size, size, c), data, "data")
+    shape = (f, c, 3, 3) if first else (3, 3, c, f)
+    weight = te.placeholder(shape, "int8", "weight", constant=True)
+    make = topi.nn.conv2d_nchw if first else topi.nn.conv2d_nhwc
+    return [image, weight, make(image, weight, 1, 1, 1, "int32")]
 
 
 def batch_matmul(batch: int, m: int, k: int, n: int) -> list[Tensor]:
@@ -73,11 +99,20 @@ CASES: dict[str, list[Tensor]] = {
     "dense in tf32": dense(40, 72, 24, dtype="float32"),
     "conv NCHW in tf32": conv("NCHW", 24, 7, 16, 3, dtype="float32"),
     "conv NHWC in tf32": conv("NHWC", 16, 6, 24, 3, dtype="float32"),
+    "dense in 3xtf32": dense(40, 72, 24, dtype="float32"),
+    "conv NCHW in 3xtf32": conv("NCHW", 24, 7, 16, 3, dtype="float32"),
+    "dense of bytes": dense_of_bytes(40, 96, 24, "int8", "int8"),
+    "dense of bytes, odd sizes": dense_of_bytes(33, 50, 7, "uint8", "uint8"),
+    "dense of bytes, few rows": dense_of_bytes(3, 64, 48, "uint8", "int8"),
+    "matmul of bytes": matmul(24, 48, 40, "int8"),
+    "conv NCHW of bytes": conv_of_bytes("NCHW", 32, 7, 16),
+    "conv NCHW of few bytes": conv_of_bytes("NCHW", 3, 9, 24),
+    "conv NHWC of bytes": conv_of_bytes("NHWC", 32, 6, 24),
 }
 
 
-def sketch_of(tensors: list[Tensor]) -> Sketch:
-    dag, target = ComputeDAG(tensors), TF32 if tensors[0].dtype == "float32" else CUDA
+def sketch_of(tensors: list[Tensor], float32: Target = TF32) -> Sketch:
+    dag, target = ComputeDAG(tensors), float32 if tensors[0].dtype == "float32" else CUDA
     (registered,) = (t for t in anchor_templates(dag, target) if "tensor" in t.name)
     return sketch_of_anchor(registered, dag, target)
 
@@ -94,7 +129,10 @@ def computed(sketch: Sketch, index: int, tensors: list[Tensor], given: list[Any]
 
 
 def integers(rng: np.random.Generator, tensor: Tensor) -> Any:
-    """Small ones: products and sums of them are exact."""
+    """Small ones, of bytes all: products and sums of them are exact."""
+    kind = tensor.dtype
+    if kind.bits == 8:
+        return rng.integers(kind.least, kind.greatest + 1, tensor.shape).astype(kind.storage)
     return rng.integers(-2, 3, tensor.shape).astype(tensor.dtype.storage)
 
 
@@ -102,7 +140,8 @@ def integers(rng: np.random.Generator, tensor: Tensor) -> Any:
 def test_members_compute_what_numpy_says(name: str) -> None:
     """Integers in halves: exact, whatever the order of the sums."""
     tensors = CASES[name]
-    sketch, rng = sketch_of(tensors), np.random.default_rng(len(name))
+    sketch = sketch_of(tensors, SPLIT if "3xtf32" in name else TF32)
+    rng = np.random.default_rng(len(name))
     some = sketch.space.sample(256, rng)
     legal = some[sketch.legal(some)]
     assert len(legal) > 8
@@ -114,9 +153,11 @@ def test_members_compute_what_numpy_says(name: str) -> None:
 
 def reference(name: str, tensors: list[Tensor], given: list[Any]) -> Any:
     x = [a.astype(np.float64) for a in given]
+    if name.startswith("dense of bytes"):
+        return np.clip(np.round((x[0] @ x[1].T + x[2]) * 0.0625), -128, 127)
     if name.startswith("dense"):
         return np.maximum(x[0] @ x[1].T + x[2], 0)
-    if name == "matmul":
+    if name.startswith("matmul"):
         return x[0] @ x[1]
     if name == "batch_matmul":
         return x[0] @ x[1].transpose(0, 2, 1)
@@ -132,23 +173,57 @@ def reference(name: str, tensors: list[Tensor], given: list[Any]) -> Any:
     sums = np.einsum("nchwyx,fcyx->nfhw", windows[:, :, ::stride, ::stride], weight)
     if "NHWC" in name:
         sums = sums.transpose(0, 2, 3, 1)
-    return sums + x[2]
+    return sums + x[2] if len(x) > 2 else sums
 
 
-@given(
-    st.integers(2, 72), st.integers(2, 72), st.sampled_from([1, 8, 15, 33, 64]),
-    st.integers(0, 10**6),
-)  # fmt: skip
-@examples(12)
-def test_every_extent_around_the_atoms(m: int, n: int, k: int, seed: int) -> None:
-    tensors = dense(m, k, n)
-    sketch, rng = sketch_of(tensors), np.random.default_rng(seed)
+def exact(m: int, n: int, k: int, kind: str, seed: int) -> None:
+    """A legal member of the template that a search takes first, at random, on integers."""
+    tensors, target = plain_dense(m, n, k, kind), SPLIT if kind == "3xtf32" else TF32
+    sketch = anchor_sketches(ComputeDAG(tensors), target)[0]
+    rng = np.random.default_rng(seed)
     some = sketch.space.sample(64, rng)
     index = int(some[sketch.legal(some)][0])
     given = [integers(rng, t) for t in tensors[:-1]]
-    np.testing.assert_array_equal(
-        computed(sketch, index, tensors, given), reference("dense", tensors, given)
-    )
+    whole = given[0].astype(np.float64) @ given[1].astype(np.float64).T
+    np.testing.assert_array_equal(computed(sketch, index, tensors, given), whole)
+
+
+def plain_dense(m: int, n: int, k: int, kind: str) -> list[Tensor]:
+    dtype = "float32" if "tf32" in kind else kind
+    data = te.placeholder((m, k), dtype, "data")
+    weight = te.placeholder((n, k), dtype, "weight", constant=True)
+    sums = "int32" if "int" in kind else "float32"
+    return [data, weight, topi.nn.dense(data, weight, None, sums)]
+
+
+KINDS = ("float16", "bfloat16", "tf32", "3xtf32", "int8", "uint8")
+
+
+@given(
+    st.integers(1, 72), st.integers(1, 72), st.sampled_from([1, 8, 15, 33]),
+    st.sampled_from(KINDS), st.integers(0, 10**6),
+)  # fmt: skip
+@examples(20)
+def test_every_extent_around_the_atoms(m: int, n: int, k: int, kind: str, seed: int) -> None:
+    exact(m, n, k, kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("m", "n"), [(1, 9), (17, 2), (5, 23), (24, 16)])
+def test_long_sums_are_exact(m: int, n: int, kind: str) -> None:
+    exact(m, n, 4096, kind, m)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("k", [1, 8, 15, 33, 4096])
+@pytest.mark.parametrize("m", range(1, 73))
+def test_all_extents_around_the_atoms(m: int, k: int) -> None:
+    """Every row count with each depth; columns go through theirs on the way, types as well."""
+    for step in range(6 if k < 4096 else 1):
+        n = (m * 29 + 13 * k + 12 * step + 5) % 72 + 1
+        exact(m, n, k, KINDS[(m + step) % len(KINDS)], step)
 
 
 def kinds(sketch: Sketch, want: Callable[[Any], bool]) -> set[type]:
@@ -186,6 +261,25 @@ def test_a_template_says_why_it_does_not_fit() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_configuration_is_a_schedule(name: str) -> None:
-    sketch = sketch_of(CASES[name])
+    sketch = sketch_of(CASES[name], SPLIT if "3xtf32" in name else TF32)
     some = sketch.space.sample(256, np.random.default_rng(1))
     assert sum(len(group.rows) for group in sketch.groups(some)) == len(some)
+
+
+def test_uneven_tiles_are_loaded_in_rows_and_stored_as_vectors() -> None:
+    """The last block has five of seven atoms of columns; nobody stores what lies beyond."""
+    sketch = sketch_of(dense(32, 64, 96))
+    space = sketch.space
+    wanted = {"registers": False, "split_k": 1, "warps_k": 1, "stages": 2}
+    fixed = [k for k in range(len(space)) if _is(space.get(k), wanted, [-1, 1, 7])]
+    index = next(k for k in fixed if sketch.legal(np.array([k]))[0])
+    text = generate(lower_schedule(sketch.close(index), sketch.target), sketch.target).text
+    body = text[text.index("__global__") :]
+    assert body.count("tw_rows_") >= 2
+    assert "make_uint1" in body and "*reinterpret_cast<uint1*>(" in body
+    assert "? *reinterpret_cast<const uint1*>(weight_shared" not in body
+
+
+def _is(chosen: Any, wanted: dict[str, Any], columns: list[int]) -> bool:
+    tile = list(chosen["tile_n"].size[1:]) == columns[1:]
+    return tile and all(chosen[name].val == value for name, value in wanted.items())

@@ -17,7 +17,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.kind import kinds
-from tilewright.targets.precision import PRECISIONS
+from tilewright.targets.precision import HALVES, PRECISIONS
 from tilewright.targets.target import Target
 
 _SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
@@ -78,9 +78,9 @@ target_option = click.option(
 )  # fmt: skip
 
 precision_option = click.option(
-    "--precision", type=click.Choice(list(PRECISIONS)),
+    "--precision", type=click.Choice([*PRECISIONS, *HALVES]),
     help="In what products of float32 may be computed; the target's option of that name says the "
-    "same.  [default: float32]",
+    "same, of float16 and bfloat16 --dtype.  [default: float32]",
 )  # fmt: skip
 
 
@@ -202,15 +202,19 @@ def network_options(command: Any) -> Any:
     --precision, which becomes part of the target."""
 
     @wraps(command)
-    def in_precision(*, target: Target, precision: str | None, **given: Any) -> Any:
-        if precision is not None:
+    def in_precision(*, target: Target, precision: str | None, dtype: str, **given: Any) -> Any:
+        if precision in HALVES:
+            if dtype not in ("float32", precision):
+                raise click.BadParameter(f"--dtype is {dtype}", param_hint="--precision")
+            dtype = str(precision)
+        elif precision is not None:
             try:
                 target = target.with_precision(precision)
             except TilewrightError as error:
                 raise click.BadParameter(
                     f"{error.reason}.  {error.way_out}", param_hint="--precision"
                 ) from None
-        return command(target=target, **given)
+        return command(target=target, dtype=dtype, **given)
 
     made = in_precision
     for option in (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
@@ -45,6 +46,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -52,6 +54,7 @@ from tilewright.ir.stmt import (
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Program,
     Region,
     Seq,
@@ -246,6 +249,9 @@ class _KernelPrinter(ValuePrinter):
         wanted = self._print(self._closed(stmt.condition))
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}, {wanted}")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._call_helper("tw_prefetch", self._place(stmt.source))
+
     def _commit(self, stmt: Commit) -> None:
         self._call_helper("tw_commit", "")
 
@@ -303,6 +309,12 @@ class _KernelPrinter(ValuePrinter):
     def _load_rows(self, stmt: LoadRows) -> None:
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
+
+    def _exchange(self, stmt: Exchange) -> None:
+        for k in range(stmt.to.count):
+            to, source = (replace(r, index=r.index + k, count=1) for r in (stmt.to, stmt.source))
+            places = f"{self._place(to)}, {self._place(source)}"
+            self._call_helper("tw_exchange", f"{places}, {stmt.apart}")
 
     def _await_kernel(self) -> None:
         """From here on the kernel before has ended; compilers know nothing of what is read."""
@@ -535,8 +547,8 @@ class _KernelPrinter(ValuePrinter):
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
         LoadRows: _load_rows, Show: _show, MmaBegin: _mma_begin, MmaEnd: _mma_end,
-        BulkCopy: _bulk_copy, MakeGates: _make_gates, Fence: _fence,
-        Expect: _expect, Arrive: _arrive, Await: _await,
+        Exchange: _exchange, Prefetch: _prefetch, BulkCopy: _bulk_copy,
+        MakeGates: _make_gates, Fence: _fence, Expect: _expect, Arrive: _arrive, Await: _await,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     LoadRows,
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Seq,
     Show,
     Stmt,
@@ -73,7 +75,10 @@ def plan_shared(body: Stmt) -> SharedPlan:
     return planner.plan
 
 
-_OTHERS = (Store, AsyncCopy, Commit, Wait, Mma, LoadRows, Show, MmaBegin, MmaEnd, *GATED)
+_OTHERS = (
+    Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange, Show, MmaBegin, MmaEnd,
+    *GATED,
+)  # fmt: skip
 
 
 class _Planner:

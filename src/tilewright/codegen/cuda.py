@@ -16,6 +16,7 @@ from dataclasses import replace
 from tilewright.base.artifact import AWAIT, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
+from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
     TENSOR_MAP,
@@ -88,12 +89,24 @@ _COPY = """static __device__ __forceinline__ void {name}(void* to, const void* f
 }}
 """
 _MMA = """static __device__ __forceinline__
-void {name}(float* d, const {kind}* a, const {kind}* b) {{
-  asm volatile("mma.sync.aligned.{shape}.row.col.f32.{code}.{code}.f32"
-      " {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+void {name}({sums}* d, const {left}* a, const {right}* b) {{
+{split}  asm volatile({text}
+      : "+{r}"(d[0]), "+{r}"(d[1]), "+{r}"(d[2]), "+{r}"(d[3])
       : {words});
 }}
+"""
+# The larger part is rounded in integers, which compilers see through: what several atoms read is
+# taken apart once.  Of the rest the unit cuts the last digit; that, and the product of the smaller
+# parts, count for less than what a sum of float32 may be off by.  Small products come first.
+_SPLIT = """  unsigned int a0[4], a1[4], b0[2], b1[2];
+  for (int k = 0; k < 4; ++k) {
+    a0[k] = (__float_as_uint(a[k]) + 0x1000u) & 0xffffe000u;
+    a1[k] = __float_as_uint(a[k] - __uint_as_float(a0[k]));
+  }
+  for (int k = 0; k < 2; ++k) {
+    b0[k] = (__float_as_uint(b[k]) + 0x1000u) & 0xffffe000u;
+    b1[k] = __float_as_uint(b[k] - __uint_as_float(b0[k]));
+  }
 """
 _ROWS = """static __device__ __forceinline__ void {name}({kind}* to, const void* row) {{
   unsigned int {words};
@@ -104,40 +117,73 @@ _ROWS = """static __device__ __forceinline__ void {name}({kind}* to, const void*
       : {outputs} : "l"(row) : "memory");
 {stored}}}
 """
-_CODES = {"float16": "f16", "bfloat16": "bf16", "tf32": "tf32"}  # of operands, by an atom's name
+_CODES = {  # of operands: by an atom's name where that says it, else by their types
+    "float16": "f16", "bfloat16": "bf16", "tf32": "tf32", "3xtf32": "tf32", "int8": "s8",
+    "uint8": "u8",
+}  # fmt: skip
 
 
 def _multiply(atom: Atom) -> str:
-    """Words of 32 bits, with two neighbouring elements in each where they are halves."""
+    """The function for an atom: one instruction, or one for each product of parts."""
     shape, _, code = atom.name.partition(".")
-    words = [_word(name, k, atom.a.dtype) for name, n in (("a", 4), ("b", 2)) for k in range(n)]
+    codes = [_CODES.get(code) or _CODES[of.dtype] for of in (atom.a, atom.b)]
+    floats = atom.sum.dtype.is_float
+    forms: tuple[tuple[tuple[int, int], tuple[int, int]], ...]  # operands a and b of each
+    if atom.split:
+        words = [f'"r"({x}{part}[{k}])' for x, n in (("a", 4), ("b", 2)) for part in "01"
+                 for k in range(n)]  # fmt: skip
+        forms = ((8, 4), (12, 2)), ((4, 4), (14, 2)), ((4, 4), (12, 2))
+    else:
+        words = [
+            _word(name, k, of.dtype)
+            for name, n, of in (("a", 4, atom.a), ("b", 2, atom.b)) for k in range(n)
+        ]  # fmt: skip
+        forms = (((4, 4), (8, 2)),)
+    total = "f32" if floats else "s32"
+    head = f"mma.sync.aligned.{shape}.row.col.{total}.{'.'.join(codes)}.{total}"
+    sums = "{%0, %1, %2, %3}"
+    lines = [f'"{head}"\n      " {sums}, {_places(a)}, {_places(b)}, {sums};"' for a, b in forms]
+    left, right, kind = (of.dtype.spelling.cuda for of in (atom.a, atom.b, atom.sum))
     return _MMA.format(
-        name=multiply(atom.name), kind=atom.a.dtype.spelling.cuda, shape=shape, code=_CODES[code],
-        words=", ".join(words),
+        name=multiply(atom.name), sums=kind, left=left, right=right, r="f" if floats else "r",
+        text="\n      ".join(lines), split=_SPLIT if atom.split else "", words=", ".join(words),
     )  # fmt: skip
 
 
+def _places(part: tuple[int, int]) -> str:
+    """Operands of an instruction: the first of them and how many."""
+    first, count = part
+    return f"{{{', '.join(f'%{k}' for k in range(first, first + count))}}}"
+
+
 def _word(name: str, k: int, dtype: DType) -> str:
+    """Of 32 bits, with neighbouring elements where they are smaller."""
     if dtype.bits == 32:
         return f'"r"(__float_as_uint({name}[{k}]))'
-    return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
+    if dtype.bits == 16:
+        return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
+    parts = (f"(unsigned int)(unsigned char){name}[{4 * k + j}] << {8 * j}" for j in range(4))
+    return f'"r"({" | ".join(parts)})'
 
 
 def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
     words = [f"w{k}" for k in range(matrices)]
     places = ", ".join(f"%{k}" for k in range(matrices))
     outputs = ", ".join(f'"=r"({w})' for w in words)
-    stored = []
+    stored, kind = [], {32: "float", 16: "unsigned short"}.get(bits, "T")
     for k, w in enumerate(words):
         if bits == 32:
             stored.append(f"  to[{k}] = __uint_as_float({w});\n")
-        else:
+        elif bits == 16:
             stored.append(f"  to[{2 * k}] = {w}; to[{2 * k + 1}] = {w} >> 16;\n")
-    return _ROWS.format(
+        else:
+            stored += [f"  to[{4 * k + j}] = (T)({w} >> {8 * j});\n" for j in range(4)]
+    text = _ROWS.format(
         name=load_rows(matrices, bits, transposed), count=matrices, words=", ".join(words),
-        kind="float" if bits == 32 else "unsigned short", trans=".trans" if transposed else "",
-        places=places, outputs=outputs, row=f"%{matrices}", stored="".join(stored),
+        kind=kind, trans=".trans" if transposed else "", places=places, outputs=outputs,
+        row=f"%{matrices}", stored="".join(stored),
     )  # fmt: skip
+    return f"template <typename T> {text}" if kind == "T" else text
 
 
 _BULK = """static __device__ __forceinline__
@@ -213,7 +259,7 @@ _INSTRUCTIONS = {
     **{
         load_rows(*form): _load_rows(*form)
         for n in (1, 2, 4)
-        for form in ((n, 16, False), (n, 16, True), (n, 32, False))
+        for form in ((n, 8, False), (n, 16, False), (n, 16, True), (n, 32, False))
     },
     **{multiply(atom.name): _multiply(atom) for atom in ATOMS.values()},
     **{
@@ -244,6 +290,17 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {AWAIT}()
 #define {FRESH}(p) (p)
 #endif
+""",
+    "tw_exchange": """template <typename T> static __device__ __forceinline__
+void tw_exchange(T* to, const T* from, int apart) {
+  *to = (T)__shfl_xor_sync(0xffffffffu, *from, apart);
+}
+""",
+    # One lane asks for a line: what others want of it costs as much, and brings nothing.
+    "tw_prefetch": """static __device__ __forceinline__ void tw_prefetch(const void* from) {
+  const size_t place = __cvta_generic_to_global(from);
+  if (place % 128 == 0) asm volatile("prefetch.global.L2 [%0];" :: "l"(place));
+}
 """,
     "tw_commit": """static __device__ __forceinline__ void tw_commit() {
 #if __CUDA_ARCH__ >= 800
@@ -304,4 +361,4 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
         program = replace(program, steady=None)
-    return c_family.generate(steady_first(program), target, DIALECT)
+    return c_family.generate(asked_first(steady_first(program)), target, DIALECT)

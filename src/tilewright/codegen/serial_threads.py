@@ -23,19 +23,19 @@ from math import prod
 
 from tilewright.base.artifact import AWAIT, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import cuda, opencl
+from tilewright.codegen import cuda, opencl, serial_gates
 from tilewright.codegen.c_dialect import Dialect
 
 WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _ARENA = re.compile(r"extern __shared__ .*;")
-_UNFIT = re.compile(
-    r"\b(return|goto|asm|tw_bulk_\d|tw_await_gate|\w*(shfl|syncwarp|activemask|ballot)\w*)\b"
-)
-_TOGETHER = "tw_mma_"  # with which names of what a warp does together begin
-_BY_GROUP = f"{_TOGETHER}m64"  # those of what a group of warps does
+_UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_MAP = re.compile(r"^const __grid_constant__ tw_map (\w+)$")
+_BY_GROUP = "tw_mma_m64"  # with which names of what a group of warps does begin
+_TOGETHER = ("tw_mma_", "tw_rows_", "tw_exchange")  # names of what a warp does together begin so
 _COPIES = "tw_begin("  # of a text with asynchronous copies
+_KEPT = "tw_copies"  # of one that waits for any, though it may have none
 _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, and what instead
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
@@ -188,7 +188,7 @@ def order(
 
 def copies(source: Source) -> bool:
     """Whether what `serialized` gave has asynchronous copies, to be tried early and late."""
-    return _COPIES in source.text
+    return _COPIES in source.text or serial_gates.SOFT in source.text
 
 
 def serialized(source: Source) -> Source | str | None:
@@ -206,10 +206,12 @@ def serialized(source: Source) -> Source | str | None:
             return changed.why
         text = changed
     last = len(source.buffers)
-    late = _LATE if _COPIES in text else ""
+    late = _LATE if _KEPT in text else ""
+    if serial_gates.SOFT in text:
+        late += serial_gates.PAUSE + serial_gates.HELPERS
     return replace(
         source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
-        kernels=tuple(replace(k, args=(*k.args, last)) for k in source.kernels),
+        kernels=tuple(replace(k, args=(*k.args, last), maps=()) for k in source.kernels),
     )  # fmt: skip
 
 
@@ -217,7 +219,15 @@ def _turns(body: str) -> str:
     """How many threads have one turn: whole warps, or whole groups, that do something together."""
     if _BY_GROUP in body:
         return f"(tw_order[1] + {GROUP - 1}) / {GROUP} * {GROUP}"
-    return f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if _TOGETHER in body else "tw_order[1]"
+    together = any(name in body for name in _TOGETHER)
+    return f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]"
+
+
+def _poisoned(arrays: list[tuple[str, str, int | str]], threads: int, dialect: Dialect) -> str:
+    space = dialect.spaces["shared"]
+    return "\n".join(
+        _POISON.format(nbytes=size, threads=threads, name=n, space=space) for _, n, size in arrays
+    )
 
 
 @dataclass(frozen=True)
@@ -249,12 +259,21 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         body = _LOCAL.sub("", f"{body}\n")
     for pattern, instead in _BEGUN.items():
         body = re.sub(pattern, instead, body)
-    copied, together = _COPIES in body, _TOGETHER in body
+    copied, together = _KEPT in body, any(name in body for name in _TOGETHER)
     own = [p.strip() for p in params.split(",") if p.strip()]
+    maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
+    own = [p for p in own if _MAP.match(p) is None]
+    gated = serial_gates.GATED in body
+    if gated and _BY_GROUP in body:  # which would wait for its other warps
+        return _Unfit("groups of warps wait for gates")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
     late = ["tw_order[4]"] if copied else []
+    if gated:
+        names = [re.findall(r"\w+$", p)[0] for p in own]
+        begin += "".join(f"\n  {s}" for s in serial_gates.sources(kernel, maps, names))
+        body = serial_gates.in_software(body, kernel, dialect.barrier)
     call = f"{name}_body({', '.join([*given, '&tw_turn', 'at', 'until', *late])});"
     calls = "\n".join(
         f"    case {k}: tw_apart({k}); {call} tw_apart({k}); break;"
@@ -265,6 +284,17 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         dialect.threads[f"{kind}Idx.{d}"] for kind in ("thread", "block") for d in "xyz"
     )
     gx, gy, _ = kernel.grid
+    if gated:
+        return before + serial_gates.BODY.format(
+            views=serial_gates.views(kernel, maps), function=words.function, name=name, begin=begin,
+            takes=", ".join([*own, "tw_board* tw_soft", *(["tw_uint tw_late"] if copied else [])]),
+            body=body, head=head.replace("\0", ", ".join([*own, words.order])),
+            declared="\n".join(f"  {d}" for d, *_ in arrays), x=x, y=y, warps=threads // WARP,
+            linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
+            block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))", barrier=dialect.barrier,
+            poison=_poisoned(arrays, threads, dialect),
+            call=f"{name}_body({', '.join([*given, '&tw_soft', *late])});",
+        ) + after  # fmt: skip
     changed = _BODY.format(
         function=words.function, name=name, threads=threads, begin=begin,
         takes=", ".join([
@@ -276,10 +306,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         declared="\n".join(f"  {line}" for line in [*(d for d, *_ in arrays), words.turn]),
         linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
         block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
-        poison="\n".join(
-            _POISON.format(nbytes=size, threads=threads, name=n, space=dialect.spaces["shared"])
-            for _, n, size in arrays
-        ),
+        poison=_poisoned(arrays, threads, dialect),
         barrier=dialect.barrier,
         group=_turns(body),
         turns=f"  {call}" if together else _SINGLY.format(call=call, calls=calls, warp=WARP),

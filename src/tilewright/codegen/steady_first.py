@@ -8,9 +8,12 @@ again.  Read next: `waiting.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from tilewright.base.concurrency import cached_property
+from tilewright.codegen.c_shared import plan_shared
 from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import walk
 from tilewright.ir.stmt import (
@@ -18,6 +21,7 @@ from tilewright.ir.stmt import (
     AsyncCopy,
     Barrier,
     Buffer,
+    Commit,
     For,
     If,
     Kernel,
@@ -33,7 +37,8 @@ from tilewright.ir.stmt import (
     written_buffers,
 )
 
-_COPIES = (Store, AsyncCopy, For, If, Seq)  # what a copy may consist of
+_COPIES = (Store, AsyncCopy, Commit, For, If, Seq)  # what a copy may consist of
+_GROUPED = (AsyncCopy, Commit)  # no commit is moved across these
 _ORDERED = (Barrier, Wait, While, *GATED)  # nothing is moved across these
 Parts = tuple[Stmt | None, Stmt | None]  # what comes first, what is left
 
@@ -48,12 +53,26 @@ def steady_first(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Kernel:
+    """widens: whether shared memory may be filled before the statement that it is allocated in
+    wider:  what is
+    """
+
     kernel: Kernel
     steady: frozenset[Buffer]
+    widens: bool = True
+    wider: list[Buffer] = field(default_factory=list)
 
     def arranged(self) -> Kernel:
-        body = self._arranged(self.kernel.body)
-        return self.kernel if body is self.kernel.body else replace(self.kernel, body=body)
+        old = self.kernel.body
+        body = self._arranged(old)
+        if body is old:
+            return self.kernel
+        for buffer in self.wider:
+            body = Allocate(buffer, body)
+        # limits know how much shared memory it took
+        if self.wider and plan_shared(body).total > plan_shared(old).total:
+            return _Kernel(self.kernel, self.steady, widens=False).arranged()
+        return replace(self.kernel, body=body)
 
     def _arranged(self, stmt: Stmt) -> Stmt:
         """Down to where the kernel will wait, as `waiting` goes."""
@@ -84,12 +103,33 @@ class _Kernel:
             if first is None or rest is None or _ordered(rest) or _clash(first, [rest]):
                 return None, stmt
             return replace(stmt, body=first), replace(stmt, body=rest)
+        if isinstance(stmt, Allocate):
+            return self._parts_inside(stmt)
         if isinstance(stmt, If) and stmt.orelse is None and not _loads(stmt):
             first, rest = self._parts(stmt.then)
             if first is None or rest is None:
                 return None, stmt
             return replace(stmt, then=first), replace(stmt, then=rest)
         return None, stmt
+
+    def _parts_inside(self, stmt: Allocate) -> Parts:
+        """What is copied to the buffer itself takes its allocation along, if there is one only."""
+        buffer = stmt.buffer
+        first, rest = self._parts(stmt.body)
+        if first is None or rest is None:
+            return None, stmt
+        if buffer not in written_buffers(first) | read_buffers(first):
+            return first, replace(stmt, body=rest)
+        if not self.widens or self._allocated[buffer] > 1:
+            return None, stmt
+        self.wider.append(buffer)
+        return first, rest
+
+    @cached_property
+    def _allocated(self) -> Counter[Buffer]:
+        """How often: copies of a loop nest allocate the same buffer."""
+        every = statements(self.kernel.body)
+        return Counter(s.buffer for s in every if isinstance(s, Allocate))
 
     def _parts_of_all(self, stmts: Iterable[Stmt]) -> Parts:
         moved: list[Stmt] = []
@@ -117,7 +157,11 @@ class _Kernel:
 
 
 def _ordered(stmt: Stmt) -> bool:
-    return any(isinstance(s, _ORDERED) for s in statements(stmt))
+    return _has(stmt, _ORDERED)
+
+
+def _has(stmt: Stmt, kinds: tuple[type[Stmt], ...]) -> bool:
+    return any(isinstance(s, kinds) for s in statements(stmt))
 
 
 def _loads(stmt: If) -> bool:
@@ -127,6 +171,9 @@ def _loads(stmt: If) -> bool:
 def _clash(first: Stmt, passed: Iterable[Stmt]) -> bool:
     """Whether moving `first` before them changes what is read."""
     written, read = written_buffers(first), read_buffers(first)
+    passed = list(passed)
+    if _has(first, (Commit,)) and any(_has(s, _GROUPED) for s in passed):
+        return True
     return any(
         not written.isdisjoint(read_buffers(s) | written_buffers(s))
         or not read.isdisjoint(written_buffers(s))

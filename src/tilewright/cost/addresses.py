@@ -126,6 +126,8 @@ class Point:
     def coordinate(self, node: Node, axis: IterVar) -> Any:
         """The value of a root axis of `node`, counted from the start of the tensor."""
         value = self.axis(axis)
+        if axis in self.bounds.begins:
+            return value + self.base(self.bounds.begins[axis])
         if axis.kind != "spatial" or node.parent is None:
             return value
         return value + self.base(self.bounds.base[node][node.op.axis.index(axis)])

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, swizzled, vector
-from tilewright.ir.atoms import Atom, Fragment, places
+from tilewright.ir.atoms import Atom, Fragment, places, shared_bits
 from tilewright.ir.stmt import PLACE, ROW
 from tilewright.ir.warps import PLACES, ROWS
-from tilewright.lowering.fragments import PAIR
+from tilewright.lowering.fragments import PAIR, TURNED
 from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
@@ -26,18 +26,40 @@ from tilewright.schedule.tree.rings import swizzle
 from tilewright.schedule.tree.touch import Touch
 from tilewright.te.tensor import IterVar
 
+EXCHANGE = 2  # instructions for an element that another lane has, and to join both
 ACCUMULATORS = 4  # independent sums of a warp that hide the latency of an atom
 
 
 def operand_of(node: Node) -> Held | None:
-    """How a warp holds what a stage copies for an atom; None of any other stage."""
+    """How a warp holds what a stage copies for an atom, or whose rows it reduces; None of any other
+    stage."""
+    if node.fold is not None:
+        return node.fold.source
     return node.held if node.product is None else None
+
+
+def joined_lanes(node: Node, bounds: Bounds) -> Any:
+    """Instructions of a lane each time a stage of reduced rows runs: the lanes of a row exchange
+    what they have, and what has been added up of a maximum follows it."""
+    if node.fold is None:
+        return 0
+    count = vector(bounds.elements(node)) * len(shared_bits(node.fold.source.fragment)) * EXCHANGE
+    for scaled in node.running:
+        count = count + vector(bounds.elements(scaled.node))
+    return count
 
 
 def multiply_adds(atom: Atom) -> int:
     """Of one atom, by all lanes together."""
     m, n, k = atom.extents.values()
     return m * n * k
+
+
+def conversions(atom: Atom) -> int:
+    """Instructions for an element of an operand between its load and the atom."""
+    if atom.split:
+        return 3  # the larger part, the rest, the smaller part
+    return 1 if atom.cut else 0
 
 
 def accumulators(node: Node, bounds: Bounds) -> Any:
@@ -61,6 +83,8 @@ def lanes_at(node: Node, held: Held) -> dict[IterVar, Any]:
 
 def _at(node: Node, held: Held, row: Any, column: Any) -> dict[IterVar, Any]:
     place = dict(zip(held.fragment.axes, (row, column), strict=True))
+    if node.fold is not None:
+        return {node.fold.row: place["m"], node.fold.column.root: place["n"]}
     return {node.op.axis[dim]: place[letter] for dim, letter in held.letters}
 
 
@@ -90,7 +114,7 @@ def in_rows(held: Held, touch: Touch, bounds: Bounds) -> tuple[Any, Any]:
     lies = lies & (width == 1 or step(0, 1) == 1)
     found, passes = _rows(held, touch, bounds, turned=False)
     mask = lies & found
-    if width > 1:
+    if size == TURNED:
         turned = (step(PLACES, 0) == 1) & (step(2 * PLACES, 0) == 2) & (step(4 * PLACES, 0) == 4)
         found, others = _rows(held, touch, bounds, turned=True)
         passes = where(mask, passes, others)

@@ -14,13 +14,23 @@ import numpy as np
 
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
-from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
+from tilewright.cost.addresses import (
+    BANK_BYTES,
+    BANKS,
+    SECTOR_BYTES,
+    WIDEST_BYTES,
+    Lanes,
+    floor_mod,
+    vector,
+)
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    conversions,
     in_pairs,
     in_rows,
     joined,
+    joined_lanes,
     lanes_at,
     multiply_adds,
 )
@@ -44,6 +54,8 @@ TEST_COST = 3  # of a condition around a read
 INTEGER = 2  # issue slots of one that works out an index: GPUs have half as many integer units
 INSTRUCTION_BYTES = 16
 HELD = 64  # loads whose results the registers of a thread hold
+GATE_COST = 12  # instructions of a warp that waits for a tile and says that it has read it
+BOX_COST = 24  # of the one that asks for a tile
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
 
@@ -108,6 +120,7 @@ class GpuKernel:
              a warp waits in all for the sum that it adds to, where nothing else is in its way
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
     operands: loads of a lane for operands of atoms
+    loading: threads of a block beside `threads`, which do nothing but load
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
     """
 
@@ -145,6 +158,7 @@ class GpuKernel:
     accumulators: Any = 0
     terms: Any = 0
     operands: Any = 0
+    loading: Any = 0
     width: Any = 1
     epilogue: Any = 0
     traffic: Any = 0
@@ -197,6 +211,7 @@ class _Counter:
             vthreads=self._vthreads(),
             registers=vector(self.kernel.registers),
             shared_bytes=vector(self.kernel.shared_bytes),
+            loading=vector(self.kernel.loading_threads),
             work=sum(mix(n).flops * whole_work(n) for n in self.nodes),
         )
         for node in self.nodes:
@@ -225,7 +240,18 @@ class _Counter:
         return {t.tensor for t in touches if t.scope == "global"}
 
     # -- one stage ---------------------------------------------------------------------------------
+    def _engine(self, k: GpuKernel, node: Node) -> None:
+        """What a copy engine brings: no load of a thread, but bytes to shared memory."""
+        runs = self.nests[node].executions
+        moved = runs * vector(self.bounds.elements(node)) * node.op.bytes
+        k.instructions = k.instructions + runs * (BOX_COST + GATE_COST * k.warps)
+        k.shared_store.add(moved / (BANKS * BANK_BYTES), 1.0, 1.0)
+        k.traffic = k.traffic + moved * k.blocks
+
     def _count(self, k: GpuKernel, node: Node) -> None:
+        if node.view is not None:
+            self._engine(k, node)
+            return
         nest, ops = self.nests[node], mix(node)
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
@@ -246,9 +272,10 @@ class _Counter:
         if node.scope == "shared":
             k.divisions = k.divisions + divisions
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
+        loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
-        if nest.operand is not None and nest.operand.atom.cut:
-            issued = issued + trips  # each element is rounded
+        if nest.operand is not None:
+            issued = issued + trips * conversions(nest.operand.atom)
         far = near = 0
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
@@ -302,7 +329,8 @@ class _Counter:
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
-            at = nest.node.parent, nest.node.attach_axis, "near" if isinstance(far, int) else "far"
+            (read,) = {touch.scope for touch in nest.reads}
+            at = nest.node.parent, nest.node.attach_axis, read
             near, far = (near, far) if at not in self._asked else (0, 0)
             self._asked.add(at)
         burst = far / bodies
@@ -490,6 +518,7 @@ class _Counter:
         trips: Any = 0
         lanes: Any = 0
         total: Any = 0
+        by_threads = False
         for node in self.nodes:
             if node.scope != "shared":
                 continue
@@ -497,6 +526,9 @@ class _Counter:
             at = node.parent, node.attach_axis
             places[at] = nest.executions
             copied.setdefault(at, []).append(node)
+            if node.view is not None:
+                continue
+            by_threads = True
             own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
             trips = trips + nest.trips
             size = vector(self.bounds.elements(node))
@@ -506,13 +538,14 @@ class _Counter:
         for at, nodes in copied.items():
             self._ring(k, nodes, places[at])
         k.copy_trips = trips
-        k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
+        k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if by_threads else 1
 
     def _ring(self, k: GpuKernel, nodes: list[Node], executions: Any) -> None:
         """Barriers and waits of the stages that fill shared memory at one loop."""
         held = [vector(slots(node, self.bounds)) for node in nodes]
         least, alone = reduce(minimum, held), reduce(maximum, map(self._alone, nodes))
-        k.barriers = k.barriers + executions * where(least > 1, 1, 2)
+        if any(node.view is None for node in nodes):
+            k.barriers = k.barriers + executions * where(least > 1, 1, 2)
         if any(node.stage.is_copied for node in nodes):
             axis = ring_axis(nodes[0])
             turns = 1 if axis is None else vector(self.bounds.extent[axis])

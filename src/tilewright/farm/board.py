@@ -409,6 +409,7 @@ def _ran(result: RunResult) -> wire.Ran:
         costs=result.costs, raced=result.raced, verified=result.verified, error=result.error,
         message=result.message[:10_000], seconds=result.seconds, device=result.device[:200],
         cause=result.cause, fatal=result.fatal, first=result.first, order=result.order[:1000],
+        cold=result.cold,
     )  # fmt: skip
 
 

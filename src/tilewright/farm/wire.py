@@ -223,6 +223,7 @@ class Ran(Message, frozen=True):
     fatal: bool = False
     first: bool = False
     order: Text = ""
+    cold: bool = False
 
 
 class Build(Message, frozen=True):

@@ -326,7 +326,7 @@ class Simplifier:
             for other, d in form.terms.items():
                 if other.op == "floordiv" and other.args[1] is k and d == c * k.attr:
                     whole = self.linear(other.args[0])
-                    apart = whole.add(self.linear(x), -1)
+                    apart = self._up_to(whole.add(self.linear(x), -1), int(k.attr))
                     if not any(n % k.attr for n in (apart.constant, *apart.terms.values())):
                         rest = form.add(Linear({other: d, atom: c}), -1)
                         return self._recombine(rest.add(whole, c))
@@ -340,6 +340,16 @@ class Simplifier:
             if whole.terms and all(form.terms.get(a, 0) == w for a, w in whole.terms.items()):
                 rest = form.add(whole, -1).add(Linear({atom: c}), -1)
                 return self._recombine(rest.add(self.linear(x), c))
+        return form
+
+    def _up_to(self, form: Linear, k: int) -> Linear:
+        """A form that differs by a multiple of k: without remainders by multiples of k."""
+        for atom, c in form.terms.items():
+            if atom.op == "floormod" and atom.args[1].op == "const":
+                x, m = atom.args
+                if int(m.attr) % k == 0:
+                    rest = form.add(Linear({atom: c}), -1)
+                    return self._up_to(rest.add(self.linear(x), c), k)
         return form
 
     def _join(self, high: Expr, low: Expr) -> Linear | None:

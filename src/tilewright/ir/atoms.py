@@ -134,6 +134,18 @@ class Tile:
 
 
 @cache
+def of_rows(sums: Fragment, dtype: DType) -> Fragment:
+    """One value for each row of `sums`, held by all lanes that hold elements of the row."""
+    bits = [bit for bit in sums.element.split() if bit[0] == sums.axes[0]]
+    return Fragment(dtype, sums.axes, sums.lane, " ".join(bits))
+
+
+def shared_bits(sums: Fragment) -> list[int]:
+    """The bits of the lane by which those that hold elements of one row differ."""
+    return [k for k, bit in enumerate(sums.lane.split()) if bit[0] == sums.axes[1]]
+
+
+@cache
 def places(fragment: Fragment) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Rows and columns of what the lanes hold, each [lane, element]."""
     elements = range(fragment.elements)
@@ -160,9 +172,12 @@ class Atom:
     """sum[m, n] += a[m, k] * b[k, n], by the lanes of a unit together.
 
     Products are exact.  In which order they are added, and how each sum is rounded, is not said:
-    `multiplied` adds them as double precision does and rounds once.
+    `multiplied` adds them as double precision does and rounds once.  Sums of integers are exact,
+    modulo the size of their type.
 
-    cut: so many of the lowest bits of operands in float32 are not looked at
+    cut:   so many of the lowest bits of operands in float32 are not looked at
+    split: so many of them are rounded away, and what that takes off is a number of its own, of
+           which they are cut; all products of two parts count but that of the smaller ones
     """
 
     name: str
@@ -170,6 +185,7 @@ class Atom:
     b: Fragment | Tile
     sum: Fragment
     cut: int = 0
+    split: int = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -189,26 +205,40 @@ class Atom:
         """Of m, n and k, in this order."""
         return {axis: (self.a.extents | self.b.extents)[axis] for axis in "mnk"}
 
+    @property
+    def parts(self) -> int:
+        """Numbers that a lane holds for each element of its operands."""
+        return 2 if self.split else 1
 
-def _atom(name: str, dtype: str, a: str, b: str, cut: int = 0) -> Atom:
-    """a, b: lane / element of the operands; sums lie alike in all."""
+
+def _atom(name: str, types: str, a: str, b: str, cut: int = 0, split: int = 0) -> Atom:
+    """types: of both operands, or of each; a, b: their lane / element; sums lie alike in all."""
+    kinds = types.split()
     left, right = (
-        Fragment(DType(dtype), axes, lane.strip(), element.strip())
-        for axes, bits in (("mk", a), ("kn", b))
+        Fragment(DType(kind), axes, lane.strip(), element.strip())
+        for kind, axes, bits in ((kinds[0], "mk", a), (kinds[-1], "kn", b))
         for lane, element in (bits.split("/"),)
     )
-    total = Fragment(DType("float32"), "mn", "n1 n2 m0 m1 m2", "n0 m3")
-    return Atom(name, left, right, total, cut)
+    kind = DType("float32" if left.dtype.is_float else "int32")
+    total = Fragment(kind, "mn", "n1 n2 m0 m1 m2", "n0 m3")
+    return Atom(name, left, right, total, cut, split)
 
 
+_WORDS = ("k0 k1 m0 m1 m2 / m3 k2", "k0 k1 n0 n1 n2 / k2")
 _HALVES = ("k1 k2 m0 m1 m2 / k0 m3 k3", "k1 k2 n0 n1 n2 / k0 k3")
+_BYTES = ("k2 k3 m0 m1 m2 / k0 k1 m3 k4", "k2 k3 n0 n1 n2 / k0 k1 k4")
 _ROWS = (
     ("m16n8k16.float16", "float16", *_HALVES),
     ("m16n8k16.bfloat16", "bfloat16", *_HALVES),
-    ("m16n8k8.tf32", "float32", "k0 k1 m0 m1 m2 / m3 k2", "k0 k1 n0 n1 n2 / k2", 13),
+    ("m16n8k8.tf32", "float32", *_WORDS, 13),
+    ("m16n8k8.3xtf32", "float32", *_WORDS, 0, 13),
+    ("m16n8k32.int8", "int8", *_BYTES),
+    ("m16n8k32.uint8", "uint8", *_BYTES),
+    ("m16n8k32.int8.uint8", "int8 uint8", *_BYTES),
+    ("m16n8k32.uint8.int8", "uint8 int8", *_BYTES),
 )
 # A machine without ml_dtypes, which only runs kernels, has no bfloat16.
-ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1] in TYPES}
+ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1].split()[0] in TYPES}
 
 
 def _group_atom(n: int, k: int, code: str, dtype: str, cut: int) -> Atom:
@@ -237,33 +267,42 @@ NAMES = f"{', '.join(ATOMS)}; m64nNk16 of halves, m64nNk8.tf32, N a multiple of 
 
 def multiplied(
     atom: Atom, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any]
-) -> list[list[float]]:
+) -> list[list[Any]]:
     """The sums that each lane holds afterwards; a, b, sums: for each lane its elements."""
-    left, right = _matrix(atom.a, a, atom.cut), _matrix(atom.b, b, atom.cut)
+    left, right, before = _matrix(atom.a, a), _matrix(atom.b, b), _matrix(atom.sum, sums)
     with np.errstate(all="ignore"):
-        total = (left @ right + _matrix(atom.sum, sums)).astype(np.float32)
-    result: list[list[float]] = total[places(atom.sum)].tolist()
+        if atom.cut:
+            left, right = (_cut(x, atom.cut) for x in (left, right))
+        if atom.split:
+            (left, small), (right, smaller) = (_apart(x, atom.split) for x in (left, right))
+            before = small @ right + left @ smaller + before
+        total = (left @ right + before).astype(atom.sum.dtype.storage)
+    result: list[list[Any]] = total[places(atom.sum)].tolist()
     return result
 
 
-def _matrix(of: Fragment | Tile, held: Sequence[Any], cut: int = 0) -> npt.NDArray[Any]:
+def _matrix(of: Fragment | Tile, held: Sequence[Any]) -> npt.NDArray[Any]:
     """The matrix that lanes hold, or have read; m along rows of a, k along rows of b."""
+    kind = np.float64 if of.dtype.is_float else np.int64
     if isinstance(of, Tile):
-        taken = np.empty(of.shape)
+        taken = np.empty(of.shape, kind)
         for lane, own in enumerate(held):
             for k, at in zip(own, of.offsets(of.shape[1] * of.dtype.bytes, lane), strict=True):
-                taken[divmod(at, of.shape[1])] = float(k)
-        return _cut(taken if of.axes[0] == "m" else taken.T, cut)
+                taken[divmod(at, of.shape[1])] = kind(k)
+        return taken if of.axes[0] == "m" else taken.T
     rows, columns = places(of)
-    values = np.array([[float(x) for x in lane] for lane in held])
-    matrix = np.empty((rows.max() + 1, columns.max() + 1))
-    matrix[rows, columns] = _cut(values, cut)
+    matrix = np.empty((rows.max() + 1, columns.max() + 1), kind)
+    matrix[rows, columns] = [list(map(kind, lane)) for lane in held]
     return matrix
 
 
-def _cut(values: npt.NDArray[Any], cut: int) -> npt.NDArray[Any]:
-    if not cut:
-        return values
-    bits = values.astype(np.float32).view(np.uint32)
-    result: npt.NDArray[Any] = (bits >> cut << cut).view(np.float32).astype(np.float64)
-    return result
+def _cut(values: npt.NDArray[Any], bits: int) -> npt.NDArray[Any]:
+    words = values.astype(np.float32).view(np.uint32)
+    return (words >> bits << bits).view(np.float32).astype(np.float64)
+
+
+def _apart(values: npt.NDArray[Any], bits: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Numbers of float32 rounded to nearest, halves away from zero; what that takes off, cut."""
+    words = values.astype(np.float32).view(np.uint32) + np.uint32(1 << (bits - 1))
+    large = (words >> bits << bits).view(np.float32).astype(np.float64)
+    return large, _cut(values - large, bits)

@@ -27,6 +27,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -130,7 +131,8 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         If: _Sync._whole,
         While: _Sync._whole,
         **dict.fromkeys(
-            (Store, AsyncCopy, Commit, Mma, LoadRows, Show, MmaBegin, MmaEnd), _Sync._whole
+            (Store, AsyncCopy, Commit, Mma, LoadRows, Exchange, Show, MmaBegin, MmaEnd),
+            _Sync._whole,
         ),
         **dict.fromkeys((BulkCopy, MakeGates, Fence, Expect, Arrive, Await), _Sync._whole),
         Wait: _Sync._wait,
@@ -188,6 +190,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         ),
         **dict.fromkeys((MmaBegin, MmaEnd), lambda s: (None, (s.sum.index,))),
         LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
+        Exchange: lambda s: (s.to.buffer, (s.to.index, s.source.index)),
         **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait, Show), lambda s: (None, ())),
         **dict.fromkeys((BulkCopy, MakeGates, Fence, Expect, Arrive), lambda s: (None, ())),
         Await: lambda s: (None, (s.parity,)),

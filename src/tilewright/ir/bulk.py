@@ -23,10 +23,10 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import STATEMENTS, Kernel, Parts, Region, Stmt, statements
 from tilewright.ir.swizzle import period
 
-MOST_DIMENSIONS = 5  # of a box
+LEAST_DIMENSIONS, MOST_DIMENSIONS = 2, 5  # of a box
 MOST_BOX = 256  # elements of a box along a dimension, with those that steps leave out
 MOST_STEP = 8
-UNIT = 16  # bytes: what rows of a tensor begin at multiples of, and what a row of a box is one of
+UNIT = 16  # bytes: of which rows of a tensor, and those of a box in it, begin at multiples
 BULK_ALIGNMENT = 128  # bytes: where a box begins in shared memory
 GATE_TYPE = "int64"
 MOST_ARRIVALS = (1 << 20) - 1  # in a phase, and likewise expected bytes
@@ -59,8 +59,9 @@ class Box:
     def fault(self, nbytes: int, swizzle: int = 0) -> str:
         """Why there is no such copy, of elements of so many bytes to a buffer that is swizzled so;
         "" where there is one."""
-        if not 1 <= len(self.shape) <= MOST_DIMENSIONS:
-            return f"{len(self.shape)} dimensions, of which a box has 1 to {MOST_DIMENSIONS}"
+        if not LEAST_DIMENSIONS <= len(self.shape) <= MOST_DIMENSIONS:
+            ranks = f"{LEAST_DIMENSIONS} to {MOST_DIMENSIONS}"
+            return f"{len(self.shape)} dimensions, of which a box has {ranks}"
         if any(n < 1 for n in (*self.shape, *self.extents)):
             return f"a box {self.extents} of a tensor {self.shape}"
         if self.strides[-1] != 1 or self.steps[-1] != 1:
@@ -86,7 +87,8 @@ class BulkCopy(Stmt):
     to:     in shared memory, from a multiple of BULK_ALIGNMENT bytes on, swizzled rows of whole
             periods; nothing but bulk copies writes to that buffer
     source: all of a buffer in global memory, which the kernel does not store to
-    at:     of each dimension, in elements; may lie outside, also before the tensor
+    at:     of each dimension, in elements; may lie outside, also before the tensor; of the
+            innermost one a multiple of UNIT bytes
     """
 
     to: Region
@@ -100,6 +102,11 @@ class BulkCopy(Stmt):
         """Elements of which the place of the first is a multiple."""
         to = self.to.buffer
         return max(BULK_ALIGNMENT, int(period(to.swizzle))) // to.dtype.bytes
+
+    @property
+    def inner_unit(self) -> int:
+        """Elements of which the innermost of `at` is a multiple."""
+        return UNIT // self.to.buffer.dtype.bytes
 
     @property
     def nbytes(self) -> int:

@@ -45,6 +45,8 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
     places, values, name = f"x{w._number()}", f"x{w._number()}", w._name(source)
     w._line(f"{places} = box_places({constant(w, stmt.box)}, ({corner},))")
     if w.check:
+        inner = w._atom(stmt.at[-1])
+        w._guard(f"{inner} % {stmt.inner_unit}", "aligned", source, inner, stmt.inner_unit)
         w._line(f"at = max({places})")
         w._guard(f"at >= {source.size}", "bounds", source, "at")
         w._line(f"at = next((p for p in {places} if p >= 0 and {name}[p] is None), -1)")

@@ -564,8 +564,7 @@ class _Writer:
         return self.buffers[buffer]
 
     def _trackers(self, buffer: Buffer) -> int:
-        """How many lists of stamps `buffer` has: writers, readers; of what groups read: whether it
-        is not shown, and how often it is being read."""
+        """Lists of stamps: writers, readers; of what groups read: not shown, being read."""
         if buffer in self.filled:
             return 1
         if self.check and buffer in self.copied | self.beside:

@@ -18,10 +18,12 @@ from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
     Commit,
+    Exchange,
     LoadRows,
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Region,
     Show,
     Stmt,
@@ -91,7 +93,14 @@ def _mma(w: Any, stmt: Mma) -> None:
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)
-        w._write(stmt.sum.buffer, at, value, f"to_{kind}({sums}[{k}])")
+        found = f"{sums}[{k}]"
+        w._write(stmt.sum.buffer, at, value, f"to_{kind}({found})" if kind.is_float else found)
+
+
+def _prefetch(w: Any, stmt: Prefetch) -> None:
+    """What is asked for is there, though nothing is done with it."""
+    w._begin(stmt.source.index)
+    w._line(_loaded(w, stmt.source, stmt.source.count))
 
 
 def turned(buffer: Buffer, at: str) -> str:
@@ -201,8 +210,20 @@ def _load_rows(w: Any, stmt: LoadRows) -> None:
         w._write(stmt.to.buffer, at, load(stmt.to.buffer, stmt.to.index + k), f"{got}[{k}]")
 
 
+def _exchange(w: Any, stmt: Exchange) -> None:
+    """The lane gives what it has and goes on with what the other one had."""
+    w._begin(stmt.source.index, stmt.to.index)
+    own = _loaded(w, stmt.source)
+    name, got = f"exchange{w._number()}", f"x{w._number()}"
+    w.constants[name] = stmt
+    w._line(f"{got} = yield Meeting({name}, ({own},))")
+    for k, at in enumerate(_places(w, stmt.to)):
+        w._write(stmt.to.buffer, at, load(stmt.to.buffer, stmt.to.index + k), f"{got}[{k}]")
+
+
 WARPS: dict[type[Stmt], Callable[..., None]] = {
     AsyncCopy: _copy,
+    Prefetch: _prefetch,
     Commit: _commit,
     Wait: _wait,
     Mma: _mma,
@@ -210,4 +231,5 @@ WARPS: dict[type[Stmt], Callable[..., None]] = {
     Show: _show,
     MmaBegin: _mma_begin,
     MmaEnd: _mma_end,
+    Exchange: _exchange,
 }

@@ -20,6 +20,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -27,6 +28,7 @@ from tilewright.ir.stmt import (
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -170,6 +172,10 @@ def _async_copy(stmt: AsyncCopy, indent: int) -> str:
     return f"{_pad(indent)}async {_region(stmt.to)} = {_region(stmt.source)}{guard}"
 
 
+def _prefetch(stmt: Prefetch, indent: int) -> str:
+    return f"{_pad(indent)}prefetch {_region(stmt.source)}"
+
+
 def _commit(stmt: Commit, indent: int) -> str:
     return f"{_pad(indent)}commit"
 
@@ -199,6 +205,10 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     how = "columns" if stmt.transposed else "rows"
     to, source = _region(stmt.to), _region(stmt.source)
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
+
+
+def _exchange(stmt: Exchange, indent: int) -> str:
+    return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
 
 
 def _bulk_copy(stmt: BulkCopy, indent: int) -> str:
@@ -250,6 +260,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Allocate: _allocate,
         Barrier: _barrier,
         AsyncCopy: _async_copy,
+        Prefetch: _prefetch,
         Commit: _commit,
         Wait: _wait,
         Mma: _mma,
@@ -263,6 +274,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Expect: _expect,
         Arrive: _arrive,
         Await: _await,
+        Exchange: _exchange,
     },
 )
 

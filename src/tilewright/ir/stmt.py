@@ -168,6 +168,14 @@ class AsyncCopy(Stmt):
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Prefetch(Stmt):
+    """Asks for `source`, in global memory, to come near: it will be read.  It changes nothing, and
+    nobody waits for it."""
+
+    source: Region
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Commit(Stmt):
     """The copies that this thread has begun since its last commit are one group, maybe empty."""
 
@@ -242,6 +250,19 @@ class LoadRows(Stmt):
     @property
     def matrices(self) -> int:
         return self.to.count * self.to.buffer.dtype.bytes // PLACE
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Exchange(Stmt):
+    """What another lane of the warp holds, by its 32 lanes together.
+
+    Lane l gets what lane l ^ apart has, and that lane what lane l has.
+    to, source: buffers of a lane's own; apart: 1, 2, 4, 8 or 16
+    """
+
+    to: Region
+    source: Region
+    apart: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,6 +415,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Allocate: Parts(statements=("body",)),
         Barrier: Parts(),
         AsyncCopy: Parts(expressions=("condition",), written=("to",), read=("source",)),
+        Prefetch: Parts(read=("source",)),
         Commit: Parts(),
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),
@@ -401,6 +423,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Show: Parts(),
         MmaBegin: Parts(read=("sum",)),
         MmaEnd: Parts(read=("sum",)),
+        Exchange: Parts(written=("to",), read=("source",)),
     },
 )
 

@@ -36,6 +36,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -43,6 +44,7 @@ from tilewright.ir.stmt import (
     Mma,
     MmaBegin,
     MmaEnd,
+    Prefetch,
     Program,
     Region,
     Rules,
@@ -69,9 +71,9 @@ def verify(program: Program) -> None:
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
-    no Mma or LoadRows under a condition on threadIdx.x, whose extent is a multiple of their lanes;
-    tiles of a group in swizzled rows; gates are words of shared memory that nothing else touches,
-    bulk copies the only ones that write to their buffers.
+    no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
+    their lanes; tiles of a group in swizzled rows; gates are words of shared memory that nothing
+    else touches, bulk copies the only ones that write to their buffers.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -228,6 +230,11 @@ class _Checker:
         if stmt.to.count * to.dtype.bytes not in ASYNC_BYTES and not self.vector:
             raise self._fail(f"a copy of {stmt.to.count * to.dtype.bytes} bytes: not 4, 8 or 16")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        self._regions(stmt)
+        if stmt.source.buffer.scope != "global":
+            raise self._fail(f"{stmt.source.buffer!r} is near already")
+
     def _wait(self, stmt: Wait) -> None:
         if stmt.pending < 0:
             raise self._fail(f"{stmt.pending} groups are left pending")
@@ -264,7 +271,7 @@ class _Checker:
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
         to, source = stmt.to.buffer, stmt.source.buffer
-        same = to.dtype == source.dtype and to.dtype.is_float
+        same = to.dtype == source.dtype and (to.dtype.is_float or to.dtype.bytes == 1)
         if to.scope != "local" or source.scope != "shared" or not same:
             raise self._fail(f"lanes get no elements of {to!r} from {source!r} together")
         if stmt.source.count * source.dtype.bytes != ROW or stmt.matrices not in (1, 2, 4):
@@ -335,7 +342,18 @@ class _Checker:
             if not isinstance(s, BulkCopy) and written_buffers(s) & filled:
                 raise self._fail("bulk copies fill the buffer, and nothing else")
 
-    def _together(self, stmt: Mma | LoadRows | MmaBegin | MmaEnd, lanes: int = WARP) -> None:
+    def _exchange(self, stmt: Exchange) -> None:
+        self._together(stmt)
+        to, source = stmt.to.buffer, stmt.source.buffer
+        own = to.scope == source.scope == "local"
+        if not own or to.dtype != source.dtype or stmt.to.count != stmt.source.count:
+            raise self._fail(f"lanes exchange no elements of {source!r} for those of {to!r}")
+        if stmt.apart not in (1, 2, 4, 8, 16):
+            raise self._fail(f"lanes that are {stmt.apart} apart do not exchange what they have")
+
+    def _together(
+        self, stmt: Mma | LoadRows | Exchange | MmaBegin | MmaEnd, lanes: int = WARP
+    ) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
         if isinstance(width, Expr) or width % lanes:
@@ -416,6 +434,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Allocate: _Checker._allocate,
         Barrier: _Checker._barrier,
         AsyncCopy: _Checker._async_copy,
+        Prefetch: _Checker._prefetch,
         Commit: lambda checker, stmt: None,
         Wait: _Checker._wait,
         Mma: _Checker._mma,
@@ -429,6 +448,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Expect: _Checker._expect,
         Arrive: _Checker._arrive,
         Await: _Checker._await,
+        Exchange: _Checker._exchange,
     },
 )
 

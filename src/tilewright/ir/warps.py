@@ -1,5 +1,6 @@
 """The lanes of a warp, or of a group of warps, as interpreters run them: one after the other,
-together where statements of all lanes are, an `Mma`, a `LoadRows` or an `Arrive`.
+together where statements of all lanes are: an `Mma`, a `LoadRows`, an `Exchange`, an `Arrive`.
+
 
 
 In: their courses, generators that stop at barriers and meetings.  Out: where each stops at last.
@@ -15,22 +16,33 @@ from typing import Any
 from tilewright.ir.atoms import GROUP, WARP, multiplied
 from tilewright.ir.bulk import Arrive, Await
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import PLACE, ROW, Barrier, Buffer, Kernel, LoadRows, Mma, statements
+from tilewright.ir.stmt import (
+    PLACE,
+    ROW,
+    Barrier,
+    Buffer,
+    Exchange,
+    Kernel,
+    LoadRows,
+    Mma,
+    statements,
+)
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
-TOGETHER = (Mma, LoadRows, Arrive)  # the statements of all lanes
+TOGETHER = (Mma, LoadRows, Exchange, Arrive)  # the statements of all lanes
 STOPS = (Barrier, *TOGETHER, Await)  # where threads may stop for others
 
 
 @dataclass(frozen=True)
 class Meeting:
     """What one lane brings to `stmt`: its elements of a, of b (of a group: what it has read of
-    their tiles, see `Tile.offsets`) and of the sum; the row it points to; the gate.
+    their tiles, see `Tile.offsets`) and of the sum; the row it points to; what it gives to another
+    lane; the gate.
 
     What it is told there is what it stores.
     """
 
-    stmt: Mma | LoadRows | Arrive
+    stmt: Mma | LoadRows | Exchange | Arrive
     held: tuple[tuple[Any, ...], ...]
 
 
@@ -86,7 +98,7 @@ def go_together(
     return moved
 
 
-def _lanes(stmt: Mma | LoadRows | Arrive) -> int:
+def _lanes(stmt: Mma | LoadRows | Exchange | Arrive) -> int:
     return stmt.atom.lanes if isinstance(stmt, Mma) else WARP
 
 
@@ -118,7 +130,17 @@ def meet(
         arrive(range(first, first + WARP), meetings[0].held[0])
         return [None] * WARP
     parts = zip(*(m.held for m in meetings), strict=True)
-    return multiplied(stmt.atom, *parts) if isinstance(stmt, Mma) else spread(stmt, *parts)
+    return _given(stmt, *parts)
+
+
+def _given(stmt: Mma | LoadRows | Exchange, *parts: Any) -> Sequence[Any]:
+    """What each lane gets; parts: what the lanes bring."""
+    if isinstance(stmt, Mma):
+        return multiplied(stmt.atom, *parts)
+    if isinstance(stmt, LoadRows):
+        return spread(stmt, *parts)
+    (held,) = parts
+    return [held[lane ^ stmt.apart] for lane in range(WARP)]
 
 
 def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:

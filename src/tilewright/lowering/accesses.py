@@ -81,6 +81,16 @@ class Accesses:
             flat = index * stride + flat
         return load(buffer, self.place.simplify(flat))
 
+    def has_room(self, node: Node, read: Expr) -> list[bool]:
+        """Per dimension, whether the buffer of `read`'s producer holds all that `node` reads."""
+        producer = self.place.producer(read)
+        assert producer is not None
+        mapping, simplify = self.place.coordinates(node), self.place.simplify
+        index = self._relative(producer, [E.substitute(i, mapping) for i in read.args])
+        ends = map(simplify.interval, index)
+        region = self.place.bounds.region(producer)
+        return [bool(low >= 0 and high < n) for (low, high), n in zip(ends, region, strict=True)]
+
     def _inside(self, index: Expr, size: Any) -> Expr:
         """`index`, limited to a dimension of `size` elements where it depends on what is loaded.
 
@@ -151,7 +161,8 @@ class Accesses:
         layout, simplify = self.storage.layouts[node], self.place.simplify
         assert isinstance(layout, Fragments)
         relative = [simplify(i) for i in self._relative(node, index)]
-        lane, own = simplify(layout.lane(relative)), self.place.thread_var["threadIdx.x"]
+        own = self.place.thread_var["threadIdx.x"]
+        lane = simplify(layout.lane(relative, own))
         if lane is not own:
             raise ScheduleError(
                 f"read of {node.name}",

@@ -39,6 +39,7 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import (
     GATE_TYPE,
     MOST_ARRIVALS,
+    UNIT,
     Arrive,
     Await,
     Box,
@@ -112,6 +113,14 @@ def bulk_copy(accesses: Accesses, node: Node, gates: Gates) -> Stmt:
         place.simplify((E.const(0) if d.axis is None else base[d.axis] * d.step) + d.offset)
         for d in view.dimensions
     )
+    unit = UNIT // to.dtype.bytes
+    if not place.simplify.is_multiple(at[-1], unit):
+        raise LegalityError(
+            f"bulk_copy({node.name})",
+            f"a tile begins at {at[-1]} along {node.op.axis[-1].name}, which may be no multiple of"
+            f" {unit} elements, {UNIT} bytes",
+            f"Split by multiples of {unit}.",
+        )  # fmt: skip
     first = accesses.slot_begin(node)
     tile = _tile(node, place)
     return BulkCopy(
@@ -276,7 +285,7 @@ def first_thread(place: Placement, own: int) -> Expr:
 
 
 def first_warp(place: Placement, own: int) -> Expr:
-    """Whether a thread is in the first warp of all, or of those that load only."""
+    """Whether a thread is in the first warp of those that begin copies."""
     threads = {tag: int(e) for tag, e in place.launch.items() if tag in THREAD_TAGS}
     begin = prod(threads.values()) if own else 0
     if more_rows(threads, own) * begin == WARP * threads[max(threads)]:

@@ -103,8 +103,11 @@ class Emission:
         )  # fmt: skip
         body = seq(bulk.begin, begin, *plain, inner(), bulk.end)
         for child in reversed(children):
-            if made[child].slots < 2 and child.view is None:
+            if made[child].slots < 2 and child.view is None and child.stage.along is None:
                 body = self.allocated(child, body)
+            for other in child.children:
+                if other.stage.along is not None:  # it is read behind the loops of the child
+                    body = self.allocated(other, body)
         loop = self.loop(node, axis, body) if repeat else body
         if bulk.beside is not None:
             loop = If(computes(self.place), loop, bulk.beside)

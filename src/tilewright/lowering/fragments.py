@@ -37,9 +37,10 @@ from tilewright.ir.stmt import (
     seq,
 )
 from tilewright.ir.warps import PLACES, ROWS
+from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
-from tilewright.lowering.loops import WORD, Lanes
+from tilewright.lowering.loops import WORD, Lanes, same_for_all
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
@@ -47,7 +48,9 @@ from tilewright.schedule.tree.layout import Strided
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
+from tilewright.te.tensor import IterVar
 
+TURNED = 2  # bytes of elements that `LoadRows` may transpose
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 Ranges = Mapping[Expr, tuple[int, int]]
 
@@ -92,12 +95,32 @@ def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: R
     inside = {node.op.axis[dim]: index[letter] for dim, letter in held.letters}
     values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
     here = replace(place, values=values, simplify=simple)
-    value = emission.accesses.at(here).value(node, node.body)
-    tests = replace(emission.guards, place=here).tests(node, SPATIAL)
+    accesses, guards = emission.accesses.at(here), replace(emission.guards, place=here)
+    value = accesses.value(node, node.body)
+    edges = guards.edges(node, among=_zero_beyond(accesses, node))
+    tests = [*guards.iterations(node, SPATIAL), *edges]
     tests += _within_sums(here.coordinates(node), emission, node)
     if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
         tests, value = [*tests, value.args[0]], value.args[1]
     return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
+def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
+    """The axes along which an operand has to be zero beyond its tensor.
+
+    What lies beyond along the rows or columns of a product is in rows or columns that nobody
+    stores, so it may be what a copy left there; asynchronous ones leave zeros.
+    """
+    held, read = node.held, node.body
+    assert held is not None
+    source = accesses.place.producer(read) if read.op == "read" else None
+    if source is None or source.scope != "shared":
+        return list(node.op.axis)
+    if not is_asynchronous(source, accesses.place.bounds):
+        return list(node.op.axis)
+    room = accesses.has_room(node, read)
+    free = {d for d, letter in held.letters if letter != "k" and room[d]}
+    return [ax for d, ax in enumerate(node.op.axis) if d not in free]
 
 
 def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | None:
@@ -116,7 +139,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     if width > 1:
         lanes = Lanes(element, width, simple, gpu=True, shortest=WORD)
         vector = lanes.value(value)
-        together = _same_for_all(test, element, width, simple)
+        together = same_for_all(test, element, width, simple)
         if vector is None or vector.lanes == 1 or together is None:
             return None
         value, test, at = vector, together, E.ramp(at, 1, width)
@@ -145,12 +168,14 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     known = {g: (0, ROWS - 1), q: (0, PLACES - 1), j: (0, width - 1), i: (0, count - 1)}
     simple = Simplifier({**place.simplify.ranges, **known})
 
+    own = {g, q, j, i, lane}
+
     def at(lane: Expr, element: Expr) -> Expr | None:
-        """Where the element lies in shared memory."""
+        """Where the element lies in shared memory, if all of the tile do or none is there."""
         found = _element(emission, node, lane, element, known)
-        always = found.test.op == "const" and found.test.attr
+        together = not own & E.free_variables(found.test)
         plain = found.value.op == "load" and found.value.attr.scope == "shared"
-        return found.value.args[0] if always and plain else None
+        return found.value.args[0] if together and plain else None
 
     def is_row(first: Expr | None, step: Expr) -> bool:
         """Whether elements lie side by side, from an aligned one on."""
@@ -163,16 +188,20 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     row, matrix = lane % ROWS, lane // ROWS % count
     if is_row(at(g * PLACES, i * width), q * width + j):
         index, transposed = at(row * PLACES, matrix * width), False
-    elif width > 1 and is_row(at(q, i * width + j), g):
+    elif size == TURNED and is_row(at(q, i * width + j), g):
         index, transposed = at(row // width, matrix * width + row % width), True
     else:
         return None
     assert index is not None
-    source = _element(emission, node, g * PLACES + q, i * width + j, known).value.attr
+    found = _element(emission, node, g * PLACES + q, i * width + j, known)
     (buffer,) = emission.accesses.targets(node)
     to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
-    rows = LoadRows(to, Region(source, place.simplify(index), ROW // size), transposed)
-    return seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    rows = LoadRows(to, Region(found.value.attr, place.simplify(index), ROW // size), transposed)
+    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    if found.test.op == "const":
+        return made if found.test.attr else None
+    zero = E.const(0, buffer.dtype)
+    return If(found.test, made, seq(*(Store(buffer, to.index + k, zero) for k in range(to.count))))
 
 
 def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
@@ -183,9 +212,12 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda s: in_pairs(s, place))
-    test, body = None, stmt.body
+    test: Expr | None = None
+    other: Stmt | None = None
+    body = stmt.body
     if isinstance(body, If):
-        test, body = body.condition, body.then
+        test, other = body.condition, body.orelse
+        body = body.then
     rows, *rest = body.body if isinstance(body, Seq) else (body,)
     odd = isinstance(stmt.extent, Expr) or stmt.extent % 2
     if not isinstance(rows, LoadRows) or rows.matrices != PAIR or odd:
@@ -208,7 +240,9 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
         replace(rows.source, index=index), rows.transposed,
     )  # fmt: skip
     body = seq(both, *(at(s, which) for which in (zero, one) for s in rest))
-    body = body if test is None else If(test, body)
+    if test is not None:
+        zeros = None if other is None else seq(*(at(other, which) for which in (zero, one)))
+        body = If(test, body, zeros)
     return replace(stmt, extent=stmt.extent // 2, body=body) if stmt.extent > PAIR else body
 
 
@@ -234,23 +268,6 @@ def _within_sums(coordinates: dict[Expr, Expr], emission: Emission, node: Node) 
         )
         tests.append(coordinates[node.op.axis[dim].var] - start < k.extent)
     return tests
-
-
-def _same_for_all(test: Expr, element: Expr, width: int, simple: Simplifier) -> Expr | None:
-    """The test of a whole vector; None where its elements differ in it."""
-    parts = []
-    for part in E.conjuncts(test):
-        if not any(n is element for n in E.walk(part)):
-            parts.append(part)
-            continue
-        if part.op not in ("lt", "ge"):
-            return None
-        first = E.substitute(part.args[0] - part.args[1], {element: E.const(0)})
-        steps = simple(part.args[0] - part.args[1] - first - element)
-        if steps.op != "const" or steps.attr or not simple.is_multiple(first, width):
-            return None
-        parts.append(E.substitute(part, {element: E.const(0)}))
-    return E.all_of(*parts)
 
 
 def product(emission: Emission, node: Node) -> Reduction:

@@ -9,7 +9,7 @@ its elements is one, which is the same in all lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,11 +61,13 @@ class Guards:
             tests.append(place.coordinate(node, node.op.axis[0]) >= first)
         return tests
 
-    def edges(self, node: Node) -> list[Expr]:
+    def edges(self, node: Node, *, among: Collection[IterVar] | None = None) -> list[Expr]:
         """The other part: where the node's region, all of which has a place in its buffer, leaves
-        the tensor."""
+        the tensor.  among: the axes along which it may, default: all"""
         place, tests = self.place, []
         for ax, (below, above) in zip(node.op.axis, place.bounds.outside[node], strict=True):
+            if among is not None and ax not in among:
+                continue
             if below and node.product is None:
                 tests.append(place.coordinate(node, ax) >= 0)
             if above:

@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -110,9 +111,10 @@ class Lanes:
 
     def _async_copy(self, stmt: AsyncCopy) -> Stmt | None:
         to, source = self._region(stmt.to), self._region(stmt.source)
-        if to is None or source is None or self._uses(stmt.condition):
+        wanted = same_for_all(stmt.condition, self.var, self.lanes, self.simplify)
+        if to is None or source is None or wanted is None:
             return None
-        return AsyncCopy(to, source, stmt.condition)
+        return AsyncCopy(to, source, wanted)
 
     def _region(self, region: Region) -> Region | None:
         """The neighbouring elements of all lanes, aligned as a copy must be."""
@@ -142,10 +144,12 @@ class Lanes:
         return None if test is None or then is None else If(test, then)
 
     def condition(self, node: Expr) -> Expr | None:
-        """A guard: itself, or on a CPU a mask with one bool per lane."""
+        """A guard: itself, or on a CPU a mask with one bool per lane; on a GPU one for all."""
         if not self._uses(node):
             return node
-        return None if self.gpu else self.value(node)
+        if not self.gpu:
+            return self.value(node)
+        return same_for_all(node, self.var, self.lanes, self.simplify)
 
     def _uses(self, node: Expr) -> bool:
         return any(n is self.var for n in E.walk(node))
@@ -193,6 +197,27 @@ class Lanes:
         if any(a is None for a in args):
             return None
         return E.rebuild(node, tuple(args))  # type: ignore[arg-type]
+
+
+def same_for_all(test: Expr, lane: Expr, lanes: int, simple: Simplifier) -> Expr | None:
+    """The test of a whole vector, of which variable `lane` counts the elements; None where its
+    elements may differ in it.
+
+    rewrite:  8*x + lane < 24   ->   8*x < 24       (4 lanes: both sides are multiples of 4)
+    """
+    parts = []
+    for part in E.conjuncts(test):
+        if not any(n is lane for n in E.walk(part)):
+            parts.append(part)
+            continue
+        if part.op not in ("lt", "ge"):
+            return None
+        first = E.substitute(part.args[0] - part.args[1], {lane: E.const(0)})
+        steps = simple(part.args[0] - part.args[1] - first - lane)
+        if steps.op != "const" or steps.attr or not simple.is_multiple(first, lanes):
+            return None
+        parts.append(E.substitute(part, {lane: E.const(0)}))
+    return E.all_of(*parts)
 
 
 _LANES: Rules[Callable[..., Stmt | None]] = Rules(
@@ -266,7 +291,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
     "unroll",
     {
         For: _Unroll._for,
-        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows), _Unroll._step),
+        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys(
             (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd), _Unroll._parts

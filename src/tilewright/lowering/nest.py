@@ -34,6 +34,7 @@ from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.bulk import bulk_copy, gates_for, with_gates
 from tilewright.lowering.emission import Emission, guarded
+from tilewright.lowering.folds import around, fold, part
 from tilewright.lowering.fragments import in_pairs, operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_kernels
@@ -41,13 +42,13 @@ from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, wh
 from tilewright.lowering.placement import place
 from tilewright.lowering.products import rounded_products
 from tilewright.lowering.recurrence import from_its_step
-from tilewright.lowering.reductions import reduction, stores
+from tilewright.lowering.reductions import Reduction, reduction, stores
 from tilewright.lowering.ring import begun
 from tilewright.lowering.storage import store_tensors
 from tilewright.lowering.types import is_narrow
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.schedule.tree.rings import is_asynchronous
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import Combiner, Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +170,37 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
         own = replace(emission, guards=guards)
         if node.product is not None:
             made = product(own, node)
+        elif node.stage.along is not None:
+            made = part(own, node, combiner)
+        elif node.fold is not None:
+            made = fold(own, node, combiner)
         else:
             made = reduction(own, node, combiner, inside)
+        made = _with_parts(own, node, made)
         return emission.nest(node, made.innermost, inside, made.around, made.upto)
 
     if may_split and node.parent is not None and not node.children:
         return _whole_or_partial(emission, node, reduced)
     return reduced(emission.guards)
+
+
+def _with_parts(emission: Emission, node: Node, made: Reduction) -> Reduction:
+    """The same with what stands around reductions that are added up along its outermost loop."""
+    outside = made.around.get(0)
+    for child in node.children:
+        combiner = child.op.combiner
+        if child.stage.along is not None and combiner is not None:
+            outside = _around_part(emission, child, combiner, outside)
+    return made if outside is None else replace(made, around={**made.around, 0: outside})
+
+
+def _around_part(
+    emission: Emission, child: Node, combiner: Combiner, inner: Callable[[Stmt], Stmt] | None
+) -> Callable[[Stmt], Stmt]:
+    def outside(nest: Stmt) -> Stmt:
+        return around(emission, child, combiner, nest if inner is None else inner(nest))
+
+    return outside
 
 
 def _copy(emission: Emission, node: Node) -> Stmt:

@@ -62,6 +62,8 @@ class Placement:
         value = self.values[axis]
         if axis.kind == "spatial":
             value = self.region_base[node][node.op.axis.index(axis)] + value
+        elif axis in self.bounds.begins:
+            value = self.bounds.begins[axis].expression(self.values) + value
         return self.simplify(value)
 
     def coordinates(self, node: Node) -> dict[Expr, Expr]:
@@ -120,4 +122,6 @@ def _tiles(node: Node) -> dict[IterVar, int]:
     """Loops over tiles -> what they step by."""
     if node.held is None or node.product is not None:
         return {}
-    return {node.op.axis[dim]: node.held.tile(dim) for dim in node.held.dims}
+    fold = node.fold
+    columns = {} if fold is None else {fold.column.leaf: fold.width}
+    return {node.op.axis[dim]: node.held.tile(dim) for dim in node.held.dims} | columns

@@ -19,6 +19,7 @@ from tilewright.ir.stmt import (
     Barrier,
     Buffer,
     Commit,
+    Exchange,
     For,
     If,
     Kernel,
@@ -87,7 +88,7 @@ class _VirtualThread:
         differs = inside or self._depends(stmt.index) or self._depends(stmt.value)
         return differs and self._replicate(stmt.buffer)
 
-    def _spread_regions(self, stmt: AsyncCopy | Mma | LoadRows, inside: bool) -> bool:
+    def _spread_regions(self, stmt: AsyncCopy | Mma | LoadRows | Exchange, inside: bool) -> bool:
         differs = inside or any(self._depends(e) for e in expressions(stmt))
         differs = differs or any(r.buffer in self.replicated for r in read_regions(stmt))
         return differs and any([self._replicate(r.buffer) for r in written_regions(stmt)])
@@ -171,7 +172,7 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
     "virtual threads",
     {
         Store: _VirtualThread._spread_store,
-        **dict.fromkeys((AsyncCopy, Mma, LoadRows), _VirtualThread._spread_regions),
+        **dict.fromkeys((AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
         **dict.fromkeys(
             (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd),
@@ -184,7 +185,8 @@ _VISIT: Rules[Callable[..., Stmt]] = Rules(
     "virtual threads",
     {
         **dict.fromkeys(
-            (Store, AsyncCopy, Mma, LoadRows, MmaBegin, MmaEnd), _VirtualThread._visit_leaf
+            (Store, AsyncCopy, Mma, LoadRows, Exchange, MmaBegin, MmaEnd),
+            _VirtualThread._visit_leaf,
         ),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,

@@ -197,7 +197,7 @@ def _told(result: TrialResult, on: Device, first: bool) -> RunResult:
     return RunResult(
         costs=result.costs, raced=result.raced, error=kinds[result.error] if result.error else None,
         message=result.message, seconds=result.seconds, device=on.name, fatal=result.fatal,
-        first=first, cause="candidate" if own else "unclear",
+        first=first, cause="candidate" if own else "unclear", cold=result.cold,
     )  # fmt: skip
 
 

@@ -249,7 +249,7 @@ def _record(slot: Slot, final: bool) -> Record:
         costs=tried.costs, error=built.error or tried.error,
         message=built.message or tried.message, build_s=round(built.seconds, 6),
         run_s=round(tried.seconds, 6), raced=tried.raced, verified=tried.verified, final=final,
-        same_as=tried.same_as, order=tried.order,
+        same_as=tried.same_as, order=tried.order, cold=tried.cold,
     )  # fmt: skip
     compiler = built.artifact.meta.get("compiler") if built.artifact else None
     return make_record(

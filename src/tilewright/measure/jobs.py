@@ -107,7 +107,7 @@ class RunResult:
     cause: of the error
     fatal: the worker process died, or the device was lost to it
     first: it was the first trial of its worker process, controls apart
-    same_as: see `record.Result`
+    same_as, cold: see `record.Result`
     """
 
     costs: tuple[float, ...] = ()
@@ -123,6 +123,7 @@ class RunResult:
     same_as: int | None = None
     unproven: Source | None = None
     order: str = ""
+    cold: bool = False
 
 
 def proving(run: RunJob, result: RunResult, built: Built) -> RunJob:

@@ -91,6 +91,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     final:          timed in turn with the other leaders; replaces earlier costs of the candidate
     same_as:        another trial of the run, whose program is the same: these are its figures
     order:          why it was not tried with its threads one after the other, where that is so
+    cold:           its constants came from memory in each run, as in a network whose weights do
+                    not stay in the caches
     """
 
     costs: tuple[Cost, ...] = ()
@@ -103,6 +105,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     final: bool = False
     same_as: Number | None = None
     order: Name = ""
+    cold: bool = False
 
     @property
     def ok(self) -> bool:

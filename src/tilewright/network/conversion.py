@@ -26,13 +26,16 @@ def in_layout(mod: IRModule, layout: str | None) -> IRModule:
     return convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
 
 
-def in_type(mod: IRModule, params: Mapping[str, Any], dtype: str) -> IRModule:
+def in_type(
+    mod: IRModule, params: Mapping[str, Any], dtype: str, keep_outputs: bool = False
+) -> IRModule:
     """Give the network with its weights inside and its contractions in `dtype`.
 
-    Batch norms are folded before anything is rounded.  Raises ModelError.
+    Batch norms are folded before anything is rounded.  keep_outputs: in the types that they have
+    Raises ModelError.
     """
     folded = optimize(mod, params, [p for p in PASSES if p is not fuse])
-    return fold_constants(to_mixed_precision(folded, dtype))
+    return fold_constants(to_mixed_precision(folded, dtype, keep_outputs))
 
 
 def converted(

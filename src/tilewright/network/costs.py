@@ -12,9 +12,15 @@ from math import inf
 
 import numpy as np
 
+from tilewright.base.errors import TilewrightError
+from tilewright.cost.machine_model import seconds
 from tilewright.graph.expr import Expr
 from tilewright.graph.printer import expression_text
 from tilewright.network.extract import FusedGroup, groups_of_body
+from tilewright.schedule.default import default_schedule
+from tilewright.schedule.tree.loop_tree import LoopTree
+from tilewright.schedule.tree.resources import Resources
+from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 Seconds = Callable[[FusedGroup], float | None]
@@ -59,6 +65,19 @@ class Costs:
         more.subtract({g.key: len(g.calls) for g in usual})
         gained = sum(n * self.of(every[k]) for k, n in more.items() if n > 0)
         return gained, sum(-n * self.of(every[k]) for k, n in more.items() if n < 0)
+
+
+def modelled_seconds(dag: ComputeDAG, target: Target) -> float | None:
+    """Give what the machine model says of a kernel that runs untuned; None where it has no number
+    for that."""
+    if dag.symbols:
+        return None
+    try:
+        tree = LoopTree(default_schedule(dag, target))
+        resources = Resources(tree.bounds(), target)
+    except TilewrightError:
+        return None
+    return float(seconds(resources, 1)[0])
 
 
 def guessed_seconds(group: FusedGroup) -> float:

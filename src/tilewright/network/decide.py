@@ -29,7 +29,7 @@ from tilewright.graph.printer import module_text
 from tilewright.measure.record import NetworkLine
 from tilewright.measure.signatures import code_key
 from tilewright.network.assignment import cheapest
-from tilewright.network.costs import Costs, Seconds
+from tilewright.network.costs import Costs, Seconds, modelled_seconds
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
     FusedGroup,
@@ -50,12 +50,14 @@ from tilewright.network.layouts import (
     layouts_throughout,
     transformed,
     units_of,
+    usual_layouts,
 )
 from tilewright.network.schedules import Choice, choices
-from tilewright.schedule.template import registered_computations
+from tilewright.schedule.template import anchor_sketches, registered_computations
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
+ATTENTION = "template:attention.tensor"
 CLEARLY = 0.98  # of the time in the usual layouts: what takes longer may seem faster by luck
 
 # Of two ways to build a network: seconds of the kernels that only the second has, only the first.
@@ -95,7 +97,7 @@ def decide(
     Where not all kernels of a grouping were measured, a log changes nothing: it is that of a build
     without it.
     """
-    plain, last = ungrouped(mod, params, pass_options)
+    plain, last = ungrouped(mod, params, pass_options, target)
     key = network_key(plain)
     told = evidence.confirmed(key) if as_confirmed else None
     layouts: Layouts = ()
@@ -143,14 +145,27 @@ def _fastest_way(ways: Sequence[Function], evidence: Evidence, target: Target) -
         return 0
     costs = _measured_costs(evidence, target)
     without = _measured_costs(evidence.without_log, target) if evidence.sources else costs
+    modelled = Costs(lambda group: _on_matrix_units(group, target), guess=False)
 
     def difference(usual: Sequence[FusedGroup], other: Sequence[FusedGroup]) -> tuple[float, float]:
         more, less = costs.difference(usual, other)
         if less == inf and more < inf:  # what it is instead of was never measured
-            return without.difference(usual, other)
+            more, less = without.difference(usual, other)
+        if (more, less) == (inf, inf) and target.atoms:  # of neither all was measured
+            return modelled.difference(usual, other)
         return more, less
 
     return _best([fused_groups(way) for way in ways], difference)
+
+
+def _on_matrix_units(group: FusedGroup, target: Target) -> float | None:
+    """What the machine model says of a kernel; None of an attention that matrix units do not run:
+    of others it knows too little to take them for several kernels."""
+    if group.name == "attention" and not any(
+        sketch.origin == ATTENTION for sketch in anchor_sketches(group.dag, target)
+    ):
+        return None
+    return modelled_seconds(group.dag, target)
 
 
 def _measured_costs(evidence: Evidence, target: Target) -> Costs:
@@ -164,13 +179,16 @@ def _measured_costs(evidence: Evidence, target: Target) -> Costs:
 
 
 def known_layouts(mod: IRModule, evidence: Evidence, target: Target) -> Layouts:
-    """Give the layouts of convolutions that are fastest by the records; () where there are none of
-    other layouts.  Kept on disk, since choosing takes as long as the rest of a build.
+    """Give the layouts of convolutions that are fastest by the records, the usual ones where there
+    are none; () where that is the network as it is.  Kept on disk, since choosing takes as long as
+    the rest of a build.
 
     mod: before its operators are grouped
     """
-    if not has_layouts(mod, target, evidence.task_names()):
-        return ()
+    usual = usual_layouts(mod, target)
+    as_usual = not any(usual) and not has_layouts(mod, target, evidence.task_names())
+    if as_usual or not evidence.has_records:
+        return usual if any(usual) else ()
 
     def seconds(group: FusedGroup) -> float | None:
         return evidence.expected_seconds(implemented(group, evidence, target).dag)
@@ -188,15 +206,16 @@ def known_layouts(mod: IRModule, evidence: Evidence, target: Target) -> Layouts:
 
 
 def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> Layouts:
-    """Give the layouts that are clearly fastest by `seconds`, of one call of a kernel: those of the
-    network, one throughout, or the mixture that kernels and transformations make cheapest.
+    """Give the layouts that are clearly fastest by `seconds`, of one call of a kernel: the usual
+    ones, those of the network, one throughout, or the mixture that kernels and transformations make
+    cheapest.
 
     A contraction that was not measured rules a candidate out.
     """
     costs = Costs(seconds)
-    usual = ("",) * len(convolutions(mod))
-    others = (*layouts_throughout(mod, target), _mixture(mod, target, costs))
-    candidates = [usual, *(c for c in dict.fromkeys(others) if any(c))]
+    usual, own = usual_layouts(mod, target), ("",) * len(convolutions(mod))
+    others = (*layouts_throughout(mod, target), _mixture(mod, target, costs), own)
+    candidates = [usual, *(c for c in dict.fromkeys(others) if c != usual)]
     ways = [groups_of(in_layouts(mod, choice)) for choice in candidates]
     return candidates[_best(ways, costs.difference, CLEARLY)]
 
@@ -204,7 +223,7 @@ def chosen_layouts(mod: IRModule, target: Target, seconds: Seconds) -> Layouts:
 def _mixture(mod: IRModule, target: Target, costs: Costs) -> Layouts:
     """Every convolution in the layout that is cheapest with those of its neighbours, by the costs
     of kernels and of transformations between them."""
-    units = units_of(mod, candidate_layouts(target))
+    units = units_of(mod, candidate_layouts(target, mod))
     own = [[costs.of_body(o.body) for o in unit.options] for unit in units]
     # As it is costs what is known, or what nobody knows: then it is left only for what is known.
     own = [[1.0 if c == inf and k == 0 else c for k, c in enumerate(each)] for each in own]

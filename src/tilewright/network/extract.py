@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.concurrency import cached_property
+from tilewright.base.dtype import DType
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
     Call,
@@ -24,14 +25,18 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import (
     Pass,
     eliminate_dead_code,
+    fold_shift,
     fuse,
     fuse_attention,
     optimize,
     passes_of,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.steps import steps_to_channels
+from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import is_constant, op_name
+from tilewright.ir.atoms import ATOMS
 from tilewright.network.alternatives import Alternative, Transformed, alternatives
 from tilewright.network.computation import compute_dag
 from tilewright.network.user_templates import registered
@@ -80,20 +85,43 @@ def groupings(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
     pass_options: PassOptions = USUAL,
+    target: Target | None = None,
 ) -> list[IRModule]:
-    """Give the module in each of the ways to group its operators into kernels, see
-    `ways_to_group`."""
-    return ways_to_group(*ungrouped(mod, params, pass_options))
+    """Give the module in each of the ways to group its operators into kernels, see `ungrouped`
+    and `ways_to_group`."""
+    return ways_to_group(*ungrouped(mod, params, pass_options, target))
 
 
 def ungrouped(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None = None,
     pass_options: PassOptions = USUAL,
+    target: Target | None = None,
 ) -> tuple[IRModule, Pass]:
-    """Give the module before its operators are grouped, and the pass that groups them."""
+    """Give the module before its operators are grouped, and the pass that groups them.
+
+    target: that it is built for, whose matrix units want full channels, and which may multiply
+            some types faster than others; None: any
+    """
     *before, last = passes_of(pass_options)
-    return optimize(mod, params, before, instruments=pass_options.instruments), last
+    if target is not None and pass_options.opt_level >= 3 and _multiplies_bytes(target):
+        before += [multiply_bytes, fold_shift, eliminate_dead_code]
+    made = optimize(mod, params, before, instruments=pass_options.instruments)
+    free = target is not None and last is fuse and pass_options.layouts
+    filled = halves_of(target) if target is not None and free else {}
+    return steps_to_channels(made, filled) if filled else made, last
+
+
+def halves_of(target: Target) -> dict[DType, int]:
+    """Give the element types of 16 bits that the matrix instructions of a target multiply, and of
+    each how many terms one sums up."""
+    atoms = [ATOMS[name] for name in target.atoms if target.allows(name)]
+    return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
+
+
+def _multiplies_bytes(target: Target) -> bool:
+    """Whether it has a unit of its own for them; elsewhere int32 is as fast."""
+    return any(ATOMS[name].a.dtype in BYTES for name in target.atoms)
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
@@ -169,7 +197,7 @@ def fused_tasks(
     """
     chosen = resolve_target(target)
     groups: dict[str, FusedGroup] = {}
-    for grouped in groupings(mod, params, pass_options):
+    for grouped in groupings(mod, params, pass_options, chosen):
         for group in fused_groups(grouped["main"]):
             groups.setdefault(group.key, group)
     listed = [g for g in groups.values() if include_simple or not g.is_simple]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from tilewright.base.dtype import FLOAT32
 from tilewright.graph.expr import (
@@ -34,24 +35,48 @@ from tilewright.graph.passes.layout_propagation import (
 )
 from tilewright.graph.passes.layouts import prefer_layouts
 from tilewright.graph.traversal import op_name
-from tilewright.network.extract import FusedGroup, groups_of_body
+from tilewright.network.extract import FusedGroup, groups_of_body, halves_of
 from tilewright.targets.target import Target
 
 Choice = tuple[str, ...]  # the layout of each convolution's data, in post-order; "": as it is
 
 
-def candidate_layouts(target: Target) -> tuple[str, ...]:
+def candidate_layouts(target: Target, mod: IRModule | None = None) -> tuple[str, ...]:
     """List layouts of data of convolutions: blocks of a vector's channels, channels last, first.
 
-    On GPUs none: neighbouring threads read neighbouring columns as well as channels.
+    On GPUs neighbouring threads read neighbouring columns as well as channels, so that there are
+    none; but matrix units are fed best by copies of neighbouring channels: a network that has its
+    convolutions in halves may have them last.  Pairs of channels (NCHW2c) lose to that everywhere.
     """
+    if target.has_threads:
+        return ("NHWC", "NCHW") if mod is not None and _in_atoms(mod, target) else ()
     lanes = target.limits.vector_bytes // FLOAT32.bytes
-    return () if target.has_threads else (f"NCHW{lanes}c", "NHWC", "NCHW")
+    return (f"NCHW{lanes}c", "NHWC", "NCHW")
+
+
+def usual_layouts(mod: IRModule, target: Target) -> Choice:
+    """Give the layouts of convolutions where nothing was measured: as they are; channels last for
+    matrix units, which read slabs of images so."""
+    own = [node.attrs.data_layout for node in convolutions(mod)]
+    wanted = "NHWC" if target.has_threads and _in_atoms(mod, target) else ""
+    return tuple("" if is_blocked(layout) or layout == wanted else wanted for layout in own)
+
+
+def _in_atoms(mod: IRModule, target: Target) -> bool:
+    """Whether most of what convolutions multiply is halves, for which the target has atoms."""
+    halves = halves_of(target)
+    whole = of_halves = 0
+    for node in convolutions(mod):
+        work = prod(node.shape) * prod(node.args[1].shape)
+        work //= max(node.args[1].shape[node.attrs.kernel_layout.index("O")], 1)
+        whole += work
+        of_halves += work if node.args[0].dtype in halves else 0
+    return 2 * of_halves > whole
 
 
 def can_choose(mod: IRModule, target: Target) -> bool:
     """Say whether the network has convolutions, and the target layouts for them."""
-    return bool(_layouts_of(mod) and candidate_layouts(target))
+    return bool(_layouts_of(mod) and candidate_layouts(target, mod))
 
 
 def has_layouts(mod: IRModule, target: Target, tasks: Collection[str]) -> bool:
@@ -59,7 +84,7 @@ def has_layouts(mod: IRModule, target: Target, tasks: Collection[str]) -> bool:
     own = _layouts_of(mod)
     marks = [
         "conv2d_NCHWc" if is_blocked(layout) else f"conv2d_{layout.lower()}"
-        for layout in candidate_layouts(target) if own and layout not in own
+        for layout in candidate_layouts(target, mod) if own and layout not in own
     ]  # fmt: skip
     return any(mark in name for mark in marks for name in tasks)
 
@@ -76,7 +101,7 @@ def convolutions(mod: IRModule) -> list[Call]:
 
 def fits(choice: Sequence[str], mod: IRModule, target: Target) -> bool:
     """Say whether these may be the layouts of the network's convolutions."""
-    known = {"", *candidate_layouts(target)}
+    known = {"", *candidate_layouts(target, mod)}
     return len(choice) in (0, len(convolutions(mod))) and known.issuperset(choice)
 
 
@@ -92,7 +117,8 @@ def layouts_throughout(mod: IRModule, target: Target) -> list[Choice]:
     """Give each layout, for all convolutions."""
     own = [n.attrs.data_layout for n in convolutions(mod)]
     return [
-        tuple("" if o == layout else layout for o in own) for layout in candidate_layouts(target)
+        tuple("" if o == layout else layout for o in own)
+        for layout in candidate_layouts(target, mod)
     ]
 
 
@@ -148,7 +174,7 @@ def rivals(mod: IRModule, target: Target) -> list[Rival]:
     each once: convolutions in other layouts, what follows them, transformations from the network's
     layouts and to them."""
     found: dict[str, Rival] = {}
-    units = units_of(mod, candidate_layouts(target))
+    units = units_of(mod, candidate_layouts(target, mod))
     for unit in units:
         own = groups_of_body(unit.options[0].body)
         follows = not any(map(may_choose, unit.steps))

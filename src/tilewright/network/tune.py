@@ -110,7 +110,7 @@ def with_layouts(
     Convolutions in other layouts compete with what they are instead of; what has no template is
     measured in its default schedule, which is one trial.
     """
-    plain = [ungrouped(mod, params, pass_options) for mod in mods]
+    plain = [ungrouped(mod, params, pass_options, target) for mod in mods]
     tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target)]
     known = {t.key for t in tasks}
     more = [t for t in _layout_tasks(plain, target, rules) if t.key not in known]
@@ -215,15 +215,14 @@ def as_described(target: Target, farm: Devices | None = None) -> Target:
 
 def cold_bytes(tasks: Sequence[Task]) -> int:
     """Count the bytes of constants that must go by before one of them is read again, where the
-    network has so many that they do not stay in the caches of its processor; 0 where they do, and
-    on devices of their own.
+    network has so many that they do not stay in the caches of its processor; 0 where they do.
 
     Each implementation is timed as the direct one: weights of another size are as far away.
     """
     target = tasks[0].target
     cache = max(target.limits.l2_bytes, target.limits.l3_bytes)
     weights = sum(t.weight * _constant_bytes(t) for t in tasks if not t.instead_of)
-    return 2 * cache if target.device_kind.shares_host and weights > cache else 0
+    return 2 * cache if weights > cache else 0
 
 
 def _constant_bytes(task: Task) -> int:

@@ -42,6 +42,7 @@ class TrialResult:
     """costs: seconds of one run, an entry per repeat (one entry when `raced`, none on an error).
 
     raced:   the race was lost, so the costs come from a few runs back to back
+    cold:    runs took turns among copies of constants, which came from memory
     error:   None, "run" (load, launch or device failed) or "wrong" (results, guards, inputs)
     fatal:   the device is lost to this process; the caller must go on in a new one
     seconds: wall time spent on the whole trial
@@ -49,6 +50,7 @@ class TrialResult:
 
     costs: tuple[float, ...] = ()
     raced: bool = False
+    cold: bool = False
     error: str | None = None
     message: str = ""
     fatal: bool = False
@@ -137,12 +139,13 @@ def trial(
         mark = lap("verify", mark)
         held = [i for i, spec in enumerate(specs) if spec.role == "input"]
         which = [held[k] for k in constants] if cold_bytes else []
-        timed_plan = in_turn(device.driver, kernels, memory, which, cold_bytes) or plan
+        turns = in_turn(device.driver, kernels, memory, which, cold_bytes)
+        timed_plan, cold = turns or plan, turns is not None
         if race and best_seconds is not None:
             cost = _race(timed_plan, best_seconds, cache_flush_bytes)
             if cost is not None:
                 lap("time", mark)
-                return result(costs=(cost,), raced=True)
+                return result(costs=(cost,), raced=True, cold=cold)
         timed = measure(
             timed_plan, number, repeat, min_repeat_ms, cache_flush_bytes=cache_flush_bytes
         )
@@ -150,7 +153,7 @@ def trial(
             _check_guards(buffers)
             _check_same(buffers, found, wanted)
         lap("time", mark)
-        return result(costs=timed.results)
+        return result(costs=timed.results, cold=cold)
     except (_Wrong, TilewrightError) as error:
         return _failed(error, time.perf_counter() - began, stages)
 

@@ -156,6 +156,11 @@ class Stage(StageState):
         host = self.schedule[parent]
         self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
+    def accumulate_at(self, parent: Stage, axis: IterVar) -> None:
+        """Reduce along with a reduction loop of another stage; see `steps.AccumulateAt`."""
+        host = self.schedule[parent]
+        self._do(S.AccumulateAt(self.name, host.name, host._axis("accumulate_at", axis)))
+
     def compute_inline(self) -> None:
         """Have readers repeat the computation; see `steps.ComputeInline`."""
         self._do(S.ComputeInline(self.name))
@@ -322,6 +327,22 @@ class Schedule(ScheduleState[Stage]):
         stage = self[tensor]
         groups = (stage._axes("as_product", axes) for axes in (m, n, k))
         return self.do(S.AsProduct(stage.name, *groups))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
+    def divide_last(self, tensor: Tensor) -> Tensor:
+        """Divide a sum in the place of its terms; see `steps.DivideLast`.
+
+        Returns the tensor of the sums that are still to be divided.
+        """
+        return self.do(S.DivideLast(self[tensor].name))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
+    def widen(self, tensor: Tensor) -> Tensor:
+        """Keep what a stage computes in the type of its arithmetic; see `steps.Widen`.
+
+        Returns the tensor in that type.
+        """
+        return self.do(S.Widen(self[tensor].name))  # type: ignore[no-any-return]
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:

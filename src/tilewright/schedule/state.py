@@ -57,6 +57,8 @@ class StageState:
     scope:          of the buffer; "" where the place of the stage decides
     attach_kind:    "root", "inline" or "scope"; attach: the stage and loop it is computed at, None
                     unless attach_kind is "scope"
+    along:          the reduction axis of the stage it is computed in, of which each iteration of
+                    the loop adds a part to this stage's own reduction; None: it is whole at once
     all_iter_vars:  every axis there ever was, roots first; their names differ
     leaf_iter_vars: those that are loops, outermost first
     units:          loops of one iteration that stand for no axis of the operation
@@ -80,6 +82,7 @@ class StageState:
         self.scope = "global" if is_output or isinstance(op, PlaceholderOp) else ""
         self.attach_kind = "root"
         self.attach: tuple[StageState, IterVar] | None = None
+        self.along: IterVar | None = None
         self.restart(op)
 
     # -- operations of steps -----------------------------------------------------------------------
@@ -136,9 +139,11 @@ class StageState:
         for where, ax in zip(places, axes, strict=True):
             self.leaf_iter_vars[where] = ax
 
-    def attach_to(self, kind: str, at: tuple[StageState, IterVar] | None = None) -> None:
+    def attach_to(
+        self, kind: str, at: tuple[StageState, IterVar] | None = None, along: IterVar | None = None
+    ) -> None:
         """Compute the stage at its "root", "inline", or (kind "scope") inside a loop `at`."""
-        self.attach_kind, self.attach = kind, at
+        self.attach_kind, self.attach, self.along = kind, at, along
 
     def _new_axis(self, name: str, kind: str, extent: int | None = None) -> IterVar:
         axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), extent, kind)
@@ -271,6 +276,17 @@ class ScheduleState(ABC, Generic[S]):
         stage = self._new_stage(op.name, op, op.outputs, False)
         self._insert(stage, op, names.index(anchor.name) + (1 if after is not None else 0))
         return stage
+
+    def move_before(self, stage: StageState, other: StageState) -> None:
+        """Have a stage, with what it is computed of, come before another one in the order."""
+        names = [st.name for st in self.stages]
+        at = names.index(other.name)
+        late = [
+            st for k, st in enumerate(self.stages)
+            if k > at and (st.name == stage.name or self.reaches(st, stage))
+        ]  # fmt: skip
+        kept = [st for st in self.stages if st not in late]
+        self.stages[:] = [*kept[:at], *late, *kept[at:]]
 
     def replace_op(self, stage: StageState, op: ComputeOp) -> None:
         """The stage computes `op`, and its tensors are those of `op`, of other shapes; whoever asks

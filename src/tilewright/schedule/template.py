@@ -75,6 +75,8 @@ class RegisteredAnchor:
              Of one that is offered: another way to compute the operator that its name begins with
     offered: every task that it fits has a sketch of it; else those that ask for it by name
     structures: how many kinds of loop nests its space has, at most
+    special: whether it takes few of the anchors with its tags, and so comes before those that take
+             any of them
     """
 
     name: str
@@ -85,6 +87,7 @@ class RegisteredAnchor:
     compute: Computation | None = None
     offered: bool = True
     structures: int = MAX_PARTS
+    special: bool = False
 
     @property
     def origin(self) -> str:
@@ -147,6 +150,7 @@ def anchor_template(
     compute: Computation | None = None,
     offered: bool = True,
     structures: int = MAX_PARTS,
+    special: bool = False,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
@@ -155,7 +159,15 @@ def anchor_template(
 
     def register(function: AnchorTemplate) -> AnchorTemplate:
         registered = RegisteredAnchor(
-            name, tuple(kinds), tuple(tags), function, fallback, compute, offered, structures
+            name,
+            tuple(kinds),
+            tuple(tags),
+            function,
+            fallback,
+            compute,
+            offered,
+            structures,
+            special,
         )
         _anchors()[registered.origin] = registered
         return function
@@ -319,7 +331,7 @@ def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
     if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
         return []
     own = {op.attrs[MADE_BY][0] for op in dag.compute_ops if MADE_BY in op.attrs}
-    known = _anchors().values()
+    known = sorted(_anchors().values(), key=lambda t: not t.special)
     return [t for t in known if t.fits(target) and (anchor.tag in t.tags or t.name in own)]
 
 

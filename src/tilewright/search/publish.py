@@ -2,7 +2,8 @@
 
 In: logs.  Out: in a folder, for each class of device, the best record of each task and trees that
 were trained on all records.  Publishing again into a folder adds to its records; its trees are then
-of the logs that are given now.  Read next: `knowledge/store.py`, which reads it.
+of the logs that are given now, of kernels with matrix instructions and of those without if the logs
+tell of both.  Read next: `knowledge/store.py`, which reads it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from tilewright.base.names import plain_name
 from tilewright.knowledge.device_class import device_class
 from tilewright.knowledge.install import write_index
 from tilewright.knowledge.store import RECORDS, TREES
+from tilewright.knowledge.trees import Trees
 from tilewright.measure.database import Database, readable
 from tilewright.measure.record import TaskId
 from tilewright.runtime.device import local_target
 from tilewright.search.propose.cost_model import CostModel, Options
-from tilewright.search.propose.prior import trees_of
-from tilewright.search.transfer import recall, teach
+from tilewright.search.propose.prior import by_kind, is_known, knows_atoms, trees_of
+from tilewright.search.transfer import History, recall, teach
 from tilewright.targets.target import Target
 
 TREE_OPTIONS = Options(trees=120)
@@ -109,12 +111,33 @@ def _write(place: Path, name: str, records: Database) -> Published:
             "Name a folder that you may write to.",
         ) from None  # fmt: skip
     best.save(place / RECORDS)
-    model = CostModel(TREE_OPTIONS)
-    teach(model, recall(records))
-    if len(model) < _FEW:
-        return Published(name, len(best), 0)
-    trees_of(model.booster).save(place / TREES)
-    return Published(name, len(best), len(model))
+    taught = _teach(place / TREES, recall(records))
+    return Published(name, len(best), taught)
+
+
+def _teach(path: Path, history: History) -> int:
+    """Train trees on what logs tell and write them; returns the trials that they learned from.
+
+    Kernels with matrix instructions and those without have trees of their own.  Those of whom the
+    logs tell too little stay as they are in the file.
+    """
+    old = Trees.load(path) if path.exists() else None
+    known = None if old is None or not is_known(old) else old
+    sides: dict[bool, Trees | None] = {}
+    taught = 0
+    for atoms in (False, True):
+        model = CostModel(TREE_OPTIONS)
+        teach(model, history, atoms)
+        sides[atoms] = known if known is not None and (not atoms or knows_atoms(known)) else None
+        if len(model) >= _FEW:
+            sides[atoms] = trees_of(model.booster)
+            taught += len(model)
+    plain, atoms_too = sides[False], sides[True]
+    if not taught:
+        return 0
+    whole = plain if plain is not None and atoms_too is None else by_kind(plain, atoms_too)
+    whole.save(path)
+    return taught
 
 
 def _best(every: Iterable[Database]) -> Database:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.errors import RecordError, TilewrightError
-from tilewright.cost.features import Matrix, Vector
+from tilewright.cost.features import Matrix, Vector, with_atoms
 from tilewright.measure.database import Database, readable
 from tilewright.measure.formats import Workloads
 from tilewright.measure.importing import import_lines, log_lines
@@ -121,11 +121,16 @@ def recall(database: Database, kind: str | None = None) -> History:
     return history
 
 
-def teach(model: CostModel, history: History) -> None:
-    """Add all that was told to a model that tasks share, and fit it."""
+def teach(model: CostModel, history: History, atoms: bool | None = None) -> None:
+    """Add all that was told to a model that tasks share, and fit it.
+
+    atoms: only kernels with matrix instructions, or only those without; None: all
+    """
     for past in history.told:
         key = f"{rows_key(past.task)} {past.key.fingerprint}"
-        model.add(key, *described(past))
+        features, machine, measured = described(past)
+        mine = np.ones(len(machine), bool) if atoms is None else with_atoms(features) == atoms
+        model.add(key, features[mine], machine[mine], measured[mine])
     model.fit()
 
 

@@ -13,11 +13,16 @@ ARCH = "sm_90"  # where a target names none and no device is there to ask
 
 
 def _mma(float32: float, halves: float, tf32: float, latency: float) -> tuple[AtomRate, ...]:
-    """The instructions mma.sync of sm_80 and later; halves, tf32: multiples of float32's rate."""
+    """The instructions mma.sync of sm_80 and later; halves, tf32: multiples of float32's rate.
+
+    Integers go twice as fast as halves.  3xtf32 is three instructions, one after the other."""
     shares = {
         "m16n8k16.float16": halves, "m16n8k16.bfloat16": halves, "m16n8k8.tf32": tf32,
+        "m16n8k8.3xtf32": tf32 / 3, "m16n8k32.int8": 2 * halves, "m16n8k32.uint8": 2 * halves,
+        "m16n8k32.int8.uint8": 2 * halves, "m16n8k32.uint8.int8": 2 * halves,
     }  # fmt: skip
-    return tuple(AtomRate(name, float32 * share, latency) for name, share in shares.items())
+    waits = {name: latency * (3 if name.endswith(".3xtf32") else 1) for name in shares}
+    return tuple(AtomRate(name, float32 * shares[name], waits[name]) for name in shares)
 
 
 def _wgmma(float32: float, halves: float, tf32: float, latency: float) -> tuple[AtomRate, ...]:
@@ -151,5 +156,5 @@ KIND = DeviceKind(
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),
-    precisions=("tf32",),
+    precisions=("3xtf32", "tf32"),
 )

@@ -22,7 +22,7 @@ from tilewright.ir.expr import Expr, walk
 from tilewright.ir.tuples import parts
 from tilewright.targets.precision import FLOAT32, PRECISIONS, Precision
 from tilewright.te import symbolic
-from tilewright.te.chains import cut
+from tilewright.te.chains import is_in
 from tilewright.te.combining import combined, overflow_of_sum, sum_rounding
 from tilewright.te.contraction import Affine, Contraction, affine, contraction
 from tilewright.te.dag import ComputeDAG
@@ -39,10 +39,10 @@ from tilewright.te.rounding import (
     exactly,
     fits,
     grid_of,
-    holds_all,
     kept_as,
     no_nan,
     stored,
+    taken,
 )
 from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
@@ -72,7 +72,7 @@ def tolerance(dag: ComputeDAG, inputs: Inputs, precision: str = FLOAT32) -> list
     Where K is more than an accumulator may take in turn, the bound is that of blocks so long and of
     the chain of their sums (`chains.depth`).  Where a precision of fewer digits than float32 is
     allowed, a sum of products of float32 may be off by the rounding of each operand besides:
-    2^-10 sum|t| of "tf32" (`chains.cut`).  A product of K terms adds K eps
+    2^-10 sum|t| of "tf32" (`chains.is_in`).  A product of K terms adds K eps
     of itself; max and min, nothing; any other combiner, K roundings of
     each of its operations, spread over the levels of a balanced tree (supposing that no order of
     combining has much larger partial results than this one).
@@ -350,6 +350,9 @@ def _contract(op: ComputeOp, product: Contraction, values: Values, track: bool) 
     operands = [values[w.tensor] for w in product.windows]
     kind = op.accumulator
     value = cast_value(product.run([o.value for o in operands]), kind)
+    whole = True
+    if track and is_in(op, values.precision):
+        operands, whole = taken(operands, values.precision)
     rounded = any(o.error is not None for o in operands)
     if not (track and kind.is_float):
         return Approx(value, np.full(op.shape, np.inf) if track and rounded else None)
@@ -358,11 +361,11 @@ def _contract(op: ComputeOp, product: Contraction, values: Values, track: bool) 
     if rounded:
         pairs = zip(sizes, operands, strict=True)
         largest = abs(product.run([s if o.error is None else s + o.error for s, o in pairs]))
-    lost = 0.0 if holds_all(operands, values.precision) else cut(op, values.precision)
+    lost = 0.0 if whole else values.precision.term
     error = (largest - total) + sum_rounding(largest, kind, product.terms) + lost * largest
     error = overflow_of_sum(value, largest, no_nan(error), kind)
     grid = math.prod(o.grid for o in operands) * grid_of(np.asarray(float(product.scale)))
-    exact = None if rounded or lost else fits(total, grid, kind)
+    exact = fits(total, grid, kind) if whole and not rounded else None
     return Approx(value, exactly(error, exact), grid)
 
 
@@ -457,12 +460,14 @@ class _Stage:
         elif combiner.result.op == "add" and self.op.reduced.op == "mul":
             # the rounding of the terms of a sum is part of the bound of the sum
             term = self.op.reduced
-            args = [self.visit(a, scope) for a in term.args]
+            args, whole = [self.visit(a, scope) for a in term.args], True
+            if self.track and is_in(self.op, self.values.precision):
+                args, whole = taken(args, self.values.precision)
             results = [apply(term, args, self.track, scale=0.0)]
-            lost = cut(self.op, self.values.precision) if self.track else 0.0
-            if lost and not holds_all(args, self.values.precision):
+            if not whole:
                 known = 0.0 if results[0].error is None else results[0].error
-                results = [results[0]._replace(error=known + lost * np.abs(results[0].value))]
+                off = self.values.precision.term * np.abs(results[0].value)
+                results = [results[0]._replace(error=known + off, grid=0.0)]
         else:
             results = [self.visit(value, scope) for value in parts(self.op.reduced)]
         shape = [len(r) for r in block]

@@ -20,7 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.dtype import DType
-from tilewright.targets.precision import Precision
+from tilewright.targets.precision import (
+    ROUNDED_GREATEST,
+    SPLIT_LEAST,
+    SPLIT_LOST,
+    Precision,
+)
 
 Array = npt.NDArray[Any]
 LARGE_GRID = 2.0**200  # of zeros: finite, so that nothing times it is NaN
@@ -89,10 +94,25 @@ def fits(magnitude: Array, grid: float, dtype: DType) -> Array | None:
     return np.asarray(magnitude <= min(dtype.greatest, grid * 2.0**dtype.digits))
 
 
-def holds_all(operands: Iterable[Approx], precision: Precision) -> bool:
-    """Tell whether operands lose nothing where they are rounded to a precision."""
-    digits = precision.digits
-    return all(o.grid > 0 and _is_within(np.abs(o.value), o.grid * 2.0**digits) for o in operands)
+def taken(operands: Iterable[Approx], precision: Precision) -> tuple[list[Approx], bool]:
+    """Factors as they are multiplied in a precision, and whether that loses nothing of products.
+
+    Nothing is promised of what may be rounded to infinity, nor where there is one in parts.
+    """
+    found, digits, whole = [], precision.digits, True
+    for operand in operands:
+        size = np.abs(operand.value)
+        whole &= operand.grid > 0 and _is_within(size, operand.grid * 2.0**digits)
+        lost = np.where(size > ROUNDED_GREATEST, np.inf, 0.0)
+        if precision.parts > 1:
+            lost += np.where((size > 0) & (size < SPLIT_LEAST), SPLIT_LOST, 0.0)
+        else:
+            lost[np.isinf(size)] = 0.0
+        if lost.any():
+            known = 0.0 if operand.error is None else operand.error
+            operand = operand._replace(error=known + lost)
+        found.append(operand)
+    return found, whole
 
 
 def exactly(error: Array | None, exact: Array | None) -> Array | None:

@@ -127,8 +127,12 @@ class Site:
 
     def product_dtype(self) -> DType:
         """The element type of a sum of products: what attribute `out_dtype` asks for, else that of
-        floating-point arguments, else the integer that holds sums of theirs."""
-        dtype, asked = self.number_dtype(), self.attrs.get("out_dtype")
+        floating-point arguments, else the integer that holds sums of theirs.  Bytes may be signed
+        and not where it is asked for."""
+        asked = self.attrs.get("out_dtype")
+        kinds = [self.tensor(i).dtype for i in range(len(self.types))]
+        bytes_of_two = bool(asked) and set(kinds) == {"int8", "uint8"}
+        dtype = kinds[0] if bytes_of_two else self.number_dtype()
         if asked is None or (isinstance(asked, str) and not asked):
             return dtype if dtype.is_float else dtype.accumulator
         wanted = check_dtype(asked, self.place)

@@ -11,16 +11,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, post_order
-from tilewright.graph.op import call
+from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.traversal import each_function, is_call, rewrite, users, with_body
+from tilewright.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    users,
+    with_body,
+)
 
 Readers = dict[Expr, list[Expr]]
 
 
 def combine_products(mod: IRModule) -> IRModule:
     """dense(x, V), dense(x, W) -> slices of dense(x, (V, W)), with their constant shifts, where
-    all results are only moved, so that the slices cost nothing more."""
+    all results are only moved, so that the slices cost nothing more; of one row also where what
+    reads them has kernels of its own anyway: there a slice is a place in memory."""
     return each_function(mod, lambda f: with_body(f, _combined(f.body)))
 
 
@@ -30,7 +38,7 @@ def _combined(body: Expr) -> Expr:
     for node in post_order(body):
         if is_call(node, "nn.dense") and isinstance(node, Call):
             data, weight = node.args
-            if isinstance(weight, Constant) and _is_moved(_shifted(node, readers), readers):
+            if isinstance(weight, Constant) and _may_be_slice(_shifted(node, readers), readers):
                 source = data.args[0] if is_view(data) and isinstance(data, Call) else data
                 kind = data.shape, str(weight.dtype), str(node.dtype), _shift(node, readers) is None
                 found.setdefault((source, kind), []).append(node)
@@ -63,6 +71,22 @@ def _shift(node: Call, readers: Readers) -> Constant | None:
 
 def _shifted(node: Call, readers: Readers) -> Expr:
     return node if _shift(node, readers) is None else readers[node][0]
+
+
+def _may_be_slice(node: Expr, readers: Readers) -> bool:
+    return _is_moved(node, readers) or (node.shape[0] == 1 and _is_apart(node, readers))
+
+
+def _is_apart(node: Expr, readers: Readers) -> bool:
+    """Whether something reads `node`, under whatever shape, that cannot join its kernel."""
+    waiting = list(readers[node])
+    while waiting:
+        reader = waiting.pop()
+        if is_view(reader):
+            waiting += readers[reader]
+        elif (name := op_name(reader)) and TABLE[name].pattern > Pattern.BROADCAST:
+            return True
+    return False
 
 
 def _is_moved(node: Expr, readers: Readers) -> bool:

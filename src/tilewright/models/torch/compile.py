@@ -39,6 +39,7 @@ from tilewright.models.torch.watched import Watched
 from tilewright.models.torch.weights import bind, cast_inside, is_number, is_static, lifted
 from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
+from tilewright.network.conversion import in_type
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
@@ -51,7 +52,7 @@ from tilewright.runtime.network.torch_calls import (
     is_capturing,
 )
 from tilewright.search import report
-from tilewright.targets.precision import FLOAT32, check_used
+from tilewright.targets.precision import FLOAT32, HALVES, check_used
 from tilewright.targets.target import Target, TargetLike
 
 _KINDS = {"cpu": "llvm", "cuda": "cuda"}
@@ -73,7 +74,8 @@ class Options:
     verify:       as in relay.build
     precision:    in what products of float32 may be computed; default: as the target says, else as
                   torch.set_float32_matmul_precision does: "highest" float32, others tf32 where the
-                  device and the schedules for it have that
+                  device and the schedules for it have that.  "float16" or "bfloat16": contractions
+                  of float32, and what follows them, are of that type; inputs and results stay
     """
 
     log: str | None = None
@@ -238,7 +240,7 @@ def _compiled(
     site = _Site(torch, where, target, options)
     if torch.is_autocast_enabled(where.type):
         cast_inside(torch, module, where.type, torch.get_autocast_dtype(where.type))
-    key_of = partial(store.key, torch, gm, args, dynamic, target, options.log)
+    key_of = partial(store.key, torch, gm, args, dynamic, target, options.log, options.precision)
     key = key_of() if options.cache else None
     found = None if key is None or options.tune_minutes else store.load(key)
     library: Library | None
@@ -277,9 +279,11 @@ def _compiled(
 def _in_precision(torch: Any, target: Target, asked: str | None) -> Target:
     """The target in the precision that is asked for; raises TargetError where there is none.  What
     PyTorch allows is a permission only: without a use for it nothing changes."""
+    if asked in HALVES:
+        return target
     if asked is not None:
         return target.with_precision(asked)
-    if target.precision != FLOAT32 or torch.get_float32_matmul_precision() == "highest":
+    if target.precision != FLOAT32 or not _allows_fewer(torch):
         return target
     try:
         found = target.with_precision("tf32")
@@ -287,6 +291,16 @@ def _in_precision(torch: Any, target: Target, asked: str | None) -> Target:
     except TargetError:
         return target
     return found
+
+
+def _allows_fewer(torch: Any) -> bool:
+    """Whether PyTorch lets products of float32 have fewer digits, in either of its two ways to say
+    so: asked by the older one it raises where the newer one was used."""
+    for place in (torch.backends.cuda.matmul, torch.backends):
+        word = getattr(place, "fp32_precision", "none")
+        if word != "none":
+            return bool(word == "tf32")
+    return bool(torch.get_float32_matmul_precision() != "highest")
 
 
 def _with_held(run: Run, held: Sequence[Any], args: Sequence[Any]) -> Any:
@@ -322,6 +336,8 @@ class _Site:
 
     def built(self, program: Program) -> Library:
         mod, params = import_program(program, PLACE, staged=False)
+        if self.options.precision in HALVES:
+            mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
         if self.options.log is not None and self.options.tune_minutes:
             self._tune(mod, params, Path(self.options.log))
         has_log = self.options.log is not None and Path(self.options.log).is_file()

@@ -32,7 +32,7 @@ _KNOWN = ("torch", "_operator", "builtins", "math", "")  # whose functions are w
 
 def key(
     torch: Any, gm: Any, args: Sequence[Any], dynamic: Sequence[int], target: Target,
-    log: str | None,
+    log: str | None, precision: str | None,
 ) -> str | None:  # fmt: skip
     """What a compiled graph depends on, as a digest; None where that cannot be told or is large."""
     if not all(map(_is_known, gm.graph.nodes)):
@@ -51,7 +51,7 @@ def key(
     digest = hashlib.sha256()
     parts = [
         code_digest(), torch.__version__, gm.code, shapes, list(dynamic),
-        str(chosen), chosen.fingerprint, _log_digest(log),
+        str(chosen), chosen.fingerprint, _log_digest(log), precision,
         [str(torch.get_autocast_dtype(k)) for k in ("cpu", "cuda") if torch.is_autocast_enabled(k)],
     ]  # fmt: skip
     digest.update(json.dumps(parts).encode())

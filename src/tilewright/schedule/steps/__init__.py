@@ -24,6 +24,7 @@ from tilewright.schedule.steps.loops import (
 )
 from tilewright.schedule.steps.matrices import AsProduct
 from tilewright.schedule.steps.places import (
+    AccumulateAt,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
@@ -33,13 +34,16 @@ from tilewright.schedule.steps.places import (
     Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
+from tilewright.schedule.steps.quotients import DivideLast
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, describe
 from tilewright.schedule.steps.table import STEPS, step_from_json
+from tilewright.schedule.steps.widening import Widen
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "Annotate", "AsProduct", "AsyncCopy", "Bind", "BulkCopy",
-    "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "Fuse", "Pack",
-    "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step",
-    "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
+    "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
+    "DivideLast", "Fuse", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope",
+    "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
+    "describe", "step_from_json",
 ]  # fmt: skip

@@ -69,7 +69,7 @@ class Split(Step):
         inside = s.attached(stage, parent)
         outer, inner = stage.add_split(parent, self.factor, self.nparts)
         for child in inside:
-            child.attach_to("scope", (stage, inner))
+            child.attach_to("scope", (stage, inner), child.along)
         return outer, inner
 
     def python(self, names: PythonNames) -> str:
@@ -137,7 +137,7 @@ class Fuse(Step):
         for ax in axes[1:]:
             fused = stage.add_fusion(fused, ax)
         for child in innermost:
-            child.attach_to("scope", (stage, fused))
+            child.attach_to("scope", (stage, fused), child.along)
         return fused
 
     def python(self, names: PythonNames) -> str:

@@ -43,9 +43,12 @@ class AsProduct(Step):
     moves to a new stage, of the type of partial results, whose axes are those that are in no group
     (of a convolution: its batch, where that is not fused), m and n, and in the same way for the
     reduction; the stage reads of it what it had before.  A factor is read through a stage that
-    gathers it, with axes in that order, unless its indices are axes already.  Of an axis in a group
-    of which the other factor varies with the quotient by a number (a grouped convolution), the
-    quotient stays an axis before m and n.
+    gathers it, with axes in that order, unless its indices are axes already.  Where windows of it
+    are read, in dimensions that no group has fused, these stay windows, and only the others are
+    gathered; of windows that are several elements apart along n, what is so far apart becomes a
+    dimension, and what lies between another.  Of an axis in a group of which the other factor
+    varies with the quotient by a number (a grouped convolution), the quotient stays an axis before
+    m and n.
 
     rewrite:  s.as_product(C, m=[f], n=[x], k=[c, r])
         W: float32[3, 2, 3] constant
@@ -252,19 +255,111 @@ def _gathered(s: AnyState, read: Expr, fused: _Fused, simple: Simplifier) -> Exp
     axes = [i for i in index if i.op != "const"]
     if all(i.op == "var" for i in axes) and len(set(axes)) == len(axes):
         return tensor[tuple(index)]
-    used = E.free_variables(*index)
-    *batch, m, n = fused.spatial
-    *rest, k = fused.reduce
-    columns = (m, k) if m.var in used else (k, n)
-    dims = [ax for ax in (*batch, *rest, *columns) if ax.var in used]
-    axes_own = copy_axes(tuple(ax.size for ax in dims), [ax.name for ax in dims])
-    own = {ax.var: new.var for ax, new in zip(dims, axes_own, strict=True)}
+    dims = _around_windows(tensor, index, fused, simple)
+    packing = None
+    if dims is None:
+        used = E.free_variables(*index)
+        *batch, m, n = fused.spatial
+        *rest, k = fused.reduce
+        columns = (m, k) if m.var in used else (k, n)
+        axes_of = [ax for ax in (*batch, *rest, *columns) if ax.var in used]
+        packing = _transposition(read, fused, axes_of)
+        dims = [_Dim(ax.name, ax.size, ax.var) for ax in axes_of]
+    elif [dim.of for dim in dims] == [(d, 1, 0) for d in range(tensor.ndim)]:
+        return tensor[tuple(index)]
+    own = copy_axes(tuple(dim.size for dim in dims), [dim.name for dim in dims])
+    new = {dim.place: ax.var for dim, ax in zip(dims, own, strict=True) if dim.of is None}
+    at = [E.substitute(i, new) for i in index]
+    windows = {dim.of[0] for dim in dims if dim.of is not None}
+    for d in windows:
+        parts = ((dim, ax) for dim, ax in zip(dims, own, strict=True) if dim.of and dim.of[0] == d)
+        at[d] = sum((ax.var * dim.of[1] for dim, ax in parts if dim.of), E.const(0))
+    known = Simplifier(ranges(s.dag.extent_symbols) | _known(own))
+    beyond = [known(at[d] < size) for d, size in enumerate(tensor.shape) if d in windows]
+    inside = E.all_of(*beyond)
+    value = tensor[tuple(at)]
+    if inside.op != "const":
+        value = E.if_then_else(inside, value, E.const(0, tensor.dtype))
     source = s[tensor]
-    value = tensor[tuple(E.substitute(i, own) for i in index)]
-    tag, attrs = moving(s, tensor, _transposition(read, fused, dims))
-    op = ComputeOp(s.new_name(f"{source.name}.matrix"), axes_own, value, tag, attrs)
+    tag, attrs = moving(s, tensor, packing)
+    op = ComputeOp(s.new_name(f"{source.name}.matrix"), own, value, tag, attrs)
     s.insert_stage(op, after=source)
-    return op.output_tensor[tuple(ax.var for ax in dims)]
+    return op.output_tensor[tuple(dim.place for dim in dims)]
+
+
+@dataclass(frozen=True)
+class _Dim:
+    """A dimension of a gathered factor.
+
+    place: where it is read
+    of:    the dimension of the factor that it is, or is a part of, and the elements of that from
+           one of its own to the next, with a number for each part; None: it is an axis
+    """
+
+    name: str
+    size: int
+    place: Expr
+    of: tuple[int, int, int] | None = None
+
+
+def _around_windows(
+    tensor: Tensor, index: Sequence[Expr], fused: _Fused, simple: Simplifier
+) -> list[_Dim] | None:
+    """The dimensions of a factor of which windows are read, where these leave the others alone.
+
+    Windows stay what they are: of those whose steps along n are longer than one element, what is
+    that far apart becomes a dimension.  Axes take the place of other dimensions.  None where there
+    are no windows, or none that can stay: then what is in a window is gathered as often as it is
+    read.
+    """
+    if symbols_of(tensor.shape):
+        return None
+    every = {ax.var: ax for ax in (*fused.spatial, *fused.reduce)}
+    above = {v for i in index for v in E.free_variables(i) if not _is_sum(i)}
+    above |= {ax.var for ax, own in fused.parts.items() if any(p.quotient for p in own)}
+    joined: list[tuple[set[int], set[Expr]]] = []  # dimensions that share such axes, all their axes
+    for d, i in enumerate(index):
+        found = E.free_variables(i)
+        if not found & above:
+            continue
+        near = [pair for pair in joined if pair[1] & found]
+        joined = [pair for pair in joined if not pair[1] & found]
+        numbers, axes = {d}.union(*(p[0] for p in near)), found.union(*(p[1] for p in near))
+        joined.append((numbers, axes))
+    others = {d for numbers, _ in joined for d in numbers}
+    windows = [i for d, i in enumerate(index) if d not in others]
+    if not any(len(E.free_variables(i)) > 1 for i in windows):
+        return None
+    dims: list[_Dim] = []
+    for d, i in enumerate(index):
+        if d not in others:
+            dims += _window(d, tensor.shape[d], i, fused, simple)
+        for numbers, axes in joined:
+            if d != min(numbers):
+                continue
+            if prod(every[v].size for v in axes) > prod(tensor.shape[k] for k in numbers):
+                return None
+            if E.free_variables(*windows) & axes:
+                return None
+            dims += [_Dim(ax.name, ax.size, v) for v, ax in every.items() if v in axes]
+    return dims
+
+
+def _window(d: int, size: int, index: Expr, fused: _Fused, simple: Simplifier) -> list[_Dim]:
+    """Dimension `d` as it is, or what is one step along n apart, and what lies between."""
+    n = fused.spatial[-1]
+    step = simple.linear(index).terms.get(n.var, 1)
+    if step == 1:
+        return [_Dim(f"ax{d}", size, index, (d, 1, 0))]
+    return [
+        _Dim(f"ax{d}", -(-size // step), simple(index // step), (d, step, 0)),
+        _Dim(f"ax{d}.rest", step, simple(index % step), (d, 1, 1)),
+    ]
+
+
+def _is_sum(index: Expr) -> bool:
+    """Whether an index is a sum of multiples of axes."""
+    return all(n.op in ("var", "const", "add", "sub", "mul") for n in E.walk(index))
 
 
 def _transposition(read: Expr, fused: _Fused, dims: Axes) -> Packing | None:

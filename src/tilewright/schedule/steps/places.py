@@ -12,7 +12,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.space.decision import Size
-from tilewright.schedule.state import StageState
+from tilewright.schedule.state import SplitRelation, StageState
 from tilewright.schedule.steps.names import PythonNames, value_text
 from tilewright.schedule.steps.step import (
     AnyState,
@@ -27,7 +27,7 @@ from tilewright.schedule.steps.step import (
     refuse_read_by_opaque,
     stage_of,
 )
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, IterVar
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,12 @@ class ComputeAt(Step):
     def apply(self, s: AnyState) -> None:
         stage, parent = stage_of(self, s), stage_of(self, s, self.parent)
         place = f"compute_at({stage.name}, {parent.name}.{self.axis})"
+        self.apply_to(s, stage, parent, place, reads=True)
+
+    def apply_to(
+        self, s: AnyState, stage: StageState, parent: StageState, place: str, *, reads: bool
+    ) -> None:
+        """Attach `stage` to a loop of `parent`, which `reads` it."""
         if stage.is_output:
             raise ScheduleError(
                 place,
@@ -78,7 +84,7 @@ class ComputeAt(Step):
             if walker is stage:
                 raise ScheduleError(place, f"{parent.name} is itself computed inside {stage.name}")
             walker = walker.attach[0] if walker.attach else None
-        if not s.reaches(stage, parent):
+        if reads and not s.reaches(stage, parent):
             raise ScheduleError(
                 place, f"{parent.name} does not use {stage.name}", "Attach to a reader."
             )
@@ -87,6 +93,156 @@ class ComputeAt(Step):
     def python(self, names: PythonNames) -> str:
         host, axis = names.stage(self.parent), names.axis(self.parent, self.axis)
         return f"{names.stage(self.stage)}.compute_at({host}, {axis})"
+
+
+@dataclass(frozen=True)
+class AccumulateAt(Step):
+    """The stage reduces along with a reader: each iteration of a loop adds the part it is about.
+
+    The loop is the outermost one of the reader, over its reduction axis; the stage's own reduction
+    axis means the same.  What reads the stage behind the loop finds the whole.  What reads it
+    inside finds what there is so far, of a maximum, and what it adds up must be proportional to
+    exp(-maximum): where the maximum grows by d, all that was added up so far is multiplied by
+    exp(-d), and in the end each term has the factor that it would have had at once.  So
+
+        m = max_k s[k];  t = sum_k exp(s[k] - m);  o = sum_k exp(s[k] - m) * v[k]
+        ->   for parts of k: {m' = max(m, s[k]); t *= exp(m - m'); o *= exp(m - m'); m = m';
+                              t += sum exp(s[k] - m); o += sum exp(s[k] - m) * v[k]}
+
+    for which the terms s[k] need not be kept.  The maximum begins with the least finite number, so
+    that a part of nothing but -inf adds nothing.
+
+    rewrite:  s[M].accumulate_at(s[O], x_outer)
+        # stage M: a fragment buffer ends with its kernel, but the stage is computed on its own. Attach it with compute_at, or use scope global.
+        M: float32[16] fragment
+          for i in 16:
+            for j in 32:
+              M[i] max= S[i, j]
+        C: float32[16, 8] global
+          threadIdx.x for i.inner.c.outer.fused in 32:
+            O: float32[?, ?] fragment, at C.i.inner.c.outer.fused
+              for x.outer in 2:
+                S: float32[?, ?] fragment, at O.x.outer
+                  for c.outer in ?:
+                    Q.fragment: float16[?, ?] fragment, at S.c.outer
+                      for ax0 in ?:
+                        for ax1 in ?:
+                          Q.fragment[? + ax0, ? + ax1] = Q[? + ax0, ? + ax1]
+                    K.fragment: float16[?, ?] fragment, at S.c.outer
+                      for ax0 in ?:
+                        for ax1 in ?:
+                          K.fragment[? + ax0, ? + ax1] = K[? + ax0, ? + ax1]
+                    m16n8k16.float16 for i in ?:
+                      m16n8k16.float16 for c.inner in 8:
+                        m16n8k16.float16 for r in 16:
+                          S[? + i, ? + c.outer*8 + c.inner] += float32(Q.fragment[? + i, r])*float32(K.fragment[? + c.outer*8 + c.inner, r])
+                P: float16[?, ?] fragment, at O.x.outer
+                  for i in ?:
+                    for c in ?:
+                      P[? + i, ? + c] = float16(exp(S[? + i, ? + c] - M[? + i]))
+                V.fragment: float16[?, ?] fragment, at O.x.outer
+                  for ax0 in ?:
+                    for ax1 in ?:
+                      V.fragment[? + ax0, ? + ax1] = V[? + ax0, ? + ax1]
+                T: float32[?] fragment, added up along O.x.outer
+                  for i in ?:
+                    for g in 32:
+                      T[? + i] += exp(S[? + i, g] - M[? + i])
+                m16n8k16.float16 for i in ?:
+                  m16n8k16.float16 for c in ?:
+                    m16n8k16.float16 for x.inner in 16:
+                      O[? + i, ? + c] += float32(P[? + i, x.outer*16 + x.inner])*float32(V.fragment[x.outer*16 + x.inner, ? + c])
+            for i.outer in 2:
+              for c.inner in 2:
+                C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
+        ->
+        C: float32[16, 8] global, 128 elements, 512 bytes
+          threadIdx.x for i.inner.c.outer.fused in 32:
+            O: float32[16, 8] fragment, 4 elements, 16 bytes of a lane, at C.i.inner.c.outer.fused
+              for x.outer in 2:
+                S: float32[16, 16] fragment, 8 elements, 32 bytes of a lane, at O.x.outer
+                  for c.outer in 2:
+                    Q.fragment: float16[16, 16] fragment, 8 elements, 16 bytes of a lane, at S.c.outer
+                      for ax0 in 16:
+                        for ax1 in 16:
+                          Q.fragment[ax0, ax1] = Q[ax0, ax1]
+                    K.fragment: float16[8, 16] fragment, 4 elements, 8 bytes of a lane, at S.c.outer
+                      for ax0 in 8:
+                        for ax1 in 16:
+                          K.fragment[x.outer*16 + c.outer*8 + ax0, ax1] = K[x.outer*16 + c.outer*8 + ax0, ax1]
+                    m16n8k16.float16 for i in 16:
+                      m16n8k16.float16 for c.inner in 8:
+                        m16n8k16.float16 for r in 16:
+                          S[i, x.outer*16 + c.outer*8 + c.inner] += float32(Q.fragment[i, r])*float32(K.fragment[x.outer*16 + c.outer*8 + c.inner, r])
+                M: float32[16] fragment, 2 elements, 8 bytes of a lane, added up along O.x.outer
+                  for i in 16:
+                    for j in 16:
+                      M[i] max= S[i, j + x.outer*16]
+                P: float16[16, 16] fragment, 8 elements, 16 bytes of a lane, at O.x.outer
+                  for i in 16:
+                    for c in 16:
+                      P[i, x.outer*16 + c] = float16(exp(S[i, x.outer*16 + c] - M[i]))
+                V.fragment: float16[16, 8] fragment, 4 elements, 8 bytes of a lane, at O.x.outer
+                  for ax0 in 16:
+                    for ax1 in 8:
+                      V.fragment[x.outer*16 + ax0, ax1] = V[x.outer*16 + ax0, ax1]
+                T: float32[16] fragment, 2 elements, 8 bytes of a lane, added up along O.x.outer
+                  for i in 16:
+                    for g in 16:
+                      T[i] += exp(S[i, g + x.outer*16] - M[i])
+                m16n8k16.float16 for i in 16:
+                  m16n8k16.float16 for c in 8:
+                    m16n8k16.float16 for x.inner in 16:
+                      O[i, c] += float32(P[i, x.outer*16 + x.inner])*float32(V.fragment[x.outer*16 + x.inner, c])
+            for i.outer in 2:
+              for c.inner in 2:
+                C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
+    legal:    a reduction of rows in scope fragment, over one axis as long as the reader's.
+    """  # noqa: E501
+
+    parent: str
+    axis: str
+    verb: ClassVar[str] = "accumulate_at"
+
+    def apply(self, s: AnyState) -> None:
+        stage, parent = stage_of(self, s), stage_of(self, s, self.parent)
+        place = f"accumulate_at({stage.name}, {parent.name}.{self.axis})"
+        ComputeAt(self.stage, self.parent, self.axis).apply_to(s, stage, parent, place, reads=False)
+        axis = leaf(self, parent, self.axis)
+        op, host = stage.op, parent.op
+        assert isinstance(op, ComputeOp)
+        own = (len(op.reduce_axis) == 1 and op.reduce_axis[0]) or None
+        root = root_of(parent, axis)
+        if own is None or op.combiner is None or root not in host.reduce_axis:
+            raise ScheduleError(
+                place, "both must reduce over one axis, and the loop be a part of the reader's",
+                "compute_at computes it at once.",
+            )  # fmt: skip
+        assert root is not None
+        if own.size != root.size or stage.scope != FRAGMENT:
+            raise ScheduleError(
+                place, f"{own.name} has {own.size} terms, {root.name} {root.size}; the scope is"
+                f" {stage.scope!r}",
+                f'Lanes of a warp reduce rows in scope "{FRAGMENT}", of as many terms.',
+            )  # fmt: skip
+        if s.reaches(parent, stage):
+            raise ScheduleError(
+                place, f"{stage.name} reads what {parent.name} adds up", "Attach it further out."
+            )
+        s.move_before(stage, parent)
+        stage.attach_to("scope", (parent, axis), root)
+
+    def python(self, names: PythonNames) -> str:
+        host, axis = names.stage(self.parent), names.axis(self.parent, self.axis)
+        return f"{names.stage(self.stage)}.accumulate_at({host}, {axis})"
+
+
+def root_of(stage: StageState, loop: IterVar) -> IterVar | None:
+    """The axis that a loop is an outermost part of; None where it is a part of another kind."""
+    made = {r.outer: r.parent for r in stage.relations if isinstance(r, SplitRelation)}
+    while loop in made:
+        loop = made[loop]
+    return loop if loop in (*stage.op.axis, *stage.op.reduce_axis) else None
 
 
 @dataclass(frozen=True)

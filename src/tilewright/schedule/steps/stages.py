@@ -89,7 +89,7 @@ class CacheRead(Step):
         op = ComputeOp(s.new_name(name), axes, copied)
         for reader in readers:
             assert isinstance(reader.op, ComputeOp)
-            reader.set_body(_redirect(reader.op.body, tensor, op.output_tensor))
+            reader.set_body(redirected(reader.op.body, tensor, op.output_tensor))
         cache = s.insert_stage(op, after=source)
         cache.scope = self.scope
         return op.output_tensor
@@ -158,7 +158,7 @@ def copy_axes(shape: tuple[int, ...], names: list[str]) -> tuple[IterVar, ...]:
     return tuple(IterVar(n, d) for n, d in zip(names, shape, strict=True))
 
 
-def _redirect(body: Expr, old: Tensor, new: Tensor) -> Expr:
+def redirected(body: Expr, old: Tensor, new: Tensor) -> Expr:
     """`body` reading `new` in place of `old`, without conversions there and back."""
 
     def rule(node: Expr) -> Expr | None:

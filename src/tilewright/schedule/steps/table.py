@@ -16,6 +16,7 @@ from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.matrices import AsProduct
 from tilewright.schedule.steps.places import (
+    AccumulateAt,
     ComputeAt,
     ComputeInline,
     ComputeRoot,
@@ -25,15 +26,17 @@ from tilewright.schedule.steps.places import (
     Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
+from tilewright.schedule.steps.quotients import DivideLast
 from tilewright.schedule.steps.stages import CacheRead, CacheWrite, RFactor
 from tilewright.schedule.steps.step import Step, unplain
+from tilewright.schedule.steps.widening import Widen
 
 STEPS: dict[str, type[Step]] = {
     cls.verb: cls
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy,
+        Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, AccumulateAt, DivideLast, Widen,
     )
 }  # fmt: skip
 

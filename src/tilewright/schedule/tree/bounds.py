@@ -101,6 +101,7 @@ class Bounds:
     factor:  of each split relation
     base:    per node and spatial dimension, where its region starts
     guards:  per node, axis -> whether `axis < extent` must be tested (an uneven split)
+    begins:  where the part of a reduction axis begins that an iteration of another stage is about
     outside: per node and dimension (below, above): whether the region may leave the tensor's shape
     """
 
@@ -114,6 +115,7 @@ class Bounds:
         self.base: dict[Node, list[Base]] = {}
         self.guards: dict[Node, dict[IterVar, Any]] = {}
         self.outside: dict[Node, list[tuple[Any, Any]]] = {}
+        self.begins: dict[IterVar, Base] = {}
         self._quotients: dict[tuple[Any, ...], Quotient] = {}
         self._limited: dict[tuple[Node, frozenset[IterVar]], dict[IterVar, Number]] = {}
         self._vthreads: dict[Node, dict[IterVar, Any]] = {}
@@ -142,6 +144,10 @@ class Bounds:
                 bases[d], self.extent[ax] = base, extent
                 lo, hi = self.interval(base, node)
                 outside[d] = (self._may(lo < 0), self._may(hi + extent > size))
+        if node.stage.along is not None and node.parent is not None:
+            (k,) = node.op.reduce_axis
+            around = node.points | {node.attach_axis} if node.attach_axis else node.points
+            self.begins[k], self.extent[k] = self._span_axis(node.stage.along, around, node.parent)
         if node.product is not None:
             k = node.product.parts["k"].root
             self.extent[k] = self._whole(self.extent[k], node.product.atom.extents["k"])
@@ -247,8 +253,8 @@ class Bounds:
                 b, e = self._quotient_span(atom.kind, inner, atom.k, (atom, node))
             else:
                 b, e = self._span_axis(atom, node.points, reader)
-                if atom in reader.op.axis:
-                    around = self.base[reader][reader.op.axis.index(atom)]
+                around = self._begin(reader, atom)
+                if around is not None:
                     outer, oe = self._span_base(around, node.points, reader)
                     b, e = outer.add(b), oe + e - 1
             base = base.add(b, c)
@@ -256,6 +262,12 @@ class Bounds:
                 base.constant = base.constant + c * (e - 1)
             extent = extent + abs(c) * (e - 1)
         return base, extent
+
+    def _begin(self, node: Node, axis: IterVar) -> Base | None:
+        """Where the part of an axis that is computed of the node begins, if it may be a part."""
+        if axis in node.op.axis:
+            return self.base[node][node.op.axis.index(axis)]
+        return self.begins.get(axis)
 
     def _fused_again(self, access: Access, reader: Node) -> Sequence[tuple[int, IterVar | DivMod]]:
         """The terms of an access, axes that the reader fused put together where the access itself
@@ -416,11 +428,13 @@ class Bounds:
 
     def trips(self, node: Node, leaf: IterVar) -> Number:
         """Iterations of the loop of a leaf: none are left of those inside an atom, and one for each
-        tile of an operand."""
+        tile of an operand, or of sums that are reduced."""
         if node.stage.inside_atom(leaf):
             return 1
         if node.held is not None and node.product is None and leaf in node.op.axis:
             return self._short(self.extent[leaf] // node.held.tile(node.op.axis.index(leaf)))  # type: ignore[no-any-return]
+        if node.fold is not None and leaf is node.fold.column.leaf:
+            return self._short(ceil_div(self.extent[leaf], node.fold.width))  # type: ignore[no-any-return]
         return self.extent[leaf]
 
     def vthreads(self, node: Node) -> dict[IterVar, Any]:

@@ -17,7 +17,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.bulk import MOST_BOX, MOST_DIMENSIONS, MOST_STEP, UNIT
 from tilewright.ir.expr import Expr
 from tilewright.schedule.copies import source_of
-from tilewright.schedule.space.decision import logical_and, logical_or, maximum
+from tilewright.schedule.space.decision import ceil_div, logical_and, logical_or, maximum
 from tilewright.te.tensor import IterVar, Tensor
 
 
@@ -106,6 +106,9 @@ def _arranged(tensor: Tensor, dimensions: list[Dimension], axes: Sequence[IterVa
     while len(fixed) + len(placed) > 1 and any(_is_one(dim) for dim in placed):
         placed.remove(next(dim for dim in placed if _is_one(dim)))
     ordered = (*fixed, *placed)
+    if len(ordered) == 1:  # a row, of one that there is
+        whole = ceil_div(ordered[0].size * tensor.dtype.bytes, UNIT) * UNIT // tensor.dtype.bytes
+        ordered = (Dimension(None, 1, 0, 1, whole), *ordered)
     if not ordered or len(ordered) > MOST_DIMENSIONS:
         return f"its tensor has {len(ordered)} dimensions, and a box 1 to {MOST_DIMENSIONS}"
     inner, size = ordered[-1], tensor.dtype.bytes
@@ -125,6 +128,19 @@ def _is_one(dim: Dimension) -> bool:
 def extents(view: View, extent: Mapping[IterVar, Any]) -> list[Any]:
     """Of the box along each dimension."""
     return [1 if dim.axis is None else extent[dim.axis] for dim in view.dimensions]
+
+
+def begins_between(view: View, terms: Sequence[Any], constant: Any) -> Any:
+    """Whether a box may begin elsewhere than at a multiple of UNIT bytes.
+
+    terms, constant: coefficients of what its place along the innermost axis is made of, which are
+    0 where that does not vary
+    """
+    unit = UNIT // view.tensor.dtype.bytes
+    bad: Any = (constant + view.dimensions[-1].offset) % unit != 0
+    for c in terms:
+        bad = logical_or(bad, c % unit != 0)
+    return bad
 
 
 def does_not_fit(view: View, extent: Mapping[IterVar, Any], swizzle: Any) -> Any:

@@ -57,6 +57,9 @@ def chains(node: Node, bounds: Bounds) -> Chains:
         return Chains()
     if node.product is not None:  # each atom adds once
         return Chains((), _atoms_in_turn(node, bounds))
+    if node.fold is not None:  # a lane has a part of a row
+        held = node.fold.source.fragment.elements // node.held.fragment.elements  # type: ignore[union-attr]
+        return Chains((), _atoms_in_turn(node, bounds) * held)
     stage, extents = node.stage, bounds.extent
     leaves = stage.leaf_iter_vars
     own = [k for k, ax in enumerate(leaves) if ax.kind == "reduce" and ax not in stage.binds]

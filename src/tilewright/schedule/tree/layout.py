@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.ir.atoms import Atom, Fragment
+from tilewright.base.dtype import DType
+from tilewright.ir.atoms import Atom, Fragment, of_rows
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,21 @@ class Strided:
 class Held:
     """The part that a tensor has in a matrix instruction.
 
-    part:    "a", "b" or "sum"
-    letters: the dimensions that lie in the atom, with its names of them; there are two
+    part:    "a", "b" or "sum"; "rows": one value for each row of the sums, held by every lane that
+             holds elements of the row
+    letters: the dimensions that lie in the atom, with its names of them: two, of rows one
+    dtype:   of rows
     """
 
     atom: Atom
     part: str
     letters: tuple[tuple[int, str], ...]
+    dtype: DType | None = None
 
     @property
     def fragment(self) -> Fragment:
+        if self.dtype is not None:
+            return of_rows(self.atom.sum, self.dtype)
         found: Fragment = getattr(self.atom, self.part)
         return found
 
@@ -61,7 +67,7 @@ class Held:
     def inside(self, index: Sequence[Any]) -> tuple[Any, Any]:
         """Row and column in the atom of an index relative to a tile."""
         at = {letter: index[dim] for dim, letter in self.letters}
-        row, column = (at[letter] for letter in self.fragment.axes)
+        row, column = (at.get(letter, 0) for letter in self.fragment.axes)
         return row, column
 
 
@@ -91,9 +97,12 @@ class Fragments:
         _, element = self.held.fragment.holder(*self.held.inside(index))
         return flat * self.held.fragment.elements + element
 
-    def lane(self, index: Sequence[Any]) -> Any:
-        """The lane that holds it."""
-        lane, _ = self.held.fragment.holder(*self.held.inside(index))
+    def lane(self, index: Sequence[Any], own: Any) -> Any:
+        """The lane that holds it; of several, the one that differs least from `own`."""
+        row, column = self.held.inside(index)
+        if self.held.dtype is not None:
+            _, column = self.held.fragment.place(own, 0)
+        lane, _ = self.held.fragment.holder(row, column)
         return lane
 
 

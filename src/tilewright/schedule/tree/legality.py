@@ -17,15 +17,23 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import MOST_ARRIVALS
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
-from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
-from tilewright.schedule.tree.boxes import does_not_fit
+from tilewright.schedule.space.decision import (
+    Number,
+    logical_and,
+    logical_not,
+    maximum,
+    minimum,
+    where,
+)
+from tilewright.schedule.tree.boxes import begins_between, does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
-from tilewright.targets.precision import allows, needed
+from tilewright.targets.precision import FLOAT32, PRECISIONS, allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
+from tilewright.te.tensor import IterVar
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
@@ -196,6 +204,9 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
             for split in part.splits:
                 found.refuse("atom", bounds.factor[split] % wanted != 0)
+    for node in kernel.nodes:
+        for split in node.fold.column.splits if node.fold is not None else ():
+            found.refuse("atom", bounds.factor[split] % node.fold.width != 0)  # type: ignore[union-attr]
 
 
 def _judge_tiles(node: Node, bounds: Bounds, found: _Findings) -> None:
@@ -247,6 +258,20 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("vector", width > _WIDE * limits.vector_bytes)
 
 
+def _begin_of(node: Node, bounds: Bounds) -> tuple[list[Any], Any]:
+    """Coefficients of what the place of a box along its innermost axis is made of, and what is
+    added."""
+    assert node.view is not None
+    axis = node.view.dimensions[-1].axis
+    assert axis is not None
+    base = bounds.base[node][node.op.axis.index(axis)]
+    varies = [
+        where(bounds.extent[atom] > 1, c, 0) if isinstance(atom, IterVar) else c
+        for atom, c in base.terms.items()
+    ]
+    return varies, base.constant
+
+
 def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
     """Whether an engine copies the boxes that stages ask for, in blocks that can wait for it."""
     limits, bounds = kernel.target.limits, kernel.bounds
@@ -255,11 +280,19 @@ def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
             continue
         found.refuse("box", not kernel.target.copies_boxes)
         found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
+        found.refuse("box", begins_between(node.view, *_begin_of(node, bounds)))
         found.refuse("box", kernel.threads % WARP != 0)
         nbytes = slot_elements(node, bounds) * node.op.bytes
         found.refuse("box", nbytes > MOST_ARRIVALS)
         with_loaders = kernel.threads + kernel.loading_threads
         found.refuse("threads", with_loaders > limits.max_threads_per_block)
+
+
+def _asked(resources: Resources) -> str:
+    """The precision of fewest digits that its atoms compute in."""
+    products = (n.product for kernel in resources.kernels for n in kernel.nodes if n.product)
+    names = {needed(product.atom.name) for product in products}
+    return max(names, key=lambda name: PRECISIONS[name].rank, default=FLOAT32)
 
 
 def check(resources: Resources, name: str, *, grids: bool = True) -> None:
@@ -273,7 +306,7 @@ def check(resources: Resources, name: str, *, grids: bool = True) -> None:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
         way_out = "Use smaller tiles or fewer threads."
         if found == ["precision"]:
-            way_out = "Multiply halves, or say that you allow it: -precision=tf32."
+            way_out = f"Multiply halves, or say that you allow it: -precision={_asked(resources)}."
         raise LegalityError(
             f"schedule of {name} on {resources.target}",
             "; ".join(f"{REASONS[r]} ({r})" for r in found), f"It asks for {facts}. {way_out}",

@@ -34,7 +34,8 @@ def place_text(stage: StageState) -> str:
     if stage.attach is None:
         return "inlined" if stage.attach_kind == "inline" else "computed on its own"
     host, axis = stage.attach
-    return f"at {host.name}.{axis.name}"
+    how = "at" if stage.along is None else "added up along"
+    return f"{how} {host.name}.{axis.name}"
 
 
 def loops_text(stage: StageState) -> str:
@@ -210,7 +211,9 @@ class _Writer:
         self, stage: StageState, axis: IterVar, values: Mapping[IterVar, Expr], place: list[Expr]
     ) -> Expr:
         if axis not in stage.op.axis:
-            return values[axis]
+            known = self.bounds is not None and axis in self.bounds.begins
+            begin = self.bounds.begins[axis].expression(values) if known else 0  # type: ignore[union-attr]
+            return values[axis] + begin
         return place[stage.op.axis.index(axis)] + values[axis]
 
     def _guards(

@@ -48,6 +48,24 @@ class Product:
     b: Operand
 
 
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """What the lanes of a warp reduce of sums that they hold: each row to one value.
+
+    source: how these sums are held; row: the axis that follows their rows; column: the innermost
+    part of the reduction axis that follows their columns
+    """
+
+    source: Held
+    row: IterVar
+    column: Part
+
+    @property
+    def width(self) -> int:
+        """Columns of an atom."""
+        return self.source.atom.sum.extents["n"]
+
+
 def find_products(nodes: Iterable[Node]) -> None:
     """Tell each node with an atom what it multiplies, and each fragment how it is held.
 
@@ -60,8 +78,13 @@ def find_products(nodes: Iterable[Node]) -> None:
     for node in nodes:
         if node.product is not None:
             node.held = _of_sums(node, node.product)
-        elif node.scope == FRAGMENT:
+        elif node.scope == FRAGMENT and node.op.combiner is None:
             node.held = _of_operand(node)
+    for node in nodes:
+        if node.scope == FRAGMENT and node.held is None:
+            node.fold = _fold(node, nodes)
+            dim = node.op.axis.index(node.fold.row)
+            node.held = Held(node.fold.source.atom, "rows", ((dim, "m"),), node.op.dtype)
 
 
 def _place(node: Node) -> str:
@@ -165,6 +188,49 @@ def _of_sums(node: Node, product: Product) -> Held:
     axes = node.op.axis
     pairs = ((axes.index(product.parts[letter].root), letter) for letter in "mn")
     return Held(product.atom, "sum", tuple(sorted(pairs)))
+
+
+def _fold(node: Node, nodes: list[Node]) -> Fold:
+    """What a reduction in fragments reduces."""
+    stage, op, place = node.stage, node.op, f"stage {node.name}"
+    made = {t: n for n in nodes if n.product is not None for t in n.stage.tensors}
+    reads = dict.fromkeys(e for e in E.walk(node.body) if e.op == "read" and e.attr in made)
+    axes = {ax.var: ax for ax in (*op.axis, *op.reduce_axis)}
+    found: dict[tuple[Held, IterVar | None, IterVar | None], None] = {}
+    for read in reads:
+        held = made[read.attr].held
+        assert held is not None
+        of = {letter: axes.get(node.simple(read.args[dim])) for dim, letter in held.letters}
+        found[held, of["m"], of["n"]] = None
+    known = next(iter(found)) if len(found) == 1 else None
+    if known is None or known[1] not in op.axis or (known[2],) != op.reduce_axis:
+        raise ScheduleError(
+            place, "it reduces no rows of sums that its warp holds",
+            'Tensorize what it reads, or s.cache_write(..) what it reads in scope "fragment"; its'
+            " one reduction axis follows the columns.",
+        )  # fmt: skip
+    held, row, column = known
+    assert row is not None and column is not None
+    leaves = stage.leaf_iter_vars
+    part = next((p for p in (innermost_part(stage, ax) for ax in leaves)
+                 if p is not None and p.root is column), None)  # fmt: skip
+    marks = [how for how in stage.annotations.values() if how != "unroll"]
+    whole = part is not None and all(ax in leaves for ax in op.axis)
+    if part is None or not whole or stage.binds or marks or stage.aligned:
+        raise ScheduleError(
+            place, "the lanes of a warp reduce it tile by tile, but its rows are split, or loops"
+            " are bound or marked",
+            "Leave its loops as they are, or split the reduction by a factor.",
+        )  # fmt: skip
+    inside = leaves[leaves.index(part.leaf) :]
+    if op.num_outputs > 1 or op.accumulator is not op.dtype or row in inside:
+        raise ScheduleError(
+            place, "lanes reduce one value for each row, in its own type, with the columns of a"
+            " row innermost",
+            "Reduce several values one after the other; s.cache_write(..) gives the type of"
+            " partial results.",
+        )  # fmt: skip
+    return Fold(held, row, part)
 
 
 def _of_operand(node: Node) -> Held:

@@ -189,6 +189,8 @@ class KernelResources:
             values = self._accumulators(node)
             if node.held is not None:  # halves share a register
                 held = self.copies_of(node) * node.held.fragment.dtype.bytes
+                if node.product is None:
+                    held = held * node.held.atom.parts
                 total = total + ceil_div(held, REGISTER_BYTES)
             elif in_registers(node.scope):
                 values = [*values, *((self.copies_of(node), kind) for kind in node.op.dtypes)]
@@ -352,7 +354,8 @@ class KernelResources:
 
     def _text(self, node: Node, lanes: Number) -> Text:
         if node.view is not None:  # its loops are not run
-            return Text(1, {}, {}, 1)
+            leaves = node.stage.leaf_iter_vars
+            return Text(1, dict.fromkeys(leaves, 1), dict.fromkeys(leaves, False), 1)
         extents, stage = self.bounds.extent, node.stage
         leaves = stage.leaf_iter_vars
         copies = self.bounds.replicas(node)  # virtual threads sink to the innermost statements

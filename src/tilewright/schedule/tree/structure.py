@@ -22,7 +22,8 @@ from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
 from tilewright.schedule.tree.boxes import View, view_of
 from tilewright.schedule.tree.layout import Held
-from tilewright.schedule.tree.products import Product, find_products
+from tilewright.schedule.tree.products import Fold, Product, find_products
+from tilewright.schedule.tree.running import Scaled, running
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 
@@ -44,7 +45,9 @@ class Node:
     """A stage that is stored (not inlined), with its expression after inlining.
 
     simple:  knows the ranges of its axes
-    product: what its atom multiplies, if it has one; held: how a warp holds its buffer, if one does
+    product: what its atom multiplies, if it has one; fold: what lanes reduce of sums, if they do
+    running: what is added up of a maximum that is not complete, and so has to follow it
+    held:    how a warp holds its buffer, if one does
     view:    what bulk copies bring to it, if they do
     """
 
@@ -59,6 +62,8 @@ class Node:
     carried: frozenset[IterVar] = frozenset()  # axes around it whose guards its statements repeat
     simple: Simplifier = field(default_factory=lambda: Simplifier({}))
     product: Product | None = None
+    fold: Fold | None = None
+    running: tuple[Scaled, ...] = ()
     held: Held | None = None
     view: View | None = None
 
@@ -311,6 +316,9 @@ class Structure:
     def _check_attachment(self, node: Node) -> None:
         if node.parent is None:
             return
+        if node.stage.along is not None:
+            self._check_running(node, node.parent)
+            return
         place = f"compute_at({node.name}, {node.parent.name}.{node.attach_axis.name})"  # type: ignore[union-attr]
         here = (node.parent, node.attach_axis)
         for read in node.reads:
@@ -320,6 +328,30 @@ class Structure:
                     place, f"{read.reader.name} reads {node.name} outside that loop",
                     "Attach the reader inside it, or attach at an outer loop.",
                 )  # fmt: skip
+
+    def _check_running(self, node: Node, host: Node) -> None:
+        """What reads a reduction that goes along with a loop: inside the loop, or where the host
+        is computed, behind it."""
+        place = f"accumulate_at({node.name}, {host.name}.{node.attach_axis.name})"  # type: ignore[union-attr]
+        leaves = host.stage.leaf_iter_vars
+        if leaves[0] is not node.attach_axis or host.parent is None or node.fold is None:
+            raise ScheduleError(
+                place, "the loop is not the outermost of a stage inside a kernel",
+                f"Reorder {host.name}, or compute the stage at once, by compute_at.",
+            )  # fmt: skip
+        for read in node.reads:
+            inside = (host, node.attach_axis) in self._around(read.reader)
+            if not inside and read.reader is not host.parent:
+                raise ScheduleError(
+                    place, f"{read.reader.name} reads {node.name} outside of that loop and of"
+                    f" {host.parent.name}",
+                    f"What reads the whole is {host.parent.name}.",
+                )  # fmt: skip
+        node.running = running(node, host, [n for n in self.nodes if n.parent is host])
+
+    def _around(self, node: Node) -> list[tuple[Node, IterVar]]:
+        """All loops around the statements of a stage."""
+        return [(node, ax) for ax in reversed(node.stage.leaf_iter_vars)] + self.path(node)
 
     def _check_copies(self, node: Node) -> None:
         """What steps could not know: the scope may have changed, and producers be inlined."""

@@ -151,6 +151,8 @@ def atoms(bounds: Bounds, node: Node, axes: frozenset[IterVar]) -> set[IterVar]:
     for axis in axes:
         if axis.kind == "spatial" and node.parent is not None:
             _collect(bounds.base[node][node.op.axis.index(axis)], found)
+        elif axis in bounds.begins:
+            _collect(bounds.begins[axis], found)
     return found
 
 

@@ -8,6 +8,7 @@ Read next: `cost_model.py`, `knowledge/trees.py`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,68 @@ def _parents_first(left: np.ndarray, right: np.ndarray) -> list[int]:
         if left[node] != _LEAF:
             order += [int(left[node]), int(right[node])]
     return order
+
+
+def by_kind(plain: Trees | None, atoms: Trees | None) -> Trees:
+    """Trees for all rows: `plain` tell of those without matrix instructions, `atoms` of the others.
+
+    rewrite:  a tree of plain   ->   log_atoms < 0.5 ? tree : 0       (and the other way round)
+    """
+    parts = [
+        part
+        for trees, gate in ((plain, True), (atoms, False))
+        for part in (_gated(trees, gate) if trees is not None else ())
+    ]
+    sizes, begin = [len(part[0]) for part in parts], 0
+    moved = []
+    for size, (feature, threshold, left, right, value) in zip(sizes, parts, strict=True):
+        inner = feature != _LEAF
+        moved.append(
+            (
+                feature,
+                threshold,
+                *(np.where(inner, side + begin, 0) for side in (left, right)),
+                value,
+            )
+        )
+        begin += size
+    arrays = (np.concatenate(column) for column in zip(*moved, strict=True))
+    feature, threshold, left, right, value = arrays
+    roots = np.cumsum([0, *sizes[:-1]])
+    return Trees(feature, threshold, left, right, value, roots, 0.0, FEATURES)
+
+
+_Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _gated(trees: Trees, below: bool) -> Iterator[_Nodes]:
+    """Each tree, and one of what all are added to, behind a node that asks for matrix instructions;
+    children are counted from the first node of their tree.
+
+    below: whether the tree tells of rows without them
+    """
+    place = np.array([FEATURES.index(name) for name in trees.features])
+    asked = FEATURES.index("log_atoms")
+    leaf = np.array([_LEAF]), np.zeros(1), np.zeros(1, int), np.zeros(1, int)
+    ends = [*trees.roots[1:].tolist(), len(trees.feature)]
+    told: list[_Nodes] = [(*leaf, np.array([trees.base]))]
+    for begin, end in zip(trees.roots.tolist(), ends, strict=True):
+        mine = slice(begin, end)
+        feature = trees.feature[mine]
+        inner = feature != _LEAF
+        left, right = (np.where(inner, s[mine] - begin, 0) for s in (trees.left, trees.right))
+        asks = np.where(inner, place[np.where(inner, feature, 0)], _LEAF)
+        told.append((asks, trees.threshold[mine], left, right, trees.value[mine]))
+    for feature, threshold, left, right, value in told:
+        inner = feature != _LEAF
+        # the node that asks, a leaf of 0, the tree
+        yield (
+            np.append([asked, _LEAF], feature),
+            np.append([0.5, 0.0], threshold),
+            np.append([2 if below else 1, 0], np.where(inner, left + 2, 0)),
+            np.append([1 if below else 2, 0], np.where(inner, right + 2, 0)),
+            np.append([0.0, 0.0], value),
+        )
 
 
 def booster_of(trees: Trees) -> Any:
@@ -115,7 +178,7 @@ class Prior:
         self._booster = booster_of(trees)
         columns = [FEATURES.index(name) for name in trees.features]
         self._columns = None if columns == list(range(len(FEATURES))) else columns
-        self._knows_atoms = set(ATOM_COLUMNS) <= set(trees.features)
+        self._knows_atoms = knows_atoms(trees)
 
     def predict(self, rows: Matrix) -> Vector:
         """log of what measured seconds are by those of the machine model, [n]."""
@@ -129,6 +192,11 @@ class Prior:
 def is_known(trees: Trees) -> bool:
     """Tell whether rows have all columns that the trees look at; they may have more."""
     return set(trees.features) <= set(FEATURES)
+
+
+def knows_atoms(trees: Trees) -> bool:
+    """Tell whether the trees saw kernels with matrix instructions."""
+    return set(ATOM_COLUMNS) <= set(trees.features)
 
 
 def predict(trees: Trees, rows: Matrix) -> Vector:

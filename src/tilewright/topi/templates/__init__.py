@@ -5,12 +5,19 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import attention_atoms as attention_atoms  # before the other one
+
+# isort: split
 from tilewright.topi.templates import attention as attention  # before products: it is special
+from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
+
+# isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise
 from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the others: it is faster
+from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
 from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise

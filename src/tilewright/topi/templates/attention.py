@@ -11,102 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
-from tilewright.ir import expr as E
-from tilewright.ir.affine import Simplifier
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, staged
-from tilewright.schedule.vectors import inlined_body, lanes_inside, lanes_of
+from tilewright.schedule.vectors import lanes_inside, lanes_of
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.stage import workload_of
+from tilewright.topi.templates.attention_stages import PRODUCT, attention_of, result_of
 from tilewright.topi.templates.untuned import fastest
 
-PRODUCT, SUM = "batch_matmul", "comm_reduce"
 ROWS = (1, 2, 4, 8, 16, 32)
 COLUMNS = (1, 2, 4)  # vectors of a tile in registers
 THREADS = (64, 128, 256)
 STEPS = (8, 16, 32, 64)  # of a product per slice in shared memory
 LANES = (8, 16, 32)  # threads that share a row of the softmax
-
-
-@dataclass(frozen=True)
-class Attention:
-    """scores: the first product; largest, total: of its softmax; probability: what the second
-    product reads; kept: the stage of exponentials, which the total and the probabilities read"""
-
-    scores: Stage
-    largest: Stage
-    total: Stage
-    kept: Stage
-    probability: Stage
-
-    @property
-    def all(self) -> tuple[Stage, ...]:
-        return (self.scores, self.largest, self.kept, self.total, self.probability)
-
-
-def attention_of(at: Anchored) -> Attention:
-    """The stages of an attention; what stands between them is inlined.
-
-    Raises ScheduleError for any other computation.
-    """
-    s, anchor = at.schedule, at.anchor.op
-    assert isinstance(anchor, ComputeOp)
-    ops = s.dag.compute_ops
-    products = [op for op in ops if op.tag == PRODUCT]
-    sums = [op for op in ops if op.tag == SUM]
-    computed, values = anchor.input_tensors[0], anchor.input_tensors[-1]
-    exponentials = [op for op in ops if op.name == "T_softmax_exp"]
-    if (
-        [len(products), len(sums), len(exponentials)] != [2, 2, 1]
-        or products[1] is not anchor
-        or not s.reaches(s[exponentials[0]], s[computed])
-        or s.reaches(s[products[0]], s[values])
-    ):
-        raise ScheduleError(
-            f"template for {anchor.name}", "it is no product with a softmax of a product",
-            "Other templates take it.",
-        )  # fmt: skip
-    found = Attention(s[products[0]], s[sums[0]], s[sums[1]], s[exponentials[0]], s[computed])
-    limits = at.target.limits
-    room = limits.shared_bytes_per_block if at.target.has_threads else limits.max_stack_bytes
-    row = len(found.all) * products[0].shape[-1] * products[0].dtype.compute.bytes
-    if row > room:
-        raise ScheduleError(
-            f"template for {anchor.name}", f"a row of scores takes {row} of {room} bytes",
-            "It compiles with its default schedule.",
-        )  # fmt: skip
-    ends = [*found.all, s[anchor], s[s.dag.outputs[0]]]
-    for stage in s.stages:
-        if isinstance(stage.op, ComputeOp) and stage not in ends:
-            stage.compute_inline()
-    return found
-
-
-def result_of(at: Anchored) -> tuple[Stage, list[IterVar], IterVar, IterVar]:
-    """The stage of the result; its axes that follow batch, rows and columns of the second product.
-
-    Raises ScheduleError where the result is more than transposed.
-    """
-    s = at.schedule
-    out = s[s.dag.outputs[0]]
-    axes = list(out.op.axis)
-    if out is s[at.anchor]:
-        return out, axes[:-2], axes[-2], axes[-1]
-    reads = [n for n in E.walk(inlined_body(s, out)) if n.op == "read" and n.attr is at.anchor]
-    simple = Simplifier({ax.var: (0, ax.size - 1) for ax in axes})
-    found = []
-    for index in (reads[0].args[-2], reads[0].args[-1]) if len(set(reads)) == 1 else ():
-        found += [ax for ax in axes if simple(index) is ax.var]
-    if len(found) != 2:
-        raise ScheduleError(
-            f"template for {at.anchor.op.name}", "its result is moved in another way than rows",
-            "It compiles with its default schedule.",
-        )  # fmt: skip
-    return out, [ax for ax in axes if ax not in found], found[0], found[1]
 
 
 def _adder(at: Anchored, out: Stage) -> Stage:
@@ -314,7 +234,10 @@ def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {})
 
 
-anchor_template("attention.llvm", kinds=("llvm",), tags=(PRODUCT,), fallback=fallback)(schedule_cpu)
-anchor_template("attention.gpu", kinds=("cuda", "opencl"), tags=(PRODUCT,), fallback=fallback)(
-    schedule_gpu
-)
+for _name, _kinds, _schedule in (
+    ("attention.llvm", ("llvm",), schedule_cpu),
+    ("attention.gpu", ("cuda", "opencl"), schedule_gpu),
+):
+    anchor_template(_name, kinds=_kinds, tags=(PRODUCT,), fallback=fallback, special=True)(
+        _schedule
+    )

@@ -9,24 +9,26 @@ extents are whole atoms (`as_product`, `pad`), and
         warps along k      board[kw, .., m, n]     in shared memory, added by the whole block
           slices of k      in shared memory        a ring of them, filled by asynchronous copies
 
-Read next: `gpu.py`, the same on cores that multiply one pair of numbers at a time.
+Read next: `gpu_atoms_conv.py`, convolutions; `gpu.py`, the same on cores that multiply one pair of
+numbers at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
 from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.space.decision import ceil_div, minimum
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
@@ -55,6 +57,10 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
+FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
+LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
+FEW_SPLITS = (8, 16)  # of their sums, untuned
+AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
 
@@ -74,18 +80,29 @@ class Groups:
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
-    """The matrix instruction for the operands of a sum of products.
+    """The matrix instruction for the operands of a sum of products, in either order.
 
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
     for name, atom in ATOMS.items():
-        if {atom.a.dtype} == kinds and target.allows(name):
+        fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
+        if fits and target.allows(name):
             return atom
     raise ScheduleError(
-        f"template for {op.name}", f"{target} multiplies no matrices of {_listed(kinds)}",
+        f"template for {op.name}",
+        f"{target} multiplies no matrices of {_listed(kinds)} with sums in {op.accumulator}",
         "Other templates compute it.",
     )  # fmt: skip
+
+
+def in_order(atom: Atom, factors: Sequence[Dims], target: Target) -> Atom:
+    """The same instruction for operands of two types that come in this order."""
+    kinds = [dims.tensor.dtype for dims in factors]
+    shape = atom.name.partition(".")[0]
+    fitting = (ATOMS[name] for name in target.atoms if name.startswith(f"{shape}."))
+    found = (other for other in fitting if [other.a.dtype, other.b.dtype] == kinds)
+    return atom if [atom.a.dtype, atom.b.dtype] == kinds else next(found)
 
 
 def _listed(kinds: Any) -> str:
@@ -104,8 +121,12 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
-    """Open the tiles of a product and the ways to split its sum."""
+def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+    """Open the tiles of a product and the ways to split its sum.
+
+    constant: whether a factor is
+    Returns whether steps along the depth may be written out.
+    """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
@@ -117,8 +138,12 @@ def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom) -> None:
     atoms = depth // atom.extents["k"]
     cfg.define_knob("split_k", divisors_of(atoms, SPLITS, 2))
     cfg.define_knob("warps_k", divisors_of(atoms, WARPS_K, 2))
-    cfg.define_knob("step_k", [n for n in STEPS if n <= atoms])
+    few = constant and min(m, n) <= FEW and not image
+    cfg.define_knob("step_k", [n for n in (LONG_STEPS if few else STEPS) if n <= atoms])
+    if few:
+        cfg.define_knob("ahead", [n for n in AHEAD if n <= atoms], absent=1)
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+    return few
 
 
 # -- the schedule ----------------------------------------------------------------------------------
@@ -130,12 +155,13 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
     product, axes = whole_atoms(s, anchor, groups, atom)
-    define_knobs(cfg, op_of(s, product), axes, atom)
     factors = operands(op_of(s, product), axes)
+    atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
     cfg.define_knob("registers", [True, False] if constant else [False])
-    wide = any(width_of(s, dims) > 1 for dims in factors if not is_constant(s, dims.tensor))
-    cfg.define_knob("stages", STAGES if wide else [1])
+    ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
+    cfg.define_knob("stages", STAGES if ahead else [1])
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -167,7 +193,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
     s[root].pragma(first, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+    multiply(cfg, s, local, atom, axes, tiling.warps * shares, cfg["ahead"].val if few else 1)
 
 
 def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
@@ -176,17 +202,33 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
     axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
-    if max(map(len, (rows, columns, depth))) > 1:
+    several = max(map(len, (rows, columns, depth))) > 1 or op.tag.startswith("group")
+    if several or in_steps(op, columns[-1]):
+        lines = [f"{op.axis[d].name}.p" for d in groups.image]
         anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
         op = op_of(s, anchor)
         ndim = len(op.axis)
-        axes = Axes((ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
+        image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
+        axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
     if 1 in (m.size, n.size):
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
+
+
+def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
+    """Whether two axes move along one dimension of what is read."""
+    reads = (e for e in E.walk(op.body) if e.op == "read")
+    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
+
+
+def in_steps(op: ComputeOp, axis: IterVar) -> bool:
+    """Whether neighbours along an axis are not neighbours in what is read."""
+    reads = (e for e in E.walk(op.body) if e.op == "read")
+    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
+    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -209,25 +251,40 @@ class Axes:
         return op.reduce_axis[self.reduce]
 
 
-def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
-    """The sum of a warp: slices of both operands come to shared memory, then to fragments."""
+def multiply(
+    cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any, ahead: Size = 1
+) -> None:
+    """The sum of a warp: slices of both operands come to shared memory, then to fragments.
+
+    ahead: steps inside a slice that are written out
+    """
     stage = s[local]
     op = op_of(s, local)
-    *_, m, n = axes.tiled(op)
+    *lines, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
+    taps = [ax for ax in window if any(read_together(op, ax, line) for line in lines)]
+    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
     rows, row = stage.split(m, factor=M)
     columns, column = stage.split(n, factor=N)
-    stage.reorder(slices, *window, step, *batch, rows, columns, row, column, inner)
+    steps = [step]
+    if not same(ahead, 1):
+        steps = list(stage.split(step, factor=ahead))
+        step = steps[-1]
+    # A line that a warp has fetched serves all taps above each other.
+    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    if len(steps) > 1:
+        stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
+        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, step)
+            s[own].compute_at(stage, place)
             assert isinstance(held, Fragment)
             in_lane_order(s, dims, held)
             continue
@@ -237,7 +294,7 @@ def multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, step)
+        s[own].compute_at(stage, place)
         copy(cfg, s[shared], dims, width, warps)
 
 
@@ -246,27 +303,48 @@ class Dims:
     """A factor of a product, and which of its dimensions follow the depth, and rows or columns.
 
     plain: whether the latter is nothing but that axis
+    block: neighbours along the depth that are neighbours in memory, where others lie between blocks
     """
 
     tensor: Tensor
     k: int
     row: int
     plain: bool
+    block: int = 1
 
     @property
     def along(self) -> bool:
         """Whether neighbours in memory are neighbours in shared memory, too; else those along the
-        depth are there."""
-        inner = len(self.tensor.shape) - 1
-        return self.k == inner or (self.row == inner and self.plain)
+        depth are there, as they have to be where several of them are one operand of bytes."""
+        inner, turns = len(self.tensor.shape) - 1, self.tensor.dtype.bytes > 1
+        plain = self.plain and self.block == 1
+        return self.k == inner or (self.row == inner and plain and turns)
 
 
 def width_of(s: Schedule, dims: Dims) -> int:
     """Elements of a copy; 1 where they have to be taken one by one."""
-    width, extent = COPIED // dims.tensor.dtype.bytes, dims.tensor.shape[-1]
+    size, extent = dims.tensor.dtype.bytes, _run(dims.tensor)
     if not dims.along:
-        extent = dims.tensor.shape[dims.k] if is_constant(s, dims.tensor) else 1
-    return width if extent % width == 0 else 1
+        if not is_constant(s, dims.tensor):
+            return dims.block
+        extent = dims.tensor.shape[dims.k]
+    widths = (n // size for n in sorted(ASYNC_BYTES, reverse=True) if n >= size)
+    return next((width for width in widths if extent % width == 0), 1)
+
+
+def _run(tensor: Tensor) -> int:
+    """The innermost extent in memory of what a tensor is read from, where that is its innermost
+    dimension, too."""
+    op = tensor.op
+    found = source_of(op.body) if isinstance(op, ComputeOp) and op.combiner is None else None
+    if found is None or op.axis[-1].var is not found[1].args[-1]:
+        return tensor.shape[-1]
+    return _run(found[1].attr)
+
+
+def is_copied(s: Schedule, dims: Dims) -> bool:
+    """Whether the elements are copied without a thread's registers."""
+    return width_of(s, dims) * dims.tensor.dtype.bytes in ASYNC_BYTES
 
 
 def operands(op: ComputeOp, axes: Axes) -> list[Dims]:
@@ -279,8 +357,28 @@ def operands(op: ComputeOp, axes: Axes) -> list[Dims]:
         (read,) = (e for e in reads if axis in E.free_variables(*e.args))
         (row,) = (d for d, index in enumerate(read.args) if axis in E.free_variables(index))
         (depth,) = (d for d, index in enumerate(read.args) if k in E.free_variables(index))
-        found.append(Dims(read.attr, depth, row, read.args[row] is axis))
+        block = _block(read.attr, depth)
+        found.append(Dims(read.attr, depth, row, read.args[row] is axis, block))
     return found
+
+
+def _block(tensor: Tensor, depth: int) -> int:
+    """How many neighbours along a dimension a stage reads that are neighbours in memory, where it
+    gathers it of blocks: at most those of a copy."""
+    op = tensor.op
+    if not isinstance(op, ComputeOp) or depth == len(op.axis) - 1:
+        return 1
+    place = E.const(0)
+    for node in E.walk(op.body):
+        if node.op == "read":
+            place = node.args[-1]
+    if (
+        place.op != "floormod"
+        or place.args[0] is not op.axis[depth].var
+        or place.args[1].op != "const"
+    ):
+        return 1
+    return gcd(int(place.args[1].attr), COPIED // tensor.dtype.bytes)
 
 
 def is_constant(s: Schedule, tensor: Tensor) -> bool:
@@ -385,8 +483,9 @@ class Tiling:
         stage.reorder(*lead, *warps, *inner)
         warp = stage.fuse(*lead, *warps)
         stage.bind(warp, "threadIdx.y")
-        rows, columns = inner[-2:]
-        lane, *_, pair = lanes(stage, rows, columns, self.atom.name)
+        *lines, rows, columns = inner
+        lane, *rest, pair = lanes(stage, rows, columns, self.atom.name)
+        stage.reorder(lane, *lines, *rest, pair)
         stage.vectorize(pair)
         return lane
 
@@ -400,17 +499,23 @@ class Tiling:
 def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     """A slice comes to shared memory, along what is contiguous in memory; rows are as far apart as
     neighbouring rows of a matrix must be to lie in different banks."""
-    axes = shared.op.axis
-    inner = len(axes) - 1
+    axes = list(shared.op.axis)
+    inner, size = len(axes) - 1, shared.tensor.dtype.bytes
     row = dims.row if dims.k == inner else dims.k
     if not dims.along:
         shared.storage_order(axes[dims.k])  # pairs along k are read as one
-        row = inner
-    skew = SKEW // shared.tensor.dtype.bytes
+        row = inner if dims.plain else dims.row
+    skew = SKEW // size
     shared.storage_align(axes[row], 2 * skew, skew)
     vector = width if width > 1 else None
-    stages = cfg["stages"].val if vector is not None else 0
-    fetch(shared, WARP * warps, vector, lanes=WARP, slots=stages)
+    stages = cfg["stages"].val if width * size in ASYNC_BYTES else 0
+    if not dims.along and width * size in ASYNC_BYTES:
+        # neighbouring threads take what fills the same banks once: parts of rows, of a few rows
+        depth = axes.pop(dims.k)
+        outer, part = shared.split(depth, factor=max(skew, width))
+        axes = [*axes[: dims.k], outer, *axes[dims.k :], part]
+        shared.reorder(*axes)
+    fetch(shared, WARP * warps, vector, axes, lanes=WARP, slots=stages)
 
 
 # -- who uses it -----------------------------------------------------------------------------------
@@ -419,45 +524,38 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 def fallback(sketch: Sketch, a: Anchored) -> int:
     """The fastest by the machine model, the sum split as far as the device asks for."""
     space = sketch.space
+    if "ahead" in space.space_map:
+        return _fastest_of_few(sketch)
     blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
     ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
     return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
 
 
-def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
-    """Weights are the rows of the product where channels come first, else the columns."""
-    layout, last = op.tag.rpartition("_")[2], len(op.axis) - 1
-    first = layout.index("c") == 1
-    depth = 0 if first else len(layout) - 2
-    whole = op.reduce_axis[depth].size % atom.extents["k"] == 0
-    k = (depth,) if whole else tuple(range(len(op.reduce_axis)))
-    if not first:
-        image = tuple(d for d in range(last) if op.axis[d].size > 1)
-        return Groups(m=image or (last - 1,), n=(last,), k=k)
-    if not whole or all(ax.size == 1 for ax in op.reduce_axis[1:]):
-        image = tuple(d for d in range(2, last + 1) if op.axis[d].size > 1)
-        return Groups(m=(1,), n=image or (last,), k=k)
-    return Groups(m=(1,), n=(last,), k=k, image=(last - 1,) if last > 2 else ())
+def _fastest_of_few(sketch: Sketch) -> int:
+    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
+    over many.  The model does not see what it takes to fetch weights from memory."""
+    knobs = sketch.space.space_map
+    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
+    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
+    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
+    for name, wanted in (("step_k", 8), ("stages", 2)):
+        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
+    splits = [e.val for e in knobs["split_k"]]
+    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
+    return fastest(sketch, *({**held, "split_k": n} for n in ways))
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
     """The longer of both axes are the rows, of which an atom has more."""
     last = len(op.axis) - 1
-    few = op.axis[-2].size < M
+    few = op.axis[-2].size <= M
     return Groups(m=(last if few else last - 1,), n=(last - 1 if few else last,), k=(0,))
-
-
-def schedule_conv(cfg: Any, a: Anchored) -> None:
-    schedule_tensor(cfg, a, conv_groups)
 
 
 def schedule_dense(cfg: Any, a: Anchored) -> None:
     schedule_tensor(cfg, a, dense_groups)
 
 
-for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
-    _name = f"conv{len(_layout) - 2}d_{_layout}"
-    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=[_name], fallback=fallback)(schedule_conv)
 anchor_template(
     "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
 )(schedule_dense)

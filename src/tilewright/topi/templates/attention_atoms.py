@@ -1,0 +1,243 @@
+"""Attention on the matrix units of GPUs: scores, softmax and probabilities stay in registers.
+
+In: a product whose first operand is the softmax of another product, as `attention_stages.py` finds
+it.  Out: its schedule; a warp has the scores of its rows, whose maxima and sums its lanes know
+together, and what they hold of the probabilities is what the second product wants of them.
+
+    blocks of rows         out[.., i, d]
+      warps, atoms of rows   sums of both products, maxima and sums of rows in fragments
+        slices of keys         in shared memory, a ring of them, filled by asynchronous copies
+
+Read next: `gpu_atoms.py`, products by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import WARP, Atom, Fragment
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import fetch, lanes
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.templates.attention_stages import PRODUCT, attention_of, result_of
+from tilewright.topi.templates.gpu import accumulator, op_of
+from tilewright.topi.templates.gpu_atoms import (
+    KINDS,
+    SKEW,
+    STAGES,
+    Axes,
+    Dims,
+    M,
+    N,
+    atom_for,
+    operands,
+    width_of,
+)
+from tilewright.topi.templates.untuned import fastest
+
+WARPS = (1, 2, 4, 8)
+EACH = (1, 2)  # atoms of rows of a warp
+KEYS = (16, 32, 64, 128)  # of a slice
+MOST_KEYS = 256  # whose scores a warp keeps
+
+
+def schedule(cfg: Any, at: Anchored) -> None:
+    """rewrite: block of rows: {fragments of scores, max, sum, probabilities; out}
+
+    running: slices of keys are forgotten when the next ones come (`accumulate_at`); else a warp
+    keeps all scores of its rows
+    """
+    s, atom = at.schedule, atom_for(op_of(at.schedule, at.anchor), at.target)
+    _keep_wide(s, at.anchor)
+    a = attention_of(at, moved=True)
+    _check_atom(at, atom)
+    rows, length = _op(a.scores).shape[-2:]
+    depth, columns = _op(a.scores).reduce_axis[0].size, at.anchor.shape[-1]
+    if 1 in (rows, length, depth, columns):
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}", "one factor is a vector",
+            "Other templates compute it.",
+        )  # fmt: skip
+    a.kept.compute_inline()
+    divided = _divided_last(s, at.anchor)
+    if divided is None and length > MOST_KEYS:
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"probabilities are no quotients, and a warp keeps no {length} scores of a row",
+            "Other templates compute it.",
+        )  # fmt: skip
+    cfg.define_knob("warps", [n for n in WARPS if n * M < rows + M])
+    cfg.define_knob("each", [n for n in EACH if n * M < rows + M])
+    cfg.define_knob("keys", [n for n in KEYS if n < length + KEYS[0]])
+    cfg.define_knob("stages", STAGES)
+    ways = [False] * (length <= MOST_KEYS) + [True] * (divided is not None)
+    cfg.define_knob("running", ways)
+    cfg.define_knob("auto_unroll_max_step", [0, 512])
+    warps, own = cfg["warps"].val, M * cfg["each"].val
+    out, batch, i, j = result_of(at)
+    if divided is None:
+        divided = accumulator(s, at.anchor, out.tensor, "fragment")
+    elif out is not s[at.anchor]:
+        s[at.anchor].compute_inline()
+    sums, scores = s[divided], s[s.cache_write(a.scores.tensor, "fragment")]
+    a.scores.compute_inline()
+    lane = _tile(out, batch, i, j, atom, warps, own)
+    out.pragma(out.leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    for stage in (sums, scores, a.largest, a.total, a.probability):
+        stage.set_scope("fragment")
+    sums.compute_at(out, lane)
+    slices, rest = sums.split(sums.op.reduce_axis[0], factor=cfg["keys"].val)
+    step = _product(sums, atom, [slices], k=rest)
+    a.probability.compute_at(sums, step)
+    if bool(cfg["running"].val):
+        scores.compute_at(sums, slices)
+        for stage in (a.largest, a.total):
+            stage.accumulate_at(sums, slices)
+        inner = _product(scores, atom)
+        host, loop = sums, slices
+    else:
+        for stage in (scores, a.largest, a.total):
+            stage.compute_at(out, lane)
+        host, (loop, keys) = scores, scores.split(scores.op.axis[-1], factor=cfg["keys"].val)
+        inner = _product(scores, atom, [loop], n=keys)
+    queries, found = operands(_op(scores), _axes(_op(scores)))
+    held = _fragment(s, queries.tensor, scores)
+    held.compute_at(out, lane)
+    _bring(cfg, s, found, scores, (host, loop), inner, warps)
+    _, values = operands(_op(sums), _axes(_op(sums)))
+    _bring(cfg, s, values, sums, (sums, slices), step, warps)
+
+
+def _divided_last(s: Schedule, product: Tensor) -> Tensor | None:
+    """The sums before their division; None where probabilities are more than quotients, such as
+    zero where a row has no key."""
+    try:
+        return s.divide_last(product)
+    except ScheduleError:
+        return None
+
+
+def _keep_wide(s: Schedule, anchor: Tensor) -> None:
+    """What lies between the two products is rounded once, where the second one reads it."""
+    op = op_of(s, anchor)
+    (first, *_) = (other for other in s.dag.compute_ops if other.tag == PRODUCT)
+    last = s[op.input_tensors[0]]
+    for stage in s.stages:
+        between = stage is s[first] or s.reaches(s[first], stage)
+        if stage is last or not between or not s.reaches(stage, last):
+            continue
+        own = stage.op
+        if isinstance(own, ComputeOp) and own.dtype.is_float and own.dtype is not own.dtype.compute:
+            s.widen(stage.tensor)
+
+
+def _op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
+
+
+def _check_atom(at: Anchored, atom: Atom) -> None:
+    """Raise ScheduleError where lanes hold other sums than they need of the next product."""
+    kept = [bit.replace("n", "k") for bit in atom.sum.lane.split()]
+    assert isinstance(atom.a, Fragment)
+    if kept != atom.a.lane.split():
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"a lane does not hold those sums of {atom} that it needs as an operand",
+            "Other templates compute it.",
+        )  # fmt: skip
+
+
+def _tile(
+    out: Stage, batch: list[IterVar], i: IterVar, j: IterVar, atom: Atom, warps: Any, own: Any
+) -> IterVar:
+    """Blocks of rows, warps, lanes; returns the loop of lanes."""
+    blocks, rest = out.split(i, factor=own * warps)
+    warp, rows = out.split(rest, factor=own)
+    out.reorder(*batch, blocks, warp, rows, j)
+    if batch:
+        out.bind(out.fuse(*batch), "blockIdx.y")
+    out.bind(blocks, "blockIdx.x")
+    out.bind(warp, "threadIdx.y")
+    lane, *_, pair = lanes(out, rows, j, atom.name)
+    out.vectorize(pair)
+    return lane
+
+
+def _axes(op: ComputeOp) -> Axes:
+    ndim = len(op.axis)
+    return Axes((ndim - 2, ndim - 1), 0, ndim)
+
+
+def _product(
+    stage: Stage, atom: Atom, outside: Sequence[IterVar] = (), *, n: IterVar | None = None,
+    k: IterVar | None = None,
+) -> IterVar:  # fmt: skip
+    """A product of rows by columns in atoms, whose steps along the depth are outside of its tiles.
+
+    outside: loops around all; n, k: loops over columns and depth, whole axes unless given
+    Returns the loop over steps.
+    """
+    op = _op(stage)
+    *batch, m, columns = op.axis
+    step, inner = stage.split(op.reduce_axis[0] if k is None else k, factor=atom.extents["k"])
+    tiles, row = stage.split(m, factor=M)
+    blocks, column = stage.split(columns if n is None else n, factor=N)
+    stage.reorder(*outside, *batch, step, tiles, blocks, row, column, inner)
+    stage.tensorize(row, atom.name)
+    return step
+
+
+def _fragment(s: Schedule, tensor: Tensor, reader: Stage) -> Stage:
+    """A fragment of an operand from where it is, or from what it is computed of."""
+    stage = s[tensor]
+    if isinstance(stage.op, ComputeOp) and stage.attach_kind != "inline":
+        stage.set_scope("fragment")
+        return stage
+    return s[s.cache_read(tensor, "fragment", [reader.tensor])]
+
+
+def _bring(
+    cfg: Any,
+    s: Schedule,
+    dims: Dims,
+    reader: Stage,
+    place: tuple[Stage, IterVar],
+    step: IterVar,
+    warps: Any,
+) -> None:
+    """Slices of an operand in shared memory, and fragments of them."""
+    source = s[dims.tensor]
+    computed = isinstance(source.op, ComputeOp)
+    width = width_of(s, dims)
+    if computed:
+        source.set_scope("shared")
+        shared = source
+    else:
+        shared = s[s.cache_read(dims.tensor, "shared", [reader.tensor])]
+    own = s[s.cache_read(shared.tensor, "fragment", [reader.tensor])]
+    shared.compute_at(*place)
+    own.compute_at(reader, step)
+    axes = shared.op.axis
+    row = dims.row if dims.k == len(axes) - 1 else dims.k
+    if not dims.along:
+        shared.storage_order(axes[dims.k])
+        row = len(axes) - 1
+    skew = SKEW // shared.tensor.dtype.bytes
+    shared.storage_align(axes[row], 2 * skew, skew)
+    slots = cfg["stages"].val if width > 1 and not computed else 0
+    fetch(shared, WARP * warps, width if width > 1 else None, lanes=WARP, slots=slots)
+
+
+def fallback(sketch: Sketch, _: Anchored) -> int:
+    """Choose what the model likes best of those that fit."""
+    return fastest(sketch, {})
+
+
+anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback, special=True)(
+    schedule
+)

@@ -1,0 +1,154 @@
+"""Attention on matrix units: every form of it that networks have, in halves, at random members."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graph.case import function
+from network.test_attention_kernel import SCALED, WHOLE
+from strategies import assert_computes
+from tilewright.base.errors import ScheduleError
+from tilewright.codegen import generate
+from tilewright.driver import nvrtc
+from tilewright.graph.expr import IRModule
+from tilewright.graph.passes.mixed_precision import to_mixed_precision
+from tilewright.ir.stmt import AsyncCopy, Exchange, Mma, statements
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.network.extract import fused_groups, groupings
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import ComputeOp
+from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
+
+CUDA = Target("cuda -arch=sm_90")
+
+
+def group(f) -> ComputeDAG:
+    """The attention of a network, its products in halves."""
+    halved = to_mixed_precision(IRModule({"main": f}))
+    _, whole = groupings(halved["main"])
+    (found,) = [g for g in fused_groups(whole["main"]) if g.name == "attention"]
+    return found.dag
+
+
+def attention(
+    heads: int, rows: int, keys: int, depth: int, columns: int, dtype: str = "float16", **options
+) -> ComputeDAG:
+    shapes = ((rows, depth), (keys, depth), (keys, columns))
+    q, k, v = (
+        relay.var(n, shape=(1, heads, *shape), dtype=dtype)
+        for n, shape in zip("qkv", shapes, strict=True)
+    )
+    _, whole = groupings(function(nn.attention(q, k, v, **options)))
+    (found,) = [g for g in fused_groups(whole["main"]) if g.name == "attention"]
+    return found.dag
+
+
+def sketch_of(dag: ComputeDAG) -> Sketch:
+    (registered,) = (t for t in anchor_templates(dag, CUDA) if t.name == "attention.tensor")
+    return sketch_of_anchor(registered, dag, CUDA)
+
+
+def members(sketch: Sketch, **wanted) -> list[int]:
+    """Those with these values of knobs."""
+    found = []
+    for index in range(len(sketch.space)):
+        values = sketch.space.get(index)
+        if all(values[name].val == value for name, value in wanted.items()):
+            found.append(index)
+    return found
+
+
+def check(dag: ComputeDAG, count: int = 3, seed: int = 0, **wanted) -> None:
+    sketch = sketch_of(dag)
+    found = members(sketch, **wanted)
+    assert found
+    rng = np.random.default_rng(seed)
+    for index in {found[0], found[-1], *rng.choice(found, count).tolist()}:
+        program = lower_schedule(sketch.close(index), CUDA)
+        kinds = {type(s) for kernel in program.kernels for s in statements(kernel.body)}
+        assert len(program.kernels) == 1 and kinds >= {Mma, Exchange}
+        assert_computes(program, dag, seed)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE | SCALED)
+def test_every_form_that_networks_have(name: str) -> None:
+    check(group(function((WHOLE | SCALED)[name]())))
+
+
+SHAPES = {
+    "as many keys as rows": (2, 32, 32, 16, 16),
+    "rows and keys of no atoms": (2, 21, 37, 20, 24),
+    "heads of no atoms": (1, 16, 40, 20, 40),
+    "few rows, many keys": (1, 3, 300, 16, 16),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_every_extent(shape: tuple[int, ...]) -> None:
+    check(attention(*shape))
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 1, 16, 16), (1, 1, 32, 16, 16), (1, 16, 32, 1, 1)])
+def test_vectors_are_for_other_templates(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ScheduleError, match="a vector"):
+        sketch_of(attention(*shape))
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_slices_come_by_asynchronous_copies(running: bool) -> None:
+    dag = attention(1, 32, 64, 16, 16)
+    (index, *_) = members(sketch_of(dag), stages=3, keys=16, warps=2, running=running)
+    program = lower_schedule(sketch_of(dag).close(index), CUDA)
+    copies = [s for s in statements(program.kernels[0].body) if isinstance(s, AsyncCopy)]
+    assert {s.to.count * s.to.buffer.dtype.bytes for s in copies} == {16}
+    assert_computes(program, dag)
+
+
+def test_bfloat16_and_causal() -> None:
+    check(attention(1, 20, 24, 16, 16, "bfloat16", is_causal=True), 1, stages=1)
+
+
+def test_scores_of_long_rows_are_forgotten() -> None:
+    """A warp keeps no more than what its registers hold."""
+    assert members(sketch_of(attention(1, 16, 1024, 16, 16)), running=False) == []
+    assert members(sketch_of(attention(1, 16, 128, 16, 16)), running=False) != []
+
+
+def test_a_sum_keeps_more_digits_than_halves() -> None:
+    """What lies between both products is rounded once, where the second one reads it."""
+    dag = attention(1, 16, 64, 16, 16)
+    schedule = sketch_of(dag).close(0)
+    kinds = {st.op.name: st.op.dtype for st in schedule.stages if isinstance(st.op, ComputeOp)}
+    assert [str(kinds[n]) for n in kinds if n.startswith("T_softmax")].count("float16") == 0
+
+
+def test_float32_is_for_other_templates() -> None:
+    """Lanes hold other sums of the atom for tf32 than they need of an operand."""
+    dag = attention(1, 16, 32, 16, 16, "float32")
+    tf32 = Target("cuda -arch=sm_90 -precision=tf32")
+    (registered,) = (t for t in anchor_templates(dag, tf32) if t.name == "attention.tensor")
+    with pytest.raises(ScheduleError, match="does not hold those sums"):
+        sketch_of_anchor(registered, dag, tf32)
+
+
+def test_it_is_what_runs_untuned() -> None:
+    origins = [sketch.origin for sketch in anchor_sketches(attention(2, 32, 32, 16, 16), CUDA)]
+    assert origins[0] == "template:attention.tensor"
+
+
+@pytest.mark.slow
+def test_nvrtc_accepts() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    dag = attention(2, 128, 512, 64, 64)
+    sketch = sketch_of(dag)
+    (index, *_) = members(sketch, warps=4, keys=64, stages=2)
+    made = nvrtc.build(generate(lower_schedule(sketch.close(index), CUDA), CUDA), CUDA)
+    assert all(use["spill_bytes"] == 0 for use in made.resources.values())
