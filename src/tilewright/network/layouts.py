@@ -36,7 +36,7 @@ from tilewright.graph.passes.layout_propagation import (
 from tilewright.graph.passes.layouts import prefer_layouts
 from tilewright.graph.traversal import op_name
 from tilewright.ir.atoms import ATOMS
-from tilewright.network.extract import FusedGroup, groups_of_body
+from tilewright.network.extract import FusedGroup, bytes_of, groups_of_body
 from tilewright.targets.target import Target
 
 Choice = tuple[str, ...]  # the layout of each convolution's data, in post-order; "": as it is
@@ -66,13 +66,14 @@ def usual_layouts(mod: IRModule, target: Target) -> Choice:
 def _in_atoms(mod: IRModule, target: Target) -> bool:
     """Whether most of what convolutions multiply is of types for which the target has atoms, in the
     precision that it is asked for."""
-    fed = {ATOMS[name].a.dtype for name in target.atoms if target.allows(name)}
+    allowed = (ATOMS[name].a.dtype for name in target.atoms if target.allows(name))
+    fed = {*(dtype for dtype in allowed if dtype.is_float), *bytes_of(target)}
     whole = of_atoms = 0
     for node in convolutions(mod):
         work = prod(node.shape) * prod(node.args[1].shape)
         work //= max(node.args[1].shape[node.attrs.kernel_layout.index("O")], 1)
         whole += work
-        of_atoms += work if node.args[0].dtype in fed and node.args[0].dtype.is_float else 0
+        of_atoms += work if node.args[0].dtype in fed else 0
     return 2 * of_atoms > whole
 
 

@@ -31,6 +31,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
     each_function,
@@ -96,6 +97,7 @@ def fuse(mod: IRModule) -> IRModule:
     take(table, indices) -> add            one group, also where `indices` are computed
     more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
+    standardize(cast(x))                   one group, if the cast loses nothing and is read once
     """
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
@@ -171,19 +173,17 @@ def _widen(
     readers: Mapping[Expr, Sequence[Expr]],
     position: Mapping[Expr, int],
 ) -> None:
-    """What only makes wider floats for one reduction becomes part of it, which reads the narrow
-    ones: half as many bytes, and a kernel less."""
+    """What only makes wider floats for one reduction, or for a norm in each of its passes, becomes
+    part of it, which reads the narrow ones: half as many bytes, and a kernel less."""
     for step in sorted(group_of, key=position.__getitem__):
         group = group_of[step]
         ends = {group_of.get(r) for r in _calls(step, readers)}
         reader = next(iter(ends)) if len(ends) == 1 else None
-        alone = len(group.steps) == 1 and is_call(step, "cast")
-        if not alone or reader is None:
+        if len(group.steps) > 1 or not widens(step) or reader is None:
             continue
-        narrow, wide = group.result.args[0].dtype, step.dtype
-        both = narrow.is_float and wide.is_float and narrow.bytes < wide.bytes
-        norm = any(is_call(s, "nn.standardize") for s in reader.steps)  # has rows of its own
-        if reader.anchor != Pattern.REDUCTION or norm or not both:
+        norms = [s for s in reader.steps if is_call(s, "nn.standardize")]
+        first = not norms or (reader.steps[0] is norms[0] and len(readers[step]) == 1)
+        if not first or not (norms or reader.anchor == Pattern.REDUCTION):
             continue
         merged = Group([group.result], group.anchor, {step: 1}).with_steps(reader.steps)
         if merged is not None:

@@ -32,6 +32,7 @@ from tilewright.schedule.space.decision import (
 from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     accumulator_elements,
+    exchanges,
     first_reduction,
     has_accumulator,
     held_axes,
@@ -139,7 +140,7 @@ class KernelResources:
             if node.scope == "shared":
                 own = self._shared(node, self.bounds.elements(node))
                 total = total + own * maximum(slots(node, self.bounds), 1)
-            if reduces_across_threads(node):
+            if reduces_across_threads(node) and not exchanges(node):
                 total = total + self._shared(node, self.threads, node.op.accumulators)
         return total
 

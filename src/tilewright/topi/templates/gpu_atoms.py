@@ -40,14 +40,18 @@ from tilewright.topi.templates.gpu import (
     accumulator,
     add_partials,
     divisors_of,
+    in_steps,
+    is_grouped,
     op_of,
     tile_sizes,
     wasted,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
 from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
+STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
 M, N = 16, 8  # of all atoms
 COPIED = max(ASYNC_BYTES)  # bytes of a copy
 SKEW = 16  # bytes that a row in shared memory is longer than a multiple of 32
@@ -57,8 +61,8 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
-FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
-LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
+FEW = 32  # rows, of which longer slices fit, so that less waits in between
+LONG_STEPS = (*STEPS, 8, 16)
 FEW_SPLITS = (8, 16)  # of their sums, untuned
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
@@ -171,6 +175,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     cfg.define_knob("registers", [True, False] if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
+    atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
+    splits = divisors_of(atoms, SPLITS, 2)
+    cfg.define_knob("joined", JOINED if len(splits) > 1 else [False], absent=False)
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -182,14 +189,22 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         chunk, _ = s[partial].split(axes.depth(op_of(s, partial)), nparts=shares)
         board = s.rfactor(partial, chunk)
 
-    root = last
-    if blocks > 1:
+    root, joined = last, bool(cfg["joined"].val)
+    if joined and blocks == 1:
+        cfg.raise_error("a block that has the whole sum is joined by no other")
+        joined = False
+    if joined:
+        root = partial
+        tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
+    elif blocks > 1:
         root = partial
         add_partials(s, accumulator(s, product, last), last, a.target)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
         s[board].set_scope("shared")
+        if joined:
+            s[root].join(s[last], tile)
         block, thread = tiling.share_out(s[root], root is last, shares)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
@@ -198,6 +213,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[board], warp)
     else:
         local = accumulator(s, partial, root, "fragment")
+        if joined:
+            s[root].join(s[last], tile)
         warp = tiling.tile(s[root], root is last)
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
@@ -233,18 +250,6 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
-
-
-def is_grouped(op: ComputeOp) -> bool:
-    """Whether channels of a convolution fall into groups."""
-    return op.tag.startswith("group_")
-
-
-def in_steps(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether neighbours along an axis are not neighbours in what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
-    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -460,6 +465,11 @@ class Tiling:
     def _blocks(self, stage: Stage, original: bool) -> tuple[IterVar, list[IterVar]]:
         """Bind the block loops; (the innermost of them, what is left of each tiled axis)."""
         batch, axes = self._axes(stage, original)
+        if stage.joined:  # of a tile of its reader
+            share, *_ = batch
+            stage.bind(share, "blockIdx.z")
+            stage.reorder(*batch, *axes)
+            return share, axes
         blocks, left = [], []
         for axis, (name, unit) in zip(axes, self._tiles, strict=True):
             outer, inner = stage.split(axis, factor=unit * prod(self.cfg[name].size[1:]))
@@ -472,6 +482,16 @@ class Tiling:
         stage.bind(rows, "blockIdx.y")
         stage.bind(columns, "blockIdx.x")
         return columns, left
+
+    def finish(self, stage: Stage, adder: Stage, shares: int) -> IterVar:
+        """The loops of the anchor's last stage where blocks join; the innermost over tiles."""
+        batch, axes = self._axes(stage, True)
+        groups = [*([d] for d in self.groups.image), self.groups.m, self.groups.n]
+        spans = [
+            Span(axis, dims[0], unit, *self.cfg[name].size[1:])
+            for axis, dims, (name, unit) in zip(axes, groups, self._tiles, strict=True)
+        ]
+        return finish(stage, adder, batch, spans, shares)
 
     def tile(self, stage: Stage, original: bool) -> IterVar:
         """Blocks, warps, lanes; returns the loop of lanes."""
@@ -503,6 +523,9 @@ class Tiling:
     def share_out(self, stage: Stage, original: bool, shares: int) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
         block, left = self._blocks(stage, original)
+        if stage.joined:  # as they lie in memory
+            left = [ax for ax in stage.op.axis if ax in left]
+            stage.reorder(*left)
         thread = deal(stage, stage.fuse(*left), WARP * self.warps * shares, WARP)
         return block, thread
 
@@ -568,5 +591,6 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 
 anchor_template(
-    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
-)(schedule_dense)
+    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback,
+    structures=STRUCTURES,
+)(schedule_dense)  # fmt: skip

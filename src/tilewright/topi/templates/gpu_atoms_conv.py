@@ -22,6 +22,7 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import wasted
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
+    STRUCTURES,
     WASTE,
     Groups,
     fallback,
@@ -106,5 +107,9 @@ for _layout in ("ncw", "nwc", "nchw", "nhwc", "NCHWc", "ncdhw", "ndhwc"):
     _name = f"conv{_rank}d_{_layout}"
     _tags = (_name, f"group_{_name}")
     if _layout.startswith("n") and _layout.endswith("c"):
-        anchor_template(f"{_name}.slab", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_slab)
-    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_conv)
+        anchor_template(
+            f"{_name}.slab", kinds=KINDS, tags=_tags, fallback=fallback, structures=STRUCTURES
+        )(schedule_slab)
+    anchor_template(
+        f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback, structures=STRUCTURES
+    )(schedule_conv)
