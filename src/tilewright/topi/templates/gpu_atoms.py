@@ -172,7 +172,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
-    cfg.define_knob("registers", [True, False] if constant else [False])
+    # beside a slab, constants that go through shared memory were never the fastest
+    ways = [True] if groups.image else [True, False]
+    cfg.define_knob("registers", ways if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
     atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
