@@ -40,6 +40,8 @@ from tilewright.topi.templates.gpu import (
     accumulator,
     add_partials,
     divisors_of,
+    in_steps,
+    is_grouped,
     op_of,
     tile_sizes,
     wasted,
@@ -169,7 +171,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
-    cfg.define_knob("registers", [True, False] if constant else [False])
+    # beside a slab, constants that go through shared memory were never the fastest
+    ways = [True] if groups.image else [True, False]
+    cfg.define_knob("registers", ways if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
     atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
@@ -247,18 +251,6 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
-
-
-def is_grouped(op: ComputeOp) -> bool:
-    """Whether channels of a convolution fall into groups."""
-    return op.tag.startswith("group_")
-
-
-def in_steps(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether neighbours along an axis are not neighbours in what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
-    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
