@@ -59,6 +59,13 @@ def _products(torch: Any, layout: str, batch: int, rows: int, inner: int, column
     return lambda: torch.bmm(left, right.transpose(1, 2))
 
 
+def _attention(torch: Any, layout: str, heads: int, rows: int, keys: int, depth: int,
+               dtype: Any) -> Any:  # fmt: skip
+    q = torch.randn(1, heads, rows, depth, device="cuda", dtype=dtype)
+    k, v = (torch.randn(1, heads, keys, depth, device="cuda", dtype=dtype) for _ in "kv")
+    return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+
 # name -> (tensors of an element type, what PyTorch calls, its arguments)
 Case = tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...]]
 CASES: dict[str, Case] = {
@@ -75,6 +82,12 @@ CASES: dict[str, Case] = {
     "batch_matmul 12x128x64": (
         partial(search_tasks.batch_matmul, 12, 128, 64, 128), _products, (12, 128, 64, 128),
     ),
+    **{
+        f"attention 12x{rows}x64": (
+            partial(search_tasks.attention, 12, rows, rows, 64), _attention, (12, rows, rows, 64),
+        )
+        for rows in (128, 197, 1024)
+    },
 }  # fmt: skip
 
 
