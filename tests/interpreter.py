@@ -39,6 +39,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -87,6 +88,10 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
       It counts as a write by that thread where it begins, and again where it is waited for
     - an Mma, a LoadRows or an Exchange that not all lanes of a warp, which are 32 threads in order,
       reach together; it orders no accesses of memory
+    - a Join that not all threads of the block reach together, as for barriers; its body, run by the
+      block whose count is the last, comes after what the first thread of each block that came did,
+      and what barriers put before that: not after what else other threads did in the same interval
+    - a counter of blocks that is not 0 at the end
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -110,6 +115,7 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
         [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
     )  # the last changes fastest: x
     fork = object()
+    came: Came = {}
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
         shared: dict[Buffer, Cells] = {}
         running = []
@@ -118,10 +124,13 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
             running.append(_Thread(kernel, check, dict(cells), shared, now, bound))
-        _in_turn(kernel, running)
+        _in_turn(kernel, running, came)
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
+Came = dict[tuple[Join, int], list[tuple[int, int]]]  # block and interval of each that came
+
+
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], came: Came) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
@@ -133,12 +142,13 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
 
+    last: bool | None = None
     while True:
         waiting: list[Any] = []
         for first in range(0, len(threads), WARP):
-            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
+            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, last)
         if len(set(waiting)) > 1:
-            barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
+            barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
             told = (
                 f"thread {waiting.index(stop)} "
                 + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
@@ -150,8 +160,14 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread]) -> None:
             )  # fmt: skip
         if waiting[0] is None:
             return
+        seen: frozenset[tuple[int, int]] = frozenset()
+        last = None
+        if isinstance(waiting[0], Join):
+            found = threads[0].count(waiting[0], came)
+            last, seen = found is not None, frozenset(found or ())
         for thread in threads:
-            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+            now = thread.now
+            thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
 
 
 @dataclass
@@ -165,8 +181,9 @@ class _Flight:
     values: tuple[Any, ...]
 
 
-# of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
-Course = Generator[Barrier | Meeting, Any, None]
+# of a thread through a statement: it stops at barriers, at joins, where it is told whether its
+# block is the last, and at meetings, where it gets its sums
+Course = Generator[Barrier | Join | Meeting, Any, None]
 
 
 @dataclass
@@ -245,6 +262,23 @@ class _Thread:
 
     def barrier(self, stmt: Barrier) -> Course:
         yield stmt
+
+    def join(self, stmt: Join) -> Course:
+        if (yield stmt):
+            yield from self.run(stmt.body)
+
+    def count(self, stmt: Join, came: Came) -> list[tuple[int, int]] | None:
+        """This thread counts its block: the blocks that came, if it is the last of them."""
+        self.stmt, self.known = stmt, {}
+        at = self.place(stmt.counters, stmt.index, 0)
+        values = self.cells[stmt.counters].values
+        blocks = came.setdefault((stmt, at), [])
+        blocks.append((self.now.block, self.now.interval))
+        values[at] += 1
+        if values[at] != stmt.blocks:
+            return None
+        values[at] = 0
+        return came.pop((stmt, at))
 
     def store(self, stmt: Store) -> Course:
         buffer = stmt.buffer
@@ -407,6 +441,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Join: _Thread.join,
         Exchange: _Thread.exchange,
     },
 )
@@ -464,19 +499,29 @@ def operation(node: Expr, args: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Moment:
-    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers."""
+    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers; seen:
+    of other blocks that came to a join before, each with the interval in which it came."""
 
     fork: object
     block: int = 0
     interval: int = 0
     thread: int = 0
+    seen: frozenset[tuple[int, int]] = frozenset()
 
     def unordered(self, other: Moment) -> bool:
         """Whether nothing says which of the two comes first."""
         if self.fork is not other.fork:
             return False
-        together = self.interval == other.interval and self.thread != other.thread
-        return self.block != other.block or together
+        if self.block != other.block:
+            return not other.sees(self)
+        return self.interval == other.interval and self.thread != other.thread
+
+    def sees(self, other: Moment) -> bool:
+        """Whether what another block did is before this."""
+        ends = (interval for block, interval in self.seen if block == other.block)
+        return any(
+            other.interval < end or (other.interval == end and other.thread == 0) for end in ends
+        )
 
 
 @dataclass

@@ -1,9 +1,10 @@
-"""Products and convolutions on a GPU with matrix units, in halves or TF32, beside PyTorch's.
+"""Products and convolutions on a GPU with matrix units beside PyTorch's: in halves, bytes, TF32,
+3xTF32.
 
 In: convolutions of ResNet-18 and matrix products.  Each is tuned for some seconds by templates and
 rules; what is best was verified against the reference.  PyTorch computes the same in the same
-process, from CUDA graphs, in each memory format it has, of which the fastest counts.  Out: a table,
-and an entry in `results/tensor_cuda.json`.
+process, from CUDA graphs, in each memory format it has, of which the fastest counts: beside 3xTF32
+in float32, and of bytes products only.  Out: a table, and an entry in `results/tensor_cuda.json`.
 
     PYTHONPATH=src python benchmarks/h200/tensor.py --seconds 20 --only conv,1024
 """
@@ -32,6 +33,7 @@ from tilewright.runtime.device import device
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.loop import Options, tune
 from tilewright.search.rules.derive import with_rules
+from tilewright.targets.precision import PRECISIONS
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -50,6 +52,13 @@ def _dense(torch: Any, layout: str, rows: int, inner: int, columns: int, dtype: 
     weight = torch.randn(columns, inner, device="cuda", dtype=dtype)
     bias = torch.randn(columns, device="cuda", dtype=dtype)
     return lambda: torch.nn.functional.linear(data, weight, bias)
+
+
+def _of_bytes(torch: Any, layout: str, rows: int, inner: int, columns: int, dtype: Any) -> Any:
+    """PyTorch wants more than 16 rows."""
+    shapes = (max(rows, 17), inner), (columns, inner)
+    data, weight = (torch.randint(-128, 128, s, device="cuda", dtype=dtype) for s in shapes)
+    return lambda: torch._int_mm(data, weight.t())
 
 
 def _products(torch: Any, layout: str, batch: int, rows: int, inner: int, columns: int,
@@ -101,6 +110,10 @@ def peer_us(
         return "no torch"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     best = float("inf")
+    if dtype == "int8":
+        if make is not _dense:
+            return "none"
+        make = _of_bytes
     for layout in ("NCHW", "NHWC"):
         call = make(torch, layout, *sizes, dtype=getattr(torch, dtype))
         best = min(best, replayed(torch, call))
@@ -114,7 +127,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="of tuning, per operator")
     parser.add_argument("--limit", type=float, default=500.0, help="seconds for all; then it ends")
     parser.add_argument("--only", default="", help="parts of names, comma-separated")
-    parser.add_argument("--dtype", default="float16", help="tf32: float32 in that precision")
+    parser.add_argument(
+        "--dtype", default="float16", help="tf32, 3xtf32: float32 in that precision; int8"
+    )
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     options = parser.parse_args()
     began, rows = time.monotonic(), []
@@ -125,9 +140,9 @@ def main() -> None:
     with Pipeline(
         LocalBuilder(), LocalRunner(timeout=10, number=4, repeat=3, min_repeat_ms=20), Database(log)
     ) as pipeline:
-        tf32 = options.dtype == "tf32"
-        dtype = "float32" if tf32 else options.dtype
-        asked = Target("cuda -precision=tf32" if tf32 else "cuda")
+        fewer = options.dtype in PRECISIONS
+        dtype = "float32" if fewer else options.dtype
+        asked = Target("cuda").with_precision(options.dtype) if fewer else Target("cuda")
         target = asked.on(LocalRunner().describe(asked))
         for name, (make, call, sizes) in CASES.items():
             if (wanted and not any(p in name for p in wanted)) or (
@@ -139,7 +154,7 @@ def main() -> None:
             report = tune([task], pipeline, Database(log), Options(seconds=options.seconds))
             (found,) = report.tasks
             us = None if found.best_seconds is None else found.best_seconds * 1e6
-            peer = peer_us(call, sizes, dtype, tf32)
+            peer = peer_us(call, sizes, dtype, options.dtype == "tf32")
             rows.append(
                 {
                     "operator": name, "type": options.dtype, "us": us or "none verified",

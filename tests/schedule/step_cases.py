@@ -245,6 +245,10 @@ class Case:
     before: tuple[str, ...] = ()
 
 
+SHARES = (
+    "s[C].split(k, nparts=2)", "s.rfactor(C, k_outer)", "s[C].split(C_i, factor=2)",
+    's[C].bind(i_outer, "blockIdx.x")', 's[C_rf].bind(C_rf_k_outer, "blockIdx.y")',
+)  # fmt: skip
 SLICES = (
     's.cache_read(A, "shared", [C])', 's[C].bind(i, "blockIdx.x")', "s[C].split(k, factor=2)",
     "s[A_shared].compute_at(s[C], k_outer)",
@@ -371,6 +375,12 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("matmul(2, 3, 4)", "s.as_product(C, m=[i], n=[r], k=[j])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[i], k=[k])"),
         Case("squares(3, 4)", "s.as_product(C, m=[i], n=[j], k=[k])"),
+    ],
+    S.Join: [
+        Case("row_sums(4, 10)", "s[C_rf].join(s[C], i_outer)", SHARES),
+        Case("row_sums(5, 9)", "s[C_rf].join(s[C], i_outer)", SHARES),
+        Case("row_sums(4, 10)", "s[C].join(s[C_rf], k_outer)", SHARES),
+        Case("half_sums(4, 10)", "s[C_rf].join(s[C], C_i)", SHARES),
     ],
     S.DivideLast: [
         Case("shares(2, 3, 4)", "s.divide_last(C)"),

@@ -180,6 +180,11 @@ def test_what_is_no_matrix_times_rows_is_refused() -> None:
     with pytest.raises(ScheduleError, match="no product of a matrix"):
         sketch_of([x, same])
     w = te.placeholder((16, 64), "float16", "w")
+    r = te.reduce_axis((0, 4), "r")
+    y = te.placeholder((1, 64, 4), "float16", "y")
+    inner = te.compute((1, 64), lambda i, j: te.sum(y[i, j, r], r), "inner")
+    with pytest.raises(ScheduleError, match="inner, which it reads, is a sum itself"):
+        sketch_of([y, w, topi.nn.dense(inner, w)])
     apart = te.compute((1, 8), lambda i, j: te.sum(x[i, k] * w[j, 63 - k], k), tag="dense")
     with pytest.raises(ScheduleError, match="along no axis"):
         sketch_of([x, w, apart])

@@ -17,7 +17,15 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_dialect import FRESH, Dialect, Names, async_copy, load_rows, multiply
+from tilewright.codegen.c_dialect import (
+    FRESH,
+    LAST,
+    Dialect,
+    Names,
+    async_copy,
+    load_rows,
+    multiply,
+)
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
@@ -35,6 +43,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -46,6 +55,7 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    read_buffers,
     statements,
     written_buffers,
 )
@@ -125,6 +135,14 @@ def _copies(body: Stmt) -> bool:
     return any(isinstance(s, Store) and s.buffer.scope == "shared" for s in inside)
 
 
+def _exchanged(kernel: Kernel) -> set[Buffer]:
+    """Buffers in which blocks find what other blocks of the launch stored, and their counters."""
+    joins = [s for s in statements(kernel.body) if isinstance(s, Join)]
+    stored = written_buffers(kernel.body) if joins else set()
+    read = set[Buffer]().union(*(read_buffers(s.body) for s in joins))
+    return (read & stored).union(s.counters for s in joins)
+
+
 class _KernelPrinter(ValuePrinter):
     """Prints one kernel once."""
 
@@ -152,9 +170,10 @@ class _KernelPrinter(ValuePrinter):
     def run(self, name: str) -> str:
         d, kernel = self.dialect, self.kernel
         stored = written_buffers(kernel.body)
+        exchanged = _exchanged(kernel)  # of which compilers must know that others write them
         params = ", ".join(
             f"{'' if p in stored else 'const '}{d.spaces['global']}{self._storage(p.dtype)}* "
-            f"{d.restrict} {self.buffers[p]}"
+            f"{'' if p in exchanged else f'{d.restrict} '}{self.buffers[p]}"
             for p in kernel.params
         )
         x, y, z = kernel.block
@@ -239,6 +258,13 @@ class _KernelPrinter(ValuePrinter):
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
 
+    def _join(self, stmt: Join) -> None:
+        counter = self._place(Region(stmt.counters, stmt.index, 1))
+        self._define(LAST)
+        self._line(f"if ({LAST}({counter}, {stmt.blocks - 1}u)) {{")
+        self._block(stmt.body)
+        self._line("}")
+
     def _exchange(self, stmt: Exchange) -> None:
         for k in range(stmt.to.count):
             to, source = (replace(r, index=r.index + k, count=1) for r in (stmt.to, stmt.source))
@@ -255,11 +281,14 @@ class _KernelPrinter(ValuePrinter):
             self._line(f"{name} = {FRESH}({name});")
 
     def _call_helper(self, name: str, arguments: str) -> None:
+        self._define(name)
+        self._line(f"{name}({arguments});")
+
+    def _define(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
-        self._line(f"{name}({arguments});")
 
     def _place(self, region: Region) -> str:
         """The address where it begins."""
@@ -466,7 +495,7 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, Join: _join,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

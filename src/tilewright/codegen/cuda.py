@@ -18,6 +18,7 @@ from tilewright.codegen import c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
+    LAST,
     Dialect,
     async_copy,
     instruction,
@@ -31,7 +32,7 @@ from tilewright.targets.target import Target
 
 _WORDS = """
     threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
-    textureReference cudaError
+    textureReference cudaError atomicInc
 """
 # Architectures before sm_80 round bfloat16 by hand: half an ulp, less a bit that makes ties even.
 _CONVERSIONS = {
@@ -221,6 +222,25 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {AWAIT}()
 #define {FRESH}(p) (p)
 #endif
+""",
+    # The first thread hands on what barriers put before to whoever finds its count (release), takes
+    # what others handed on so (acquire), and the barrier shows it to all threads of its block.
+    # A counter that was full begins at 0 again.
+    LAST: f"""static __device__ __forceinline__ bool {LAST}(int* counter, unsigned int last) {{
+  unsigned int found = 0;
+  if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {{
+#if __CUDA_ARCH__ >= 700
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+        : "=r"(found) : "l"(__cvta_generic_to_global(counter)), "r"(last) : "memory");
+#else
+    __threadfence();
+    found = atomicInc((unsigned int*)counter, last);
+    __threadfence();
+#endif
+    found = found == last;
+  }}
+  return __syncthreads_or(found);
+}}
 """,
     "tw_exchange": """template <typename T> static __device__ __forceinline__
 void tw_exchange(T* to, const T* from, int apart) {

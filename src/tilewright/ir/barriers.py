@@ -28,6 +28,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -108,6 +109,11 @@ class _Sync:
         union = start[0] | after[0], start[1] | after[1]
         return (seq(Barrier(), loop) if early else loop), union
 
+    def _join(self, stmt: Join, state: Accesses) -> tuple[Stmt, Accesses]:
+        """It is a barrier itself, and its body begins behind it."""
+        body, state = self._visit(stmt.body, _CLEAN)
+        return replace(stmt, body=body), state
+
     def _whole(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
         """A statement that gets a barrier before it or none."""
         writes, reads = self._of(stmt)
@@ -127,6 +133,7 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         While: _Sync._whole,
         **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows, Exchange), _Sync._whole),
         Wait: _Sync._wait,
+        Join: _Sync._join,
     },
 )
 
@@ -175,6 +182,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         Store: lambda s: (s.buffer, (s.index, s.value)),
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
+        Join: lambda s: (None, (s.index,)),
         Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
         LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
         Exchange: lambda s: (s.to.buffer, (s.to.index, s.source.index)),

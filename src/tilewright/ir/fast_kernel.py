@@ -11,7 +11,7 @@ from typing import Any
 
 from tilewright.ir.expr import Expr
 from tilewright.ir.interpreter_memory import first_line
-from tilewright.ir.stmt import Buffer, Stmt
+from tilewright.ir.stmt import Buffer, Join, Stmt
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class PythonKernel:
     lines: dict[int, Stmt]
     has_barrier: bool
     check: bool
+    joins: tuple[Join, ...] = ()
 
     def statement_at(self, error: BaseException) -> str | None:
         """The statement whose generated code raised `error`, or None if it came from elsewhere."""

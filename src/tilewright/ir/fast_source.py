@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
     Buffer,
     For,
     If,
+    Join,
     Kernel,
     Rules,
     Seq,
@@ -102,7 +103,9 @@ class _Writer:
         self.stored = written_buffers(kernel.body)
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
-        self.has_barrier = any(isinstance(s, (Barrier, *TOGETHER)) for s in everything)
+        self.has_barrier = any(isinstance(s, (Barrier, Join, *TOGETHER)) for s in everything)
+        self.joins = {s: k for k, s in enumerate(s for s in everything if isinstance(s, Join))}
+        self.joined = False  # in the body of one
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -132,6 +135,7 @@ class _Writer:
         return PythonKernel(
             namespace["kernel"], source, tuple(self.parameters), tuple(self.shared), trackers,
             tuple(self.sites), self.variables, origins, self.has_barrier, self.check,
+            tuple(self.joins),
         )  # fmt: skip
 
     def _flatten(
@@ -196,6 +200,11 @@ class _Writer:
     def _barrier(self, stmt: Barrier) -> None:
         self._line(f"epoch = yield {self._number()}")
         self._line("cur = epoch + tid; many = epoch + threads")
+
+    def _race(self, stamp: str) -> str:
+        """Whether what left this stamp is neither before this statement nor by this thread."""
+        test = f"{stamp} >= fork and {stamp} != cur and not block <= {stamp} < epoch"
+        return f"{test} and not any(a <= {stamp} <= z for a, z in seen)" if self.joined else test
 
     def _masked(self, stmt: If) -> None:
         """Every lane whose condition holds runs `then`; the condition is of indices only."""
@@ -303,14 +312,11 @@ class _Writer:
         self._line(f"w = {stamp}[{at}]; x = {text}")
         if buffer in self.copied:
             self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
-        self._guard(
-            "w >= fork and w != cur and not block <= w < epoch"
-            f" and {name}[{at}] != x and x == x", "store twice", buffer, at,
-        )  # fmt: skip
+        differs = f"{self._race('w')} and {name}[{at}] != x and x == x"
+        self._guard(differs, "store twice", buffer, at)
         if buffer in self.loaded:
             self._line(f"r = {name}r[{at}]")
-            after = "r >= fork and r != cur and not block <= r < epoch"
-            self._guard(after, "store race", buffer, at)
+            self._guard(self._race("r"), "store race", buffer, at)
         self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
 
     # -- expressions: text that Python can evaluate where the current block stands
@@ -443,8 +449,7 @@ class _Writer:
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
             if buffer in self.copied:
                 self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
-            after = "w >= fork and w != cur and not block <= w < epoch"
-            self._guard(after, "load race", buffer, at)
+            self._guard(self._race("w"), "load race", buffer, at)
             first = f"{name}r[{at}] = cur if r < epoch else many"
             self._line(f"if r != cur and not fork <= r < block: {first}")
         self._line(f"{value} = {name}[{at}]")

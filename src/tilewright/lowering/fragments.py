@@ -246,7 +246,7 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
 
     def at(stmt: Stmt, which: Expr) -> Stmt:
         tile = {var: first + which}
-        return map_children(stmt, lambda s: s, lambda e: simple(E.substitute(e, tile)))
+        return map_children(stmt, lambda s: at(s, which), lambda e: simple(E.substitute(e, tile)))
 
     zero, one = E.const(0), E.const(1)
     index = simple(E.substitute(rows.source.index, {var: first + second}))

@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -289,7 +290,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         For: _Unroll._for,
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
+        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait, Join), _Unroll._parts),
     },
 )
 

@@ -20,6 +20,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -163,7 +164,9 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
         Store: _VirtualThread._spread_store,
         **dict.fromkeys((AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
-        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), _VirtualThread._spread_parts),
+        **dict.fromkeys(
+            (For, Seq, Allocate, Barrier, Commit, Wait, Join), _VirtualThread._spread_parts
+        ),
     },
 )
 _VISIT: Rules[Callable[..., Stmt]] = Rules(
@@ -172,6 +175,6 @@ _VISIT: Rules[Callable[..., Stmt]] = Rules(
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._visit_leaf),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
-        **dict.fromkeys((For, Seq, Barrier, Commit, Wait), _VirtualThread._visit_parts),
+        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Join), _VirtualThread._visit_parts),
     },
 )

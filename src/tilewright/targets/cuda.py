@@ -136,6 +136,7 @@ KIND = DeviceKind(
     dlpack=2,
     has_threads=True,
     copies_alone=lambda arch: _number(arch) >= 80,
+    counts_blocks=True,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,
     bounded=("build",),

@@ -12,6 +12,7 @@ from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
+from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.matrices import AsProduct
@@ -35,7 +36,7 @@ STEPS: dict[str, type[Step]] = {
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline, AccumulateAt, DivideLast, Widen,
+        Tensorize, AsyncCopy, Pipeline, Join, AccumulateAt, DivideLast, Widen,
     )
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
 from tilewright.schedule.tree.chains import unit_terms
+from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, slots
@@ -45,6 +46,7 @@ REASONS = {
     "asynchronous",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
+    "join": "blocks that count each other, on a device where they cannot",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
     f"around it that are no multiples of these, or other than {WARP} lanes along threadIdx.x",
     "precision": "operands in fewer digits than the target's -precision= allows, or so many terms "
@@ -193,6 +195,8 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     limits = kernel.target.limits
+    if joined_in(kernel.nodes) is not None:
+        found.refuse("join", not kernel.target.counts_blocks)
     threads = _judge_launch(kernel, kernel.target, found)
     found.note("local_words", kernel.local_words)
     share = limits.registers_per_block // maximum(threads, 1)
