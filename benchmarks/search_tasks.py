@@ -64,6 +64,14 @@ def batch_matmul(
     return [left, right, topi.nn.batch_matmul(left, right, out_dtype=sum_of(dtype))]
 
 
+def attention(heads: int, rows: int, keys: int, depth: int, dtype: str = "float32") -> list[Tensor]:
+    """softmax(q k / sqrt(depth)) v, for each head."""
+    q = te.placeholder((heads, rows, depth), dtype, "q")
+    k, v = (te.placeholder((heads, keys, depth), dtype, name) for name in "kv")
+    scores = topi.nn.batch_matmul(topi.multiply(q, depth**-0.5), k)
+    return [q, k, v, topi.nn.batch_matmul(topi.nn.softmax(scores), v, transpose_b=False)]
+
+
 def softmax(rows: int, columns: int, dtype: str = "float32") -> list[Tensor]:
     data = te.placeholder((rows, columns), dtype, "data")
     return [data, topi.nn.softmax(data)]

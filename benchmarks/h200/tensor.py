@@ -29,13 +29,9 @@ from half import bound_us
 from kernels import replayed
 from results_file import append, table
 
-from tilewright.graph import leaves
-from tilewright.graph.expr import Function
-from tilewright.graph.functions import nn
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.network.extract import fused_groups, groupings
 from tilewright.runtime.device import device
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.loop import Options, tune
@@ -75,17 +71,11 @@ def _products(torch: Any, layout: str, batch: int, rows: int, inner: int, column
     return lambda: torch.bmm(left, right.transpose(1, 2))
 
 
-def _attend(torch: Any, layout: str, heads: int, length: int, width: int, dtype: Any) -> Any:
-    q, k, v = torch.randn(3, 1, heads, length, width, device="cuda", dtype=dtype)
+def _attention(torch: Any, layout: str, heads: int, rows: int, keys: int, depth: int,
+               dtype: Any) -> Any:  # fmt: skip
+    q = torch.randn(1, heads, rows, depth, device="cuda", dtype=dtype)
+    k, v = (torch.randn(1, heads, keys, depth, device="cuda", dtype=dtype) for _ in "kv")
     return lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v)
-
-
-def attention(heads: int, length: int, width: int, dtype: str) -> ComputeDAG:
-    """As a network has it: one kernel."""
-    given = [leaves.var(name, shape=(1, heads, length, width), dtype=dtype) for name in "qkv"]
-    *_, whole = groupings(Function(given, nn.attention(*given)))
-    (found,) = (g for g in fused_groups(whole["main"]) if g.name == "attention")
-    return found.dag
 
 
 def convolution(channels: int, size: int, batch: int, last: bool, dtype: str) -> ComputeDAG:
@@ -126,8 +116,8 @@ CASES = {
     },
     "batch_matmul 12x128x64": _of_product(search_tasks.batch_matmul, _products, 12, 128, 64, 128),
     **{
-        f"attention {h}x{n}x{d}": Case((partial(attention, h, n, d),), _attend, (h, n, d))
-        for h, n, d in ((12, 1024, 64), (12, 128, 64))
+        f"attention 12x{n}x64": _of_product(search_tasks.attention, _attention, 12, n, n, 64)
+        for n in (128, 197, 1024)
     },
 }
 
