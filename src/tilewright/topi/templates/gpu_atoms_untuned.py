@@ -12,7 +12,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored
 from tilewright.topi.templates.untuned import fastest
 
-FEW_SPLITS = (8, 16)  # of the sums of few rows
+FEW_SPLITS = (4, 8)  # of the sums of few rows
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
@@ -27,13 +27,15 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 
 def fastest_of_few(sketch: Sketch) -> int:
     """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
-    over many.  The model does not see what it takes to fetch weights from memory."""
+    over some blocks, of which the last adds it up.  The model does not see what it takes to fetch
+    weights from memory."""
     knobs = sketch.space.space_map
     short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
     held: dict[str, Any] = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
     held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
     for name, wanted in (("step_k", 8), ("stages", 2)):
         held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
+    held["joined"] = any(e.val for e in knobs["joined"])
     splits = [e.val for e in knobs["split_k"]]
     ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
     return fastest(sketch, *({**held, "split_k": n} for n in ways))
