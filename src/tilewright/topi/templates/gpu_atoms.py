@@ -27,7 +27,6 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
@@ -46,9 +45,9 @@ from tilewright.topi.templates.gpu import (
     tile_sizes,
     wasted,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
-from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
 STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
@@ -63,7 +62,6 @@ MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
 FEW = 32  # rows, of which longer slices fit, so that less waits in between
 LONG_STEPS = (*STEPS, 8, 16)
-FEW_SPLITS = (8, 16)  # of their sums, untuned
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
@@ -555,30 +553,6 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 
 
 # -- who uses it -----------------------------------------------------------------------------------
-
-
-def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, the sum split as far as the device asks for."""
-    space = sketch.space
-    if "ahead" in space.space_map:
-        return _fastest_of_few(sketch)
-    blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
-    ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
-
-
-def _fastest_of_few(sketch: Sketch) -> int:
-    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
-    over many.  The model does not see what it takes to fetch weights from memory."""
-    knobs = sketch.space.space_map
-    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
-    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
-    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
-    for name, wanted in (("step_k", 8), ("stages", 2)):
-        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
-    splits = [e.val for e in knobs["split_k"]]
-    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
-    return fastest(sketch, *({**held, "split_k": n} for n in ways))
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
