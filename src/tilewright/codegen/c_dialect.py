@@ -153,6 +153,7 @@ def instruction(function: str) -> str:
     return f"tw_{function}"
 
 
+LET_IN = "tw_let_next_in"  # (): kernels behind may begin, of which `AWAIT_ONLY` says nothing
 LAST = "tw_last_to_come"  # (counter, blocks - 1): whether all others of as many came before
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 
