@@ -62,6 +62,7 @@ STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
 FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
 LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
 FEW_SPLITS = (8, 16)  # of their sums, untuned
+TWO = {"joined": False}  # untuned: what a join is worth depends on what runs behind it
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
@@ -561,7 +562,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         return _fastest_of_few(sketch)
     blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
     ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
+    return fastest(sketch, *({"split_k": b, "warps_k": w, **TWO} for b, w in ways))
 
 
 def _fastest_of_few(sketch: Sketch) -> int:
@@ -575,7 +576,7 @@ def _fastest_of_few(sketch: Sketch) -> int:
         held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
     splits = [e.val for e in knobs["split_k"]]
     ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
-    return fastest(sketch, *({**held, "split_k": n} for n in ways))
+    return fastest(sketch, *({**held, "split_k": n, **TWO} for n in ways))
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
