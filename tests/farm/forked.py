@@ -83,7 +83,10 @@ class Parent:
         """Until it ends, which it does once nobody asks any more."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
     def ask(self, **job: Any) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
