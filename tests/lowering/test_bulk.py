@@ -343,7 +343,9 @@ def test_masks_judge_populations_as_they_judge_one() -> None:
     names = ("rows", "columns", "step", "slots", "swizzle", "loaders")
     form = Bulk(m=40, n=72, k=96)
     opened = schedule(replace(form, **{name: var(name) for name in names}))
-    columns = {n: np.array(values) for n, values in zip(names, zip(*rows, strict=True), strict=True)}
+    columns = {
+        n: np.array(values) for n, values in zip(names, zip(*rows, strict=True), strict=True)
+    }
     many = Resources(LoopTree(opened).bounds(columns), H100)
     (kernel,), verdict = many.kernels, judge(many)
     (found,), times = analyse(many, len(rows))
@@ -351,7 +353,9 @@ def test_masks_judge_populations_as_they_judge_one() -> None:
         alone = schedule(replace(form, **dict(zip(names, row, strict=True))))
         one = Resources(LoopTree(alone).bounds(), H100)
         assert np.broadcast_to(kernel.shared_bytes, len(rows))[k] == one.kernels[0].shared_bytes
-        assert np.broadcast_to(kernel.loading_threads, len(rows))[k] == one.kernels[0].loading_threads
+        assert (
+            np.broadcast_to(kernel.loading_threads, len(rows))[k] == one.kernels[0].loading_threads
+        )
         told = {r for r, mask in verdict.refused.items() if np.broadcast_to(mask, len(rows))[k]}
         assert told == set(judge(one).reasons())
         (own,), _ = analyse(one, 1)
