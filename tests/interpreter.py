@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.scalars import operation, rounded
 from tests.touches import Cells, Moment
-from tilewright.base.dtype import DType
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.bulk import (
     Arrive,
     Await,
@@ -28,7 +28,7 @@ from tilewright.ir.bulk import (
     MakeGates,
     has_gates,
 )
-from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tilewright.ir.expr import Expr, walk
 from tilewright.ir.fast_bulk import filled
 from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
@@ -39,7 +39,6 @@ from tilewright.ir.interpreter_memory import (
     first_line,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import evaluated
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -54,11 +53,14 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -66,7 +68,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, Waiting, run_warp
+from tilewright.ir.warps import Meeting, Waiting, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -102,6 +104,9 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
       all reads of what was there; other bytes than expected; threads that wait for ever
     - an Mma, a LoadRows, an Exchange or an Arrive that not all lanes of a warp, which are 32
       threads in order, reach together; only the last orders accesses of memory
+    - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
+      tiles, every element by two: one that its writer has not shown since, one written before the
+      MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -149,6 +154,8 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
 
+    unit = unit_of(kernel)
+
     def met() -> None:
         for thread in threads:
             thread.now = replace(thread.now, interval=thread.now.interval + 1)
@@ -170,8 +177,8 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
         return
     while True:
         waiting: list[Any] = []
-        for first in range(0, len(threads), WARP):
-            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, None)
+        for first in range(0, len(threads), unit):
+            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, None)
         if len(set(waiting)) > 1:
             raise diverged(waiting)
         if waiting[0] is None:
@@ -212,6 +219,9 @@ class _Thread:
     begun: list[_Flight] = field(default_factory=list)  # copies since the last commit
     groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
+    hidden: list[tuple[Cells, int]] = field(default_factory=list)  # written and not shown
+    # of each batch of Mmas, the last not complete: what happens to what they hold when it has ended
+    batches: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
 
     # -- statements
     def run(self, stmt: Stmt) -> Course:
@@ -319,11 +329,70 @@ class _Thread:
         yield from ()
 
     def multiply(self, stmt: Mma) -> Course:
+        if stmt.atom.by_group:
+            yield from self.multiply_beside(stmt)
+            return
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
             held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
             self.write(stmt.sum.buffer, at, held)
+
+    def multiply_beside(self, stmt: Mma) -> Course:
+        tiles = [self.tile(region, of) for region, of in stmt.operands if isinstance(of, Tile)]
+        a, b = (
+            tuple(self.read(region.buffer, at, beside=True) for at in places)
+            for region, places in zip((stmt.a, stmt.b), tiles, strict=True)
+        )
+        buffer, places = stmt.sum.buffer, self.places(stmt.sum)
+        cells = self.cells[buffer]
+        sums = tuple(cells.values[at] for at in places)
+        if self.check:
+            self.refuse("unfenced" if cells.stored else "", buffer, places[0])
+            self.refuse("unwritten" if None in sums else "", buffer, places[0])
+            for of, where in zip((stmt.a, stmt.b, stmt.sum), (*tiles, places), strict=True):
+                self.engage(of.buffer, where)
+        results = yield Meeting(stmt, (a, b, sums))
+        for at, value in zip(places, results, strict=True):
+            cells.values[at] = np.float64(value)
+
+    def engage(self, buffer: Buffer, places: Sequence[int]) -> None:
+        """The batch that is under way reads these elements, or adds to them."""
+        cells = self.cells[buffer]
+        if buffer in self.filled:
+            self.batches[-1].append(self.gates.engage(self.now.thread, buffer, places))
+            return
+        cells.busy.update(places)
+        self.batches[-1].append(lambda: cells.busy.subtract(places))
+
+    def tile(self, region: Region, tile: Tile) -> list[int]:
+        """Where the lane reads its part."""
+        buffer, first = region.buffer, self.value(region.index)
+        row, columns = buffer.swizzle // buffer.dtype.bytes, tile.shape[1]
+        if self.check:
+            inside = 0 <= first <= buffer.size - region.count
+            self.refuse("" if inside else "bounds", buffer, first)
+            begins = first // row % ROWS_OF_EIGHT == 0 and first % row % columns == 0
+            self.refuse("" if begins else "tile", buffer, first, columns)
+        lane = self.now.thread % GROUP
+        return [buffer.at(first + k) for k in tile.offsets(buffer.swizzle, lane)]
+
+    def show(self, stmt: Show) -> Course:
+        for cells, at in self.hidden:
+            cells.hidden.discard(at)
+        self.hidden = []
+        yield from ()
+
+    def begin(self, stmt: MmaBegin) -> Course:
+        self.cells[stmt.sum.buffer].stored = False
+        yield from ()
+
+    def end(self, stmt: MmaEnd) -> Course:
+        self.batches.append([])
+        while len(self.batches) - 1 > stmt.pending:
+            for release in self.batches.pop(0):
+                release()
+        yield from ()
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
@@ -421,12 +490,16 @@ class _Thread:
             at = self.value(index.args[0])
             self.refuse("aligned" if at % unit else "", buffer, at, unit)
 
-    def read(self, buffer: Buffer, at: int) -> Any:
+    def read(self, buffer: Buffer, at: int, *, beside: bool = False) -> Any:
+        """beside: by what needs to be shown what threads write"""
         cells = self.cells[buffer]
+        if self.check and buffer.scope == "local":
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
         if self.check and buffer in self.filled:
             self.refuse(self.gates.read(self.now.thread, buffer, at), buffer, at)
         elif self.check:
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
+            self.refuse("not shown" if beside and at in cells.hidden else "", buffer, at)
         return cells.values[at]
 
     def write(self, buffer: Buffer, at: int, value: Any) -> None:
@@ -434,7 +507,12 @@ class _Thread:
         if self.check:
             fits = not buffer.dtype.is_index or buffer.dtype.holds(value)
             self.refuse("" if fits else "overflow", buffer, at)
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
+            cells.stored = True
             self.refuse(cells.fault_of_write(at, value, self.now), buffer, at)
+            if buffer.scope == "shared":
+                cells.hidden.add(at)
+                self.hidden.append((cells, at))
         cells.values[at] = value
 
     def refuse(self, kind: str, buffer: Buffer, at: int, unit: int = 1) -> None:
@@ -491,6 +569,9 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Show: _Thread.show,
+        MmaBegin: _Thread.begin,
+        MmaEnd: _Thread.end,
         BulkCopy: _Thread.bulk_copy,
         MakeGates: _Thread.make_gates,
         Fence: _Thread.fence,
@@ -504,46 +585,3 @@ _RUN: Rules[Callable[..., Course]] = Rules(
 
 def _lanes(node: Expr) -> range:
     return range(node.lanes)
-
-
-# -- what one operation on scalars means -----------------------------------------------------------
-
-
-def rounded(dtype: DType, exact: Any) -> Any:
-    """What an operation of type `dtype` gives whose exact (or double precision) result is known."""
-    if dtype.is_float:
-        return np.float64(dtype.nearest(exact))
-    return exact if dtype.is_index else dtype.wrapped(exact)
-
-
-def converted(dtype: DType, source: DType, value: Any) -> Any:
-    """A cast.  Raises ValueError or OverflowError for an integer of NaN or infinity."""
-    if dtype.is_float:
-        return rounded(dtype, value)
-    if dtype == "bool":
-        return bool(value != 0)
-    whole = int(value)  # towards zero
-    exact = dtype.is_index and (source.is_index or source.is_float)
-    return whole if exact else dtype.wrapped(whole)
-
-
-def operation(node: Expr, args: Sequence[Any]) -> Any:
-    """The value of `node`, which evaluates all its arguments, from theirs.
-
-    Raises ZeroDivisionError for integers, and as `converted` does.
-    """
-    op = node.op
-    if op == "select":
-        return args[1] if args[0] else args[2]
-    if op == "not":
-        return not args[0]
-    if op in COMPARE or op in LOGIC:
-        return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
-    if op == "cast":
-        return converted(node.dtype, node.args[0].dtype, args[0])
-    if op == "call":
-        return rounded(node.dtype, evaluated(node.attr, *args))
-    if op in ("min", "max"):
-        a, b = args
-        return a if (a < b if op == "min" else a > b) or a != a else b
-    return rounded(node.dtype, ARITHMETIC[op][1](*args))

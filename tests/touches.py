@@ -6,6 +6,7 @@ Read next: `interpreter.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,12 +33,18 @@ class Cells:
     """The elements of one buffer, and the accesses of each that later ones may race with.
 
     flying: elements that a copy, begun and not yet waited for, will write
+    hidden: those that their writer has not shown to what reads beside the threads
+    busy:   how many Mmas of groups, not waited for, read an element or add to it
+    stored: whether one was stored to since the last MmaBegin
     """
 
     values: list[Any]
     writer: dict[int, Moment] = field(default_factory=dict)
     readers: dict[int, set[Moment]] = field(default_factory=dict)
     flying: set[int] = field(default_factory=set)
+    hidden: set[int] = field(default_factory=set)
+    busy: Counter[int] = field(default_factory=Counter)
+    stored: bool = False
 
     def fault_of_read(self, at: int, now: Moment) -> str:
         """What is wrong with reading an element now, in REASONS, or ""; notes the access."""

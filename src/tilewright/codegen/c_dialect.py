@@ -72,8 +72,8 @@ class Dialect:
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
                     "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
                     TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
-                    "tw_await_gate"), no `multiply(atom)` of that name, no waiting for the kernel
-                    before (`artifact.AWAIT` and FRESH)
+                    "tw_await_gate"), no `multiply(atom)` of that name, no SHOW, MMA_BEGIN and
+                    MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -160,6 +160,7 @@ def instruction(function: str) -> str:
     return f"tw_{function}"
 
 
+SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
 BULK, TENSOR_MAP = "tw_bulk_", "tw_map"  # begins of names; the type of a parameter
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 

@@ -19,6 +19,9 @@ from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
 from tilewright.base.dtype import DType
 from tilewright.codegen.c_dialect import (
     FRESH,
+    MMA_BEGIN,
+    MMA_END,
+    SHOW,
     TENSOR_MAP,
     Dialect,
     Names,
@@ -29,6 +32,7 @@ from tilewright.codegen.c_dialect import (
 )
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
+from tilewright.codegen.cuda_groups import form
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
@@ -48,10 +52,13 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -283,8 +290,21 @@ class _KernelPrinter(ValuePrinter):
         self._call_helper("tw_await_gate", f"{self._place(stmt.gate)}, {parity}")
 
     def _mma(self, stmt: Mma) -> None:
-        places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
-        self._call_helper(multiply(stmt.atom.name), ", ".join(places))
+        regions, how = (stmt.sum, stmt.a, stmt.b), ""
+        if stmt.atom.by_group:
+            how = ", ".join(f"{form(region.buffer.swizzle)}" for region in regions[1:])
+        places = (self._place(region, as_told=stmt.atom.by_group) for region in regions)
+        self._call_helper(multiply(stmt.atom.name), ", ".join(places), how)
+
+    def _show(self, stmt: Show) -> None:
+        self._call_helper(SHOW, "")
+
+    def _mma_begin(self, stmt: MmaBegin) -> None:
+        self._call_helper(MMA_BEGIN, self._place(stmt.sum), f"{stmt.sum.count}")
+
+    def _mma_end(self, stmt: MmaEnd) -> None:
+        how = f"{stmt.sum.count}, {stmt.pending}"
+        self._call_helper(MMA_END, self._place(stmt.sum), how)
 
     def _load_rows(self, stmt: LoadRows) -> None:
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
@@ -305,9 +325,10 @@ class _KernelPrinter(ValuePrinter):
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
 
-    def _call_helper(self, name: str, arguments: str) -> None:
+    def _call_helper(self, name: str, arguments: str, how: str = "") -> None:
+        """how: what is known when it is compiled"""
         self._help(name)
-        self._line(f"{name}({arguments});")
+        self._line(f"{name}{f'<{how}>' if how else ''}({arguments});")
 
     def _help(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
@@ -315,8 +336,13 @@ class _KernelPrinter(ValuePrinter):
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
 
-    def _place(self, region: Region) -> str:
-        """The address where it begins."""
+    def _place(self, region: Region, *, as_told: bool = False) -> str:
+        """The address where it begins.
+
+        as_told: as the index says, in the first of eight rows, where no swizzle moves anything
+        """
+        if as_told:
+            return f"&{self._buffer(region.buffer)}[{self._print(self._closed(region.index))}]"
         first = E.make("load", (self._closed(region.index),), region.buffer, region.buffer.dtype)
         return f"&{self._print(first, ATOM)}"
 
@@ -520,7 +546,8 @@ class _KernelPrinter(ValuePrinter):
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
         Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, BulkCopy: _bulk_copy,
+        LoadRows: _load_rows, Show: _show, MmaBegin: _mma_begin, MmaEnd: _mma_end,
+        Exchange: _exchange, Prefetch: _prefetch, BulkCopy: _bulk_copy,
         MakeGates: _make_gates, Fence: _fence, Expect: _expect, Arrive: _arrive, Await: _await,
     }  # fmt: skip
 

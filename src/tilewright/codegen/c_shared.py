@@ -24,8 +24,11 @@ from tilewright.ir.stmt import (
     If,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -72,6 +75,12 @@ def plan_shared(body: Stmt) -> SharedPlan:
     return planner.plan
 
 
+_OTHERS = (
+    Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange, Show, MmaBegin, MmaEnd,
+    *GATED,
+)  # fmt: skip
+
+
 class _Planner:
     def __init__(self, alone: set[Buffer]) -> None:
         self.plan = SharedPlan()
@@ -108,9 +117,7 @@ class _Planner:
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
-        elif not isinstance(
-            stmt, (Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange, *GATED)
-        ):
+        elif not isinstance(stmt, _OTHERS):
             kind = type(stmt).__name__
             raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 

@@ -10,6 +10,7 @@ instruction of the two conversions that fill or read a register.
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT, Source
@@ -26,6 +27,7 @@ from tilewright.codegen.c_dialect import (
     load_rows,
     multiply,
 )
+from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.bulk import MOST_DIMENSIONS
@@ -354,7 +356,7 @@ DIALECT = Dialect(
     inline="static __device__ __forceinline__",
     preamble={},
     words=_WORDS,
-    instructions=_INSTRUCTIONS,
+    instructions=ChainMap(_INSTRUCTIONS, GroupInstructions()),  # type: ignore[arg-type]
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ Between two barriers a thread runs when those before it have arrived at the seco
 in groups that one more argument gives; blocks begin some time after each other, in that order, too.
 Threads of a warp run in step whatever they wait for, so where each takes its own turn, each calls
 the body from a place of its own.  What a warp does together needs all its lanes: such kernels take
-turns by warps, and the order of lanes is not tried.  Asynchronous copies are made by the thread
+turns by warps, or by groups of four where these multiply, and the order of lanes is not tried.
+Asynchronous copies are made by the thread
 itself, as soon or as late as can be: where they begin, or where they are waited for.  Only time
 depends on all this: who has waited too long goes on, and nothing that is right becomes wrong.
 """
@@ -25,12 +26,13 @@ from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl, serial_gates
 from tilewright.codegen.c_dialect import Dialect
 
-WARP = 32
+WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
 _ARENA = re.compile(r"extern __shared__ .*;")
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
 _MAP = re.compile(r"^const __grid_constant__ tw_map (\w+)$")
+_BY_GROUP = "tw_mma_m64"  # with which names of what a group of warps does begin
 _TOGETHER = ("tw_mma_", "tw_rows_", "tw_exchange")  # names of what a warp does together begin so
 _COPIES = "tw_begin("  # of a text with asynchronous copies
 _KEPT = "tw_copies"  # of one that waits for any, though it may have none
@@ -213,6 +215,14 @@ def serialized(source: Source) -> Source | str | None:
     )  # fmt: skip
 
 
+def _turns(body: str) -> str:
+    """How many threads have one turn: whole warps, or whole groups, that do something together."""
+    if _BY_GROUP in body:
+        return f"(tw_order[1] + {GROUP - 1}) / {GROUP} * {GROUP}"
+    together = any(name in body for name in _TOGETHER)
+    return f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]"
+
+
 def _poisoned(arrays: list[tuple[str, str, int | str]], threads: int, dialect: Dialect) -> str:
     space = dialect.spaces["shared"]
     return "\n".join(
@@ -254,6 +264,8 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]
     gated = serial_gates.GATED in body
+    if gated and _BY_GROUP in body:  # which would wait for its other warps
+        return _Unfit("groups of warps wait for gates")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
@@ -296,7 +308,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
         poison=_poisoned(arrays, threads, dialect),
         barrier=dialect.barrier,
-        group=f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]",
+        group=_turns(body),
         turns=f"  {call}" if together else _SINGLY.format(call=call, calls=calls, warp=WARP),
     )  # fmt: skip
     return f"{before}{changed}{after}"

@@ -43,7 +43,7 @@ from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, ring_axis, slots
+from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
@@ -283,6 +283,8 @@ class _Counter:
             issued = issued + count  # of a copy: itself, and its address, which has no offset
             if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
+            if _beside(nest, touch):
+                continue
             if touch is not nest.write and touch.scope in ("global", "shared"):
                 far = far + count * (touch.scope == "global") * (1 - alone)
                 near = near + count * (touch.scope == "shared")
@@ -299,10 +301,11 @@ class _Counter:
         rate, each = self.limits.atom(atom.name), multiply_adds(atom)
         sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
-        k.atom_fma = k.atom_fma + trips * each / self.warp
-        k.executed = k.executed + trips * 2 * each * k.warps * k.blocks
+        k.atom_fma = k.atom_fma + trips * each / atom.lanes
+        units = k.warps * self.warp / atom.lanes
+        k.executed = k.executed + trips * 2 * each * units * k.blocks
         alone = 2 * each * self.limits.cores / rate.rate if rate.rate else rate.latency
-        k.tensor = k.tensor + trips * k.warps * alone
+        k.tensor = k.tensor + trips * units * alone
         wait = rate.latency / minimum(maximum(sums, 1), ACCUMULATORS)
         k.tensor_wait = k.tensor_wait + trips * wait
         k.accumulators = maximum(k.accumulators, sums)
@@ -336,6 +339,12 @@ class _Counter:
         if shared and nest.node.op.combiner is None:
             k.spills = k.spills + bodies * maximum(burst - HELD, 0)
 
+    def _lag(self, node: Node) -> Any:
+        """Iterations by which what is read of the stage's ring is behind."""
+        if node.parent is None or node.attach_axis is None:
+            return 0
+        return vector(lag(node.parent, node.attach_axis, self.bounds))
+
     def _alone(self, node: Node) -> Any:
         """1 where the stage's copies are asynchronous, else 0."""
         mask = is_asynchronous(node, self.bounds)
@@ -356,7 +365,7 @@ class _Counter:
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
     ) -> Any:
         """Instructions of a thread for one read or write; adds to the kernel's memory counts."""
-        if touch.scope in ("local", "fragment"):
+        if touch.scope in ("local", "fragment") or _beside(nest, touch):
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
@@ -488,7 +497,8 @@ class _Counter:
         runs = nest.trips * nest.executions
         mine = k.threads if self.anchor.scope != "shared" else 1
         if self.anchor.product is not None:
-            mine = k.warps * multiply_adds(self.anchor.product.atom)
+            atom = self.anchor.product.atom
+            mine = k.warps * self.warp / atom.lanes * multiply_adds(atom)
         k.anchor_share = minimum(whole_work(self.anchor) / maximum(runs * mine * k.blocks, 1), 1.0)
         k.body, k.rolled = nest.body, nest.rolled * nest.executions
         k.chain = maximum(nest.tile("reduce"), 1)
@@ -539,9 +549,16 @@ class _Counter:
         if any(node.stage.is_copied for node in nodes):
             axis = ring_axis(nodes[0])
             turns = 1 if axis is None else vector(self.bounds.extent[axis])
-            ahead = maximum(reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held]) - 1, 0)
+            least = reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held])
+            ahead = maximum(least - 1 - self._lag(nodes[0]), 0)
             starts = executions / where(ahead > 0, turns, 1)
             k.rings.append(Ring(executions * alone, starts * alone, ahead))
+
+
+def _beside(nest: Nest, touch: Touch) -> bool:
+    """Whether the matrix unit itself reads it, for a group of warps."""
+    product = nest.node.product
+    return product is not None and product.atom.by_group and touch.scope == "shared"
 
 
 def arithmetic_of(node: Node) -> DType:

@@ -15,7 +15,8 @@ from tilewright.ir.stmt import Buffer, Kernel, Region, Stmt, statements
 from tilewright.ir.warps import Meeting, Waiting
 
 READ = ("unwritten", "in flight", "not waited for")  # what may be wrong with reading an element
-BEGUN = ("in flight", "not known to be read", "not waited for")  # with beginning a copy to it
+# with beginning a copy to it
+BEGUN = ("in flight", "multiplying", "not known to be read", "not waited for")
 
 
 def filled(kernel: Kernel) -> set[Buffer]:
@@ -32,7 +33,7 @@ def gates_in(kernel: Kernel) -> set[Buffer]:
 def look(w: Any, buffer: Buffer, at: str) -> None:
     """Whether the thread may read an element that a bulk copy brings."""
     if w.check:
-        w._line(f"q = {w._name(buffer)}w.read(tid, {_constant(w, buffer)}, {at})")
+        w._line(f"q = {w._name(buffer)}w.read(tid, {constant(w, buffer)}, {at})")
         for kind in READ:
             w._guard(f"q == {kind!r}", kind, buffer, at)
 
@@ -42,7 +43,7 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
     w._begin(*stmt.at, to.index, gate.index)
     corner = ", ".join(w._atom(e) for e in stmt.at)
     places, values, name = f"x{w._number()}", f"x{w._number()}", w._name(source)
-    w._line(f"{places} = box_places({_constant(w, stmt.box)}, ({corner},))")
+    w._line(f"{places} = box_places({constant(w, stmt.box)}, ({corner},))")
     if w.check:
         inner = w._atom(stmt.at[-1])
         w._guard(f"{inner} % {stmt.inner_unit}", "aligned", source, inner, stmt.inner_unit)
@@ -54,7 +55,7 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
     w._line(f"{values} = [{zero} if p < 0 else {name}[p] for p in {places}]")
     w._index(to.buffer, to.index)
     w._index(to.buffer, to.index + (to.count - 1))
-    first, buffer = w._atom(to.index), _constant(w, to.buffer)
+    first, buffer = w._atom(to.index), constant(w, to.buffer)
     if w.check:
         w._guard(f"{first} % {stmt.unit}", "aligned", to.buffer, first, stmt.unit)
     w._line(f"{places} = [{buffer}.at({first} + k) for k in range({to.count})]")
@@ -82,7 +83,7 @@ def _make(w: Any, stmt: MakeGates) -> None:
     first = w._index(gates.buffer, gates.index)
     w._index(gates.buffer, gates.index + (gates.count - 1))
     w._line(
-        f"{w._name(gates.buffer)}.make(tid, {_constant(w, gates.buffer)},"
+        f"{w._name(gates.buffer)}.make(tid, {constant(w, gates.buffer)},"
         f" range({first}, {first} + {gates.count}), {stmt.arrivals})"
     )
 
@@ -99,7 +100,7 @@ def _expect(w: Any, stmt: Expect) -> None:
 
 def _arrive(w: Any, stmt: Arrive) -> None:
     w._begin(stmt.gate.index)
-    w._line(f"yield Meeting({_constant(w, stmt)}, ({_gate(w, stmt.gate)},))")
+    w._line(f"yield Meeting({constant(w, stmt)}, ({_gate(w, stmt.gate)},))")
 
 
 def _await(w: Any, stmt: Await) -> None:
@@ -108,14 +109,14 @@ def _await(w: Any, stmt: Await) -> None:
     w._line(f"{parity} = {w._text(stmt.parity)}")
     w._line(f"{gate} = {_gate(w, stmt.gate)}")
     w._line(f"if {name}.ready(tid, {gate}, {parity}): {name}.passed(tid, {gate})")
-    w._line(f"else: yield Waiting({_constant(w, stmt)}, {gate}, {parity})")
+    w._line(f"else: yield Waiting({constant(w, stmt)}, {gate}, {parity})")
 
 
 def _gate(w: Any, region: Region) -> str:
-    return f"({_constant(w, region.buffer)}, {w._index(region.buffer, region.index)})"
+    return f"({constant(w, region.buffer)}, {w._index(region.buffer, region.index)})"
 
 
-def _constant(w: Any, thing: Any) -> str:
+def constant(w: Any, thing: Any) -> str:
     known = next((name for name, value in w.constants.items() if value is thing), None)
     if known is None:
         known = f"c{w._number()}"

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import has_gates
 from tilewright.ir.fast_bulk import filled, gates_in
 from tilewright.ir.fast_kernel import PythonKernel
@@ -32,7 +31,7 @@ from tilewright.ir.interpreter_memory import (
     write_back,
 )
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Kernel, Program
-from tilewright.ir.warps import run_warp
+from tilewright.ir.warps import run_warp, unit_of
 
 
 def run_fast(program: Program, arrays: Sequence[Array], *, check: bool = True) -> None:
@@ -140,11 +139,12 @@ def _in_turn(kernel: Kernel, threads: Sequence[Course], epoch: int, count: int) 
         return _advance(threads[k], told)
 
     waiting: list[int | None] = []
+    unit = unit_of(kernel)
     first = True
     while True:
         waiting = []
-        for warp in range(0, len(threads), WARP):
-            lanes = min(WARP, len(threads) - warp)
+        for warp in range(0, len(threads), unit):
+            lanes = min(unit, len(threads) - warp)
             waiting += run_warp(kernel, warp, lanes, go_on, None if first else epoch)
         first = False
         reached = set(waiting)

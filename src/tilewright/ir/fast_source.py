@@ -25,7 +25,7 @@ from tilewright.ir.fast_bulk import BULK, BULK_NAMES, filled, look
 from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
 from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
-from tilewright.ir.fast_warps import END, WARPS
+from tilewright.ir.fast_warps import END, WARPS, of_groups, touched, turned
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
 from tilewright.ir.stmt import (
     Allocate,
@@ -46,7 +46,6 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
-from tilewright.ir.swizzle import turn
 from tilewright.ir.warps import STOPS
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
@@ -105,6 +104,7 @@ class _Writer:
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
         self.filled = filled(kernel)
+        self.beside, self.summed = of_groups(everything, self.filled)
         self.has_barrier = any(isinstance(s, STOPS) for s in everything)
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
@@ -124,6 +124,8 @@ class _Writer:
         for buffer in (*self.parameters, *self.shared):
             heads += self._declare(buffer)
         self._line("cur = epoch + tid; many = epoch + threads; groups = [[]]")
+        if self.summed:
+            self._line("hidden = []; batches = [[]]")
         self._statement(self.kernel.body)
         lines = ["def kernel(" + ", ".join(heads) + "):"]
         origins: dict[int, Stmt] = {}
@@ -190,6 +192,8 @@ class _Writer:
             self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
             for stamp in stamps:
                 self._line(f"{stamp} = [0] * {stmt.buffer.size}")
+            if self.check and stmt.buffer in self.summed:
+                self._line(f"{name}m = [0] * {stmt.buffer.size}; {name}d = [0]")
         self._statement(stmt.body)
         if self.check and stmt.buffer in self.copied:
             self.current = stmt
@@ -299,6 +303,8 @@ class _Writer:
             self._line(f"x = {text}")
             text = "x"
             self._guard(f"not {kind.least} <= x <= {kind.greatest}", "overflow", buffer, at)
+        if self.check and buffer in self.beside | self.summed:
+            touched(self, buffer, at, stored=True)
         if not self._tracked(buffer):
             self._line(f"{name}[{at}] = {text}")
             return
@@ -315,6 +321,8 @@ class _Writer:
             after = "r >= fork and r != cur and not block <= r < epoch"
             self._guard(after, "store race", buffer, at)
         self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
+        if buffer in self.beside:
+            self._line(f"hide(hidden, {name}u, {at})")
 
     # -- expressions: text that Python can evaluate where the current block stands
 
@@ -452,6 +460,8 @@ class _Writer:
             self._guard(after, "load race", buffer, at)
             first = f"{name}r[{at}] = cur if r < epoch else many"
             self._line(f"if r != cur and not fork <= r < block: {first}")
+        if self.check and buffer in self.summed:
+            touched(self, buffer, at)
         self._line(f"{value} = {name}[{at}]")
         if self.check:
             self._guard(f"{value} is None", "unwritten", buffer, at)
@@ -463,10 +473,7 @@ class _Writer:
         span = self._range(index)
         if self.check and (span is None or span[0] < 0 or span[1] >= buffer.size):
             self._guard(f"not 0 <= {at} < {buffer.size}", "bounds", buffer, at)
-        if not buffer.swizzle:
-            return at
-        rows, pieces, unit = turn(buffer.swizzle, buffer.dtype.bytes)
-        return f"({at} ^ {at} // {rows} % {pieces} * {unit})"
+        return turned(buffer, at)
 
     def _aligned(self, buffer: Buffer, index: Expr) -> None:
         consecutive = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
@@ -549,7 +556,7 @@ class _Writer:
 
     def _declare(self, buffer: Buffer) -> list[str]:
         name = self.buffers[buffer] = f"b{self._number()}"
-        return [name, *(name + suffix for suffix in "wr"[: self._trackers(buffer)])]
+        return [name, *(name + suffix for suffix in "wrum"[: self._trackers(buffer)])]
 
     def _name(self, buffer: Buffer) -> str:
         if buffer not in self.buffers:
@@ -557,9 +564,11 @@ class _Writer:
         return self.buffers[buffer]
 
     def _trackers(self, buffer: Buffer) -> int:
-        """How many lists of stamps `buffer` has: writers, readers."""
-        if buffer in self.filled or (self.check and buffer in self.copied):
-            return 1 if buffer in self.filled else 2
+        """Lists of stamps: writers, readers; of what groups read: not shown, being read."""
+        if buffer in self.filled:
+            return 1
+        if self.check and buffer in self.copied | self.beside:
+            return 4 if buffer in self.beside else 2
         private = buffer in self.allocated and buffer not in self.shared and not self.has_parallel
         if not self.check or private or buffer not in self.stored:
             return 0

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import Box
 from tilewright.ir.interpreter_memory import REASONS, InterpreterError, first_line
 from tilewright.ir.stmt import Buffer, Kernel
-from tilewright.ir.warps import Waiting, meet
+from tilewright.ir.warps import Waiting, go_together, unit_of
 
 Clock = dict[Any, int]  # of threads, by number, and of gates: how far they have come
 Gate = tuple[Buffer, int]  # one of a buffer of gates
@@ -50,11 +49,13 @@ class _State:
 @dataclass
 class Cell:
     """An element that bulk copies fill.  by: the gate and the phase that brought what it has;
-    readers: threads that have read that, and when; flying: whether a copy is under way."""
+    readers: threads that have read that, and when; flying: whether a copy is under way; busy: how
+    many Mmas of groups still read it."""
 
     by: tuple[Gate, int] | None = None
     readers: Clock = field(default_factory=dict)
     flying: bool = False
+    busy: int = 0
 
 
 class Gates:
@@ -105,8 +106,8 @@ class Gates:
         cells, known = self.cells.setdefault(buffer, {}), self.clocks[thread]
         for at in places:
             cell = cells.setdefault(at, Cell())
-            if cell.flying:
-                return "in flight", at
+            if cell.flying or cell.busy:
+                return "in flight" if cell.flying else "multiplying", at
             if any(known.get(t, 0) < when for t, when in cell.readers.items()):
                 return "not known to be read", at
             if cell.by is not None and known.get(cell.by[0], 0) <= cell.by[1]:
@@ -146,6 +147,20 @@ class Gates:
             return "not waited for"
         cell.readers[thread] = self.clocks[thread][thread]
         return ""
+
+    def engage(self, thread: int, buffer: Buffer, places: Sequence[int]) -> Callable[[], None]:
+        """A group reads these elements beside a thread that has looked at them; gives what happens
+        when the thread has waited for that: it has read them then."""
+        cells = self.cells[buffer]
+        for at in places:
+            cells[at].busy += 1
+
+        def release() -> None:
+            for at in places:
+                cells[at].busy -= 1
+                cells[at].readers[thread] = self.clocks[thread][thread]
+
+        return release
 
     def end(self) -> None:
         """All threads have ended: their memory is given back."""
@@ -247,7 +262,7 @@ def run_block(
     told:     called when all have come to a barrier; what they are told there
     diverged: the error for threads that stop for different barriers, or end before one
     """
-    count = len(gates.clocks)
+    count, unit = len(gates.clocks), unit_of(gates.kernel)
     stops = [go_on(t, None) for t in range(count)]
     while True:
         moved = False
@@ -255,11 +270,10 @@ def run_block(
             if isinstance(stop, Waiting) and gates.ready(t, stop.gate, stop.parity):
                 gates.passed(t, stop.gate)
                 stops[t], moved = go_on(t, None), True
-        for first in range(0, count, WARP):
-            lanes = range(first, min(first + WARP, count))
-            given = meet(gates.kernel, first, [stops[t] for t in lanes], gates.arrive)
-            for t, own in zip(lanes, given, strict=False):
-                stops[t], moved = go_on(t, own), True
+        for first in range(0, count, unit):
+            own = stops[first : first + unit]
+            moved |= go_together(gates.kernel, first, own, go_on, gates.arrive)
+            stops[first : first + unit] = own
         if moved:
             continue
         if all(stop is None for stop in stops):

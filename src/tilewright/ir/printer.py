@@ -26,11 +26,14 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -186,6 +189,18 @@ def _mma(stmt: Mma, indent: int) -> str:
     return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
 
 
+def _show(stmt: Show, indent: int) -> str:
+    return f"{_pad(indent)}show"
+
+
+def _mma_begin(stmt: MmaBegin, indent: int) -> str:
+    return f"{_pad(indent)}begin multiplying into {_region(stmt.sum)}"
+
+
+def _mma_end(stmt: MmaEnd, indent: int) -> str:
+    return f"{_pad(indent)}end multiplying into {_region(stmt.sum)}, {stmt.pending} pending"
+
+
 def _load_rows(stmt: LoadRows, indent: int) -> str:
     how = "columns" if stmt.transposed else "rows"
     to, source = _region(stmt.to), _region(stmt.source)
@@ -250,6 +265,9 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
+        Show: _show,
+        MmaBegin: _mma_begin,
+        MmaEnd: _mma_end,
         BulkCopy: _bulk_copy,
         MakeGates: _make_gates,
         Fence: _fence,

@@ -21,7 +21,7 @@ from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
 from tilewright.base.printed import Printed
-from tilewright.ir.atoms import Atom, Fragment
+from tilewright.ir.atoms import Atom, Fragment, Tile
 from tilewright.ir.expr import Expr, binary, convert, make, rebuild, walk
 from tilewright.ir.swizzle import period, swizzled
 
@@ -189,10 +189,13 @@ class Wait(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Mma(Stmt):
-    """`sum += a * b`: a product of small matrices, by the 32 lanes of a warp together.
+    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together.
 
     Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
-    are those of threadIdx.x, whose extent is a multiple of 32, and all of them come here.
+    are those of threadIdx.x, whose extent is a multiple of theirs, and all of them come here.
+    Of a group a and b are tiles in shared memory (regions: from the first element to the last) that
+    writers have shown by `Show`.  It begins some time after an `MmaBegin` and ends some time before
+    an `MmaEnd` that covers it: meanwhile nobody touches its sums, and nobody writes to its tiles.
     """
 
     atom: Atom
@@ -201,10 +204,32 @@ class Mma(Stmt):
     b: Region
 
     @property
-    def operands(self) -> tuple[tuple[Region, Fragment], ...]:
+    def operands(self) -> tuple[tuple[Region, Fragment | Tile], ...]:
         """a, b and the sum."""
         atom = self.atom
         return (self.a, atom.a), (self.b, atom.b), (self.sum, atom.sum)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Show(Stmt):
+    """What this thread has written to shared memory is shown to units that read it beside the
+    threads, as groups do for an `Mma`; to those of other threads behind a barrier."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class MmaBegin(Stmt):
+    """A group may multiply: what this thread has stored to `sum` counts from here on."""
+
+    sum: Region
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class MmaEnd(Stmt):
+    """The `Mma`s that the group has begun since its last `MmaEnd` are one batch, maybe empty; this
+    thread goes on when all but the last `pending` batches have ended.  sum: as of `MmaBegin`."""
+
+    pending: int
+    sum: Region
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -395,6 +420,9 @@ STATEMENTS: Rules[Parts] = Rules(
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),
         LoadRows: Parts(written=("to",), read=("source",)),
+        Show: Parts(),
+        MmaBegin: Parts(read=("sum",)),
+        MmaEnd: Parts(read=("sum",)),
         Exchange: Parts(written=("to",), read=("source",)),
     },
 )

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from tilewright.base.errors import InternalError
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import GROUP, WARP, Atom, Tile
 from tilewright.ir.bulk import (
     GATE_TYPE,
     MOST_ARRIVALS,
@@ -42,11 +42,14 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -69,8 +72,8 @@ def verify(program: Program) -> None:
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
     no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
-    their lanes; gates are words of shared memory that nothing else touches, bulk copies the only
-    ones that write to their buffers.
+    their lanes; tiles of a group in swizzled rows; gates are words of shared memory that nothing
+    else touches, bulk copies the only ones that write to their buffers.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -237,15 +240,33 @@ class _Checker:
             raise self._fail(f"{stmt.pending} groups are left pending")
 
     def _mma(self, stmt: Mma) -> None:
-        self._together(stmt)
+        self._together(stmt, stmt.atom.lanes)
         for region, fragment in stmt.operands:
             buffer = region.buffer
+            if isinstance(fragment, Tile):
+                self._tile(region, fragment, stmt.atom)
+                continue
             fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
             if not fits or buffer.scope != "local":
                 raise self._fail(
                     f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
                     f" each lane holds {fragment.elements} of {fragment.dtype}"
                 )
+
+    def _tile(self, region: Region, tile: Tile, atom: Atom) -> None:
+        buffer, swizzle = region.buffer, region.buffer.swizzle
+        wide = swizzle >= tile.shape[1] * tile.dtype.bytes
+        fits = buffer.dtype == tile.dtype and wide and region.count == tile.span(swizzle)
+        if not fits or buffer.scope != "shared":
+            raise self._fail(
+                f"{region.count} elements of {buffer!r} are no {tile.axes} tile of {atom}, which is"
+                f" {tile.shape} of {tile.dtype} in swizzled rows of shared memory"
+            )
+
+    def _mma_batch(self, stmt: MmaBegin | MmaEnd) -> None:
+        self._together(stmt, GROUP)
+        if isinstance(stmt, MmaEnd) and stmt.pending < 0:
+            raise self._fail(f"{stmt.pending} batches are left pending")
 
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
@@ -330,13 +351,16 @@ class _Checker:
         if stmt.apart not in (1, 2, 4, 8, 16):
             raise self._fail(f"lanes that are {stmt.apart} apart do not exchange what they have")
 
-    def _together(self, stmt: Mma | LoadRows | Exchange) -> None:
+    def _together(
+        self, stmt: Mma | LoadRows | Exchange | MmaBegin | MmaEnd, lanes: int = WARP
+    ) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
-        if isinstance(width, Expr) or width % WARP:
-            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if isinstance(width, Expr) or width % lanes:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {lanes} lanes")
         if self.split:
-            raise self._fail(f"what all lanes of a warp do, {self.split}")
+            unit = "a warp" if lanes == WARP else "a group"
+            raise self._fail(f"what all lanes of {unit} do, {self.split}")
 
     def _regions(self, stmt: Stmt) -> None:
         for region in (*written_regions(stmt), *read_regions(stmt)):
@@ -415,6 +439,9 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Wait: _Checker._wait,
         Mma: _Checker._mma,
         LoadRows: _Checker._load_rows,
+        Show: lambda checker, stmt: None,
+        MmaBegin: _Checker._mma_batch,
+        MmaEnd: _Checker._mma_batch,
         BulkCopy: _Checker._bulk_copy,
         MakeGates: _Checker._gates,
         Fence: lambda checker, stmt: None,

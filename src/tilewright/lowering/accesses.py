@@ -137,6 +137,8 @@ class Accesses:
         index = [E.substitute(i, mapping) for i in operand.read.args]
         buffer = self.storage.buffers[operand.read.attr]
         self.used[buffer] = None
+        if operand.held.atom.by_group:
+            return buffer, self._flat(operand.node, index)
         return buffer, self._tile(operand.node, index, node.name)
 
     def _tile(self, node: Node, index: Sequence[Expr], reader: str) -> Expr:

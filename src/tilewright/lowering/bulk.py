@@ -11,7 +11,9 @@ rewrite:  for k: {S[k % 3] = A[k]; use S[k % 3]}
           where fill(t) = {await read[t % 3] of (t//3 + 1) % 2
                            if first thread: {expect there[t % 3] bytes
                                              bulk S[t % 3] = A[t], there[t % 3]}}
-Whole warps wait, so that none of their lanes goes on alone.
+Whole warps wait, so that none of their lanes goes on alone.  Where groups still multiply tile k - 1
+while tile k is (`tree/rings.py`, `lag`), it is what iteration k says to be read, and copies keep
+that distance.
 A phase of a slot is one tile.  The parity of a phase that nobody has begun is that of the phase
 before, so the first tile of a slot waits for nothing.  Where the loop runs again, slots go on with
 the phases they had.
@@ -63,7 +65,7 @@ from tilewright.lowering.overhang import fresh_loops
 from tilewright.lowering.placement import Placement
 from tilewright.schedule.tree.boxes import extents
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.schedule.tree.rings import loaders, ring_axis, slots
+from tilewright.schedule.tree.rings import lag, loaders, ring_axis, slots
 from tilewright.te.tensor import IterVar
 
 
@@ -155,8 +157,12 @@ class Turned:
         groups: dict[Gates, list[Node]] = {}
         for node in copies:
             groups.setdefault(gates_for(node, place, known), []).append(node)
+        behind = 0
+        for node in copies:
+            if node.parent is not None and node.attach_axis is not None:
+                behind = int(lag(node.parent, node.attach_axis, place.bounds))
         made = [
-            _turned(nodes, [copies[node] for node in nodes], gates, place, limits)
+            _turned(nodes, [copies[node] for node in nodes], gates, place, limits, behind)
             for gates, nodes in groups.items()
         ]
         beside = [one.beside for one in made if one.beside is not None]
@@ -174,7 +180,7 @@ class Turned:
 
 def _turned(
     nodes: Sequence[Node], copies: Sequence[Stmt], gates: Gates, place: Placement,
-    limits: dict[Expr, int],
+    limits: dict[Expr, int], behind: int,
 ) -> Turned:  # fmt: skip
     node, held = nodes[0], gates.slots
     axis, tile = ring_axis(node), _tile(node, place)
@@ -200,7 +206,10 @@ def _turned(
         free = Await(gates.read(tile), (uses(tile) + 1) % 2)
         return seq(free, If(mine, seq(Expect(gates.there(tile), nbytes), *made)))
 
-    arrived, done = Await(gates.there(tile), uses(tile) % 2), Arrive(gates.read(tile))
+    arrived: Stmt = Await(gates.there(tile), uses(tile) % 2)
+    done: Stmt = Arrive(gates.read(tile))
+    if behind:
+        done = If(tile >= behind, Arrive(gates.read(tile - behind)))
     warp = first_warp(place, own)
     if own:
         all_tiles = E.var(f"{_named(axis)}.loaded")
@@ -209,8 +218,8 @@ def _turned(
     front = seq()
     if held > 1:
         first = E.var(f"{_named(axis)}.first")
-        front = _where(warp, For(first, held - 1, fill(first)))
-    later = tile + (held - 1)
+        front = _where(warp, For(first, held - 1 - behind, fill(first)))
+    later = tile + (held - 1 - behind)
     refill = _where(E.all_of(warp, place.simplify(later < extent)), fill(later))
     return Turned(front, seq(refill, arrived), done)
 

@@ -20,7 +20,7 @@ from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
-from tilewright.schedule.tree.rings import slots
+from tilewright.schedule.tree.rings import atoms_of, lag, slots
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -90,10 +90,11 @@ class Emission:
         repeat: whether it is a loop at all, or all of its iterations are elsewhere
         """
         children, bounds = self.place.children(node, axis), self.place.bounds
-        made = {child: Tiles(emit(child), slots(child, bounds)) for child in children}
+        made = {child: self._tiles(child, emit(child)) for child in children}
         front, begin = turned(
             [t for child, t in made.items() if t.slots and child.view is None],
             self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
+            int(lag(node, axis, bounds)),
         )  # fmt: skip
         plain = [tiles.copy for tiles in made.values() if not tiles.slots]
         bulk = Turned.of(
@@ -115,6 +116,11 @@ class Emission:
             if made[child].slots >= 2 or child.view is not None:
                 body = self.allocated(child, body)
         return body
+
+    def _tiles(self, node: Node, copy: Stmt) -> Tiles:
+        groups = [atom for atom in atoms_of(node) if atom.by_group]
+        cut = any(atom.cut for atom in groups)
+        return Tiles(copy, slots(node, self.place.bounds), bool(groups), cut)
 
     def nest(
         self,

@@ -28,9 +28,12 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -290,7 +293,9 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         For: _Unroll._for,
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait), _Unroll._parts),
+        **dict.fromkeys(
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd), _Unroll._parts
+        ),
         **dict.fromkeys(GATED, _Unroll._step),
     },
 )

@@ -135,7 +135,7 @@ def _check_target(tree: LoopTree, target: Target) -> None:
                 f"pipeline({node.name})", f"{target} has no asynchronous copies",
                 "Leave it out, or build for cuda -arch=sm_80 or later.",
             )  # fmt: skip
-        if node.product is not None and node.product.atom.name not in target.atoms:
+        if node.product is not None and not target.has(node.product.atom.name):
             raise LoweringError(
                 f"tensorize({node.name}, {node.product.atom})", f"{target} has no such instruction",
                 f"It has {', '.join(target.atoms) or 'none'}.",

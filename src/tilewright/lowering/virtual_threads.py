@@ -25,9 +25,12 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -171,17 +174,23 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
         Store: _VirtualThread._spread_store,
         **dict.fromkeys((AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
-        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), _VirtualThread._spread_parts),
+        **dict.fromkeys(
+            (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd),
+            _VirtualThread._spread_parts,
+        ),
         **dict.fromkeys(GATED, _VirtualThread._spread_parts),
     },
 )
 _VISIT: Rules[Callable[..., Stmt]] = Rules(
     "virtual threads",
     {
-        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._visit_leaf),
+        **dict.fromkeys(
+            (Store, AsyncCopy, Mma, LoadRows, Exchange, MmaBegin, MmaEnd),
+            _VirtualThread._visit_leaf,
+        ),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
-        **dict.fromkeys((For, Seq, Barrier, Commit, Wait), _VirtualThread._visit_parts),
+        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Show), _VirtualThread._visit_parts),
         **dict.fromkeys(GATED, _VirtualThread._visit_once),
     },
 )

@@ -60,7 +60,9 @@ REASONS = {
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
-    f"around it that are no multiples of these, or other than {WARP} lanes along threadIdx.x",
+    "around it that are no multiples of these, or other lanes along threadIdx.x than its own",
+    "tiles": "operands of a group of warps that are no asynchronous copies, or not in rows as long "
+    "as their swizzle, k innermost, of which whole tiles are there; terms that are no whole atoms",
     "precision": "operands in fewer digits than the target's -precision= allows, or so many terms "
     "in one accumulator of a matrix unit, which cuts what it adds, that a sum loses its digits",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
@@ -193,8 +195,10 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
         if node.product is None:
             continue
         atom = node.product.atom
-        found.refuse("atom", atom.name not in target.atoms)
-        found.refuse("atom", kernel.launch["threadIdx.x"] != WARP)
+        found.refuse("atom", not target.has(atom.name))
+        found.refuse("atom", kernel.launch["threadIdx.x"] != atom.lanes)
+        if atom.by_group:
+            _judge_tiles(node, bounds, found)
         for letter, part in node.product.parts.items():
             wanted = atom.extents[letter]
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
@@ -203,6 +207,30 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
     for node in kernel.nodes:
         for split in node.fold.column.splits if node.fold is not None else ():
             found.refuse("atom", bounds.factor[split] % node.fold.width != 0)  # type: ignore[union-attr]
+
+
+def _judge_tiles(node: Node, bounds: Bounds, found: _Findings) -> None:
+    """Whether a group finds its operands in whole rows that are as long as their swizzle."""
+    assert node.product is not None
+    for operand in (node.product.a, node.product.b):
+        read, dims = operand.node, operand.held.dims
+        (depth,) = (d for d, letter in dims.items() if letter == "k")
+        (across,) = (d for d, letter in dims.items() if letter != "k")
+        strides, extents = bounds.strides(read), bounds.region(read)
+        size = read.op.bytes
+        found.refuse("tiles", slots(read, bounds) < 1)
+        found.refuse("tiles", logical_not(is_asynchronous(read, bounds)))
+        found.refuse("tiles", strides[depth] != 1)
+        turned = swizzle(read, bounds)
+        found.refuse("tiles", turned < node.product.atom.extents["k"] * size)
+        found.refuse("tiles", strides[across] * size != turned)
+        found.refuse("tiles", extents[depth] * size != turned)
+        letter = dims[across]
+        found.refuse("tiles", extents[across] % node.product.atom.extents[letter] != 0)
+    k = node.product.parts["k"].root
+    found.refuse("tiles", not isinstance(k.extent, int))
+    if isinstance(k.extent, int):
+        found.refuse("tiles", k.extent % node.product.atom.extents["k"] != 0)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:

@@ -41,7 +41,14 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.rings import alignment, gate_bytes, is_asynchronous, loaders, slots
+from tilewright.schedule.tree.rings import (
+    alignment,
+    gate_bytes,
+    is_asynchronous,
+    lag,
+    loaders,
+    slots,
+)
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -380,7 +387,8 @@ class KernelResources:
                     inside = self.text(child)
                     steps, written = steps + inside.steps, written + inside.written
                     if child.stage.is_copied:
-                        ahead = maximum(slots(child, self.bounds) - 1, 0)
+                        behind = lag(node, ax, self.bounds)
+                        ahead = maximum(slots(child, self.bounds) - 1 - behind, 0)
                         front = front + ahead * inside.steps
                         front_written = front_written + minimum(ahead, 1) * inside.written
             tag, how = stage.binds.get(ax, ""), stage.annotations.get(ax, "")

@@ -85,8 +85,7 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
-    for name in target.atoms:
-        atom = ATOMS[name]
+    for name, atom in ATOMS.items():
         fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
         if fits and target.allows(name):
             return atom
@@ -286,6 +285,7 @@ def multiply(
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
             s[own].compute_at(stage, place)
+            assert isinstance(held, Fragment)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
