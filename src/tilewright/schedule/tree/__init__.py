@@ -1,8 +1,9 @@
 """The loop tree of a schedule: structure once, every number for one candidate or thousands, text.
 
 In: a `ScheduleState`.  Out: regions, extents, resources, masks, printed loop nests.
-In order: `access.py`, `layout.py`, `products.py`, `running.py`, `structure.py`, `bounds.py`, `printer.py`,
-`loop_tree.py`, `accumulators.py`, `touch.py`, `rings.py`, `resources.py`, `legality.py`.
+In order: `access.py`, `layout.py`, `products.py`, `running.py`, `structure.py`, `bounds.py`,
+`printer.py`, `loop_tree.py`, `accumulators.py`, `touch.py`, `rings.py`, `resources.py`,
+`legality.py`.
 
 `LoopTree(schedule)` is the structure: stages that are stored, their loops, who is computed where,
 which tensor elements each stage reads as affine forms of its axes.  It is built once for all
