@@ -23,14 +23,19 @@ def sum_of(dtype: str) -> str:
 
 
 def conv2d_bias_relu(
-    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, dtype: str = "float32"
-) -> list[Tensor]:
-    """Batch 1, NCHW, padded to keep its size (before the stride)."""
-    shape = (outputs, channels, kernel, kernel)
-    data = te.placeholder((1, channels, size, size), dtype, "data")
-    weight = te.placeholder(shape, dtype, "kernel", constant=True)
-    conv = topi.nn.conv2d_nchw(data, weight, stride, kernel // 2, 1, out_dtype=sum_of(dtype))
-    bias = te.placeholder((1, outputs, 1, 1), conv.dtype, "bias", constant=True)
+    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, dtype: str = "float32",
+    batch: int = 1, last: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Padded to keep its size (before the stride); last: NHWC, else NCHW."""
+    image, taps = (size, size), (kernel, kernel)
+    shape = (batch, *image, channels) if last else (batch, channels, *image)
+    data = te.placeholder(shape, dtype, "data")
+    filters = (*taps, channels, outputs) if last else (outputs, channels, *taps)
+    weight = te.placeholder(filters, dtype, "kernel", constant=True)
+    op = topi.nn.conv2d_nhwc if last else topi.nn.conv2d_nchw
+    conv = op(data, weight, stride, kernel // 2, 1, out_dtype=sum_of(dtype))
+    each = (1, 1, 1, outputs) if last else (1, outputs, 1, 1)
+    bias = te.placeholder(each, conv.dtype, "bias", constant=True)
     return [data, weight, bias, topi.nn.relu(topi.add(conv, bias))]
 
 

@@ -10,23 +10,29 @@ instruction of the two conversions that fill or read a register.
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from dataclasses import replace
 
-from tilewright.base.artifact import AWAIT, Source
+from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
+    LET_IN,
+    TENSOR_MAP,
     Dialect,
     async_copy,
+    bulk_copy,
     instruction,
     load_rows,
     multiply,
 )
+from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
 
@@ -182,6 +188,77 @@ def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
     return f"template <typename T> {text}" if kind == "T" else text
 
 
+_BULK = """static __device__ __forceinline__
+void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
+  asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {{{places}}}], [%2];"
+      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(&map),
+         "r"((unsigned int)__cvta_generic_to_shared(gate)), {values} : "memory");
+}}
+"""
+
+
+def _bulk_copy(n: int) -> str:
+    corner = [f"c{k}" for k in range(n)]
+    return _BULK.format(
+        name=bulk_copy(n), n=n, corner=", ".join(f"int {c}" for c in corner),
+        places=", ".join(f"%{3 + k}" for k in range(n)),
+        values=", ".join(f'"r"({c})' for c in corner),
+    )  # fmt: skip
+
+
+# What waits for a gate that never opens ends with an error, after a time in which all else has.
+# Who arrives has read what the engine writes next.  The engine's writes are not in the order of a
+# thread's reads, which may still be under way, unless a fence stands between both.
+_GATES = {
+    TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
+    **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
+    "tw_make_gates": """static __device__ __forceinline__
+void tw_make_gates(long long* gates, int count, unsigned int arrivals) {
+  for (int k = 0; k < count; ++k) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gates + k)), "r"(arrivals) : "memory");
+  }
+}
+""",
+    "tw_fence": """static __device__ __forceinline__ void tw_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "tw_expect": """static __device__ __forceinline__
+void tw_expect(long long* gate, unsigned int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+      :: "r"((unsigned int)__cvta_generic_to_shared(gate)), "r"(bytes) : "memory");
+}
+""",
+    "tw_arrive": """static __device__ __forceinline__ void tw_arrive(long long* gate) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncwarp();
+  if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gate)) : "memory");
+  }
+}
+""",
+    "tw_await_gate": """static __device__ __forceinline__
+bool tw_is_open(unsigned int gate, unsigned int parity) {
+  unsigned int open;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+      " selp.u32 %0, 1, 0, p; }" : "=r"(open) : "r"(gate), "r"(parity) : "memory");
+  return open != 0;
+}
+static __device__ __forceinline__ void tw_await_gate(const long long* gate, unsigned int parity) {
+  const unsigned int near = (unsigned int)__cvta_generic_to_shared(gate);
+  if (tw_is_open(near, parity)) return;
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  while (!tw_is_open(near, parity)) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (now - begin > 8000000000ull) __trap();
+  }
+}
+""",
+}
 DEPENDENT_ARCH = 90  # the first on which a kernel can wait for the one before it
 _INSTRUCTIONS = {
     **{
@@ -194,6 +271,7 @@ _INSTRUCTIONS = {
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
     },
+    **_GATES,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
@@ -223,6 +301,18 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
+    # have room for them then, several to one: those of a join come when shares are done, and find
+    # the last blocks at work.
+    AWAIT_ONLY: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+#define {AWAIT_ONLY}() asm volatile("griddepcontrol.wait;" ::: "memory")
+#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define {AWAIT_ONLY}()
+#define {LET_IN}()
+#endif
+""",
+    LET_IN: "",
     # The first thread hands on what barriers put before to whoever finds its count (release), takes
     # what others handed on so (acquire), and the barrier shows it to all threads of its block.
     # A counter that was full begins at 0 again.
@@ -296,7 +386,7 @@ DIALECT = Dialect(
     head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',
     literal="make_{type}({values})",
     pointer="reinterpret_cast<{type}*>({value})",
-    arena="extern __shared__ __align__(16) unsigned char tw_shared[];",
+    arena="extern __shared__ __align__({alignment}) unsigned char tw_shared[];",
     array="",
     restrict="__restrict__",
     barrier="__syncthreads();",
@@ -304,7 +394,7 @@ DIALECT = Dialect(
     inline="static __device__ __forceinline__",
     preamble={},
     words=_WORDS,
-    instructions=_INSTRUCTIONS,
+    instructions=ChainMap(_INSTRUCTIONS, GroupInstructions()),  # type: ignore[arg-type]
 )  # fmt: skip
 
 

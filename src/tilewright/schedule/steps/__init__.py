@@ -11,7 +11,7 @@ stages), `widening.py` (types).
 """
 
 from tilewright.schedule.steps.atoms import Tensorize
-from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
+from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
@@ -33,6 +33,7 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
     StorageOrder,
+    Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.quotients import DivideLast
@@ -42,8 +43,9 @@ from tilewright.schedule.steps.table import STEPS, step_from_json
 from tilewright.schedule.steps.widening import Widen
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy", "Bind",
-    "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "DivideLast", "Fuse",
-    "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step",
-    "StorageAlign", "StorageOrder", "Tensorize", "Widen", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
+    "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
+    "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
+    "SetScope", "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
+    "describe", "step_from_json",
 ]  # fmt: skip

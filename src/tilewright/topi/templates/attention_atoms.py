@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import WARP, Atom
+from tilewright.ir.atoms import WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -149,6 +149,7 @@ def _op(stage: Stage) -> ComputeOp:
 def _check_atom(at: Anchored, atom: Atom) -> None:
     """Raise ScheduleError where lanes hold other sums than they need of the next product."""
     kept = [bit.replace("n", "k") for bit in atom.sum.lane.split()]
+    assert isinstance(atom.a, Fragment)
     if kept != atom.a.lane.split():
         raise ScheduleError(
             f"template for {at.anchor.op.name}",
