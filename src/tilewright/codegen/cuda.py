@@ -219,9 +219,9 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
-    # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that have
-    # room for them then, several to one: those of a join come when shares are done, and find the
-    # last blocks at work.
+    # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
+    # have room for them then, several to one.  Behind a join they come when shares are done, and
+    # find few at work.
     AWAIT_ONLY: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
 #define {AWAIT_ONLY}() asm volatile("griddepcontrol.wait;" ::: "memory")
 #define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")

@@ -36,7 +36,8 @@ _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, a
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
     r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
-    rf"\b({AWAIT}|{AWAIT_ONLY}|{LET_IN})\(\);": "",  # these kernels are launched when the one before has ended
+    # these kernels are launched when the one before has ended
+    rf"\b({AWAIT}|{AWAIT_ONLY}|{LET_IN})\(\);": "",
 }
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.
