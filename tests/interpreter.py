@@ -16,9 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.base.dtype import DType
-from tilewright.ir.atoms import WARP
-from tilewright.ir.expr import ARITHMETIC, COMPARE, LOGIC, Expr, walk
+from tests.groups_beside import Beside
+from tests.scalars import operation, rounded
+from tests.touches import Cells, Moment
+from tilewright.ir.bulk import (
+    Arrive,
+    Await,
+    BulkCopy,
+    Expect,
+    Fence,
+    MakeGates,
+    has_gates,
+)
+from tilewright.ir.expr import Expr, walk
+from tilewright.ir.fast_bulk import filled
+from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,
@@ -27,7 +39,6 @@ from tilewright.ir.interpreter_memory import (
     first_line,
     write_back,
 )
-from tilewright.ir.interpreter_scalars import evaluated
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -43,11 +54,14 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -55,7 +69,7 @@ from tilewright.ir.stmt import (
     statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, run_warp
+from tilewright.ir.warps import Meeting, Waiting, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -86,8 +100,14 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - an element touched, or its memory given back, between the begin of an asynchronous copy into
       it and a wait of the same thread that covers it: until then the copy may write at any time.
       It counts as a write by that thread where it begins, and again where it is waited for
-    - an Mma, a LoadRows or an Exchange that not all lanes of a warp, which are 32 threads in order,
-      reach together; it orders no accesses of memory
+    - an element that a bulk copy fills, read before its phase of the gate has ended, or by a thread
+      that has not waited for it (see `ir/gates.py`); a copy that begins before its thread knows of
+      all reads of what was there; other bytes than expected; threads that wait for ever
+    - an Mma, a LoadRows, an Exchange or an Arrive that not all lanes of a warp, which are 32
+      threads in order, reach together; only the last orders accesses of memory
+    - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
+      tiles, every element by two: one that its writer has not shown since, one written before the
+      MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
     - a Join that not all threads of the block reach together, as for barriers; its body, run by the
       block whose count is the last, comes after what the first thread of each block that came did,
       and what barriers put before that: not after what else other threads did in the same interval
@@ -114,23 +134,24 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
     blocks, threads = (
         [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
     )  # the last changes fastest: x
-    fork = object()
+    fork, brought = object(), filled(kernel)
     came: Came = {}
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
         shared: dict[Buffer, Cells] = {}
         running = []
+        gates = Gates(kernel, math.prod(len(extents[tag]) for tag in threads))
         for number, lane in enumerate(itertools.product(*(extents[tag] for tag in threads))):
             place = zip((*blocks, *threads), (*at, *lane), strict=True)
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
-            running.append(_Thread(kernel, check, dict(cells), shared, now, bound))
-        _in_turn(kernel, running, came)
+            running.append(_Thread(kernel, check, dict(cells), shared, now, bound, gates, brought))
+        _in_turn(kernel, running, gates, came)
 
 
 Came = dict[tuple[Join, int], list[tuple[int, int]]]  # block and interval of each that came
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[_Thread], came: Came) -> None:
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates, came: Came) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
@@ -142,22 +163,35 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], came: Came) -> None:
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
 
+    unit = unit_of(kernel)
+
+    def met(seen: frozenset[tuple[int, int]] = frozenset()) -> None:
+        for thread in threads:
+            now = thread.now
+            thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
+
+    def diverged(waiting: Sequence[Any]) -> InterpreterError:
+        barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
+        told = (
+            f"thread {waiting.index(stop)} "
+            + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
+            for stop in dict.fromkeys(waiting)
+        )
+        return InterpreterError(
+            kernel.name, f"barrier divergence: {', '.join(told)}",
+            "Move the barrier out of the condition, or give all threads the same trip counts.",
+        )  # fmt: skip
+
+    if has_gates(kernel):
+        run_block(gates, go_on, met, diverged)
+        return
     last: bool | None = None
     while True:
         waiting: list[Any] = []
-        for first in range(0, len(threads), WARP):
-            waiting += run_warp(kernel, first, min(WARP, len(threads) - first), go_on, last)
+        for first in range(0, len(threads), unit):
+            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, last)
         if len(set(waiting)) > 1:
-            barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
-            told = (
-                f"thread {waiting.index(stop)} "
-                + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
-                for stop in dict.fromkeys(waiting)
-            )
-            raise InterpreterError(
-                kernel.name, f"barrier divergence: {', '.join(told)}",
-                "Move the barrier out of the condition, or give all threads the same trip counts.",
-            )  # fmt: skip
+            raise diverged(waiting)
         if waiting[0] is None:
             return
         seen: frozenset[tuple[int, int]] = frozenset()
@@ -165,9 +199,7 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], came: Came) -> None:
         if isinstance(waiting[0], Join):
             found = threads[0].count(waiting[0], came)
             last, seen = found is not None, frozenset(found or ())
-        for thread in threads:
-            now = thread.now
-            thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
+        met(seen)
 
 
 @dataclass
@@ -183,11 +215,11 @@ class _Flight:
 
 # of a thread through a statement: it stops at barriers, at joins, where it is told whether its
 # block is the last, and at meetings, where it gets its sums
-Course = Generator[Barrier | Join | Meeting, Any, None]
+Course = Generator[Barrier | Join | Meeting | Waiting, Any, None]
 
 
 @dataclass
-class _Thread:
+class _Thread(Beside):
     """One thread.  cells: the buffers it sees; shared: those of its block; at: its variables."""
 
     kernel: Kernel
@@ -196,12 +228,17 @@ class _Thread:
     shared: dict[Buffer, Cells]
     now: Moment
     at: dict[Expr, int]
+    gates: Gates
+    filled: set[Buffer]  # by bulk copies
     forked: bool = False  # in a parallel loop
     mask: Sequence[bool] | None = None  # the lanes that run
     stmt: Stmt = field(default_factory=Barrier)  # under way
     begun: list[_Flight] = field(default_factory=list)  # copies since the last commit
     groups: list[list[_Flight]] = field(default_factory=list)  # those not waited for, oldest first
     known: dict[tuple[Expr, int], Any] = field(default_factory=dict)  # of the current statement
+    hidden: list[tuple[Cells, int]] = field(default_factory=list)  # written and not shown
+    # of each batch of Mmas, the last not complete: what happens to what they hold when it has ended
+    batches: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
 
     # -- statements
     def run(self, stmt: Stmt) -> Course:
@@ -326,6 +363,9 @@ class _Thread:
         yield from ()
 
     def multiply(self, stmt: Mma) -> Course:
+        if stmt.atom.by_group:
+            yield from self.multiply_beside(stmt)
+            return
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
         results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
@@ -342,6 +382,60 @@ class _Thread:
         for at, value in zip(self.places(stmt.to), given, strict=True):
             self.write(stmt.to.buffer, at, value)
 
+    def bulk_copy(self, stmt: BulkCopy) -> Course:
+        to, source = stmt.to.buffer, stmt.source.buffer
+        places = box_places(stmt.box, [self.value(e) for e in stmt.at])
+        zero, given = rounded(to.dtype, 0), self.cells[source].values
+        if self.check:
+            inner, step = self.value(stmt.at[-1]), stmt.inner_unit
+            self.refuse("aligned" if inner % step else "", source, inner, step)
+        if self.check and max(places) >= source.size:
+            self.refuse("bounds", source, max(places))
+        for p in places if self.check else ():
+            self.refuse("unwritten" if p >= 0 and given[p] is None else "", source, p)
+        values = [zero if p < 0 else given[p] for p in places]
+        self.place(to, stmt.to.index, 0)
+        self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
+        first, cells = self.value(stmt.to.index), self.cells[to]
+        if self.check:
+            self.refuse("aligned" if first % stmt.unit else "", to, first, stmt.unit)
+        into = [to.at(first + k) for k in range(stmt.to.count)]
+
+        def arrived() -> None:
+            for at, value in zip(into, values, strict=True):
+                cells.values[at] = value
+
+        gate = self.gate(stmt.gate)
+        wrong, at = self.gates.copy(self.now.thread, gate, (to, into), stmt.nbytes, arrived)
+        self.refuse(wrong if self.check else "", to, at)
+        yield from ()
+
+    def make_gates(self, stmt: MakeGates) -> Course:
+        places = self.places(stmt.gates)
+        self.gates.make(self.now.thread, stmt.gates.buffer, places, stmt.arrivals)
+        yield from ()
+
+    def fence(self, stmt: Fence) -> Course:
+        self.gates.fence(self.now.thread)
+        yield from ()
+
+    def expect(self, stmt: Expect) -> Course:
+        self.gates.expect(self.now.thread, self.gate(stmt.gate), stmt.nbytes)
+        yield from ()
+
+    def arrive(self, stmt: Arrive) -> Course:
+        yield Meeting(stmt, (self.gate(stmt.gate),))
+
+    def wait_for_gate(self, stmt: Await) -> Course:
+        parity, gate = self.value(stmt.parity), self.gate(stmt.gate)
+        if self.gates.ready(self.now.thread, gate, parity):
+            self.gates.passed(self.now.thread, gate)
+        else:
+            yield Waiting(stmt, gate, parity)
+
+    def gate(self, region: Region) -> tuple[Buffer, int]:
+        return region.buffer, self.place(region.buffer, region.index, 0)
+
     # -- memory
     def fragment(self, region: Region, unit: int = 1) -> tuple[Any, ...]:
         """Its elements."""
@@ -349,13 +443,14 @@ class _Thread:
 
     def places(self, region: Region, unit: int = 1) -> list[int]:
         """The elements of `region`, which begins at a multiple of `unit`."""
-        buffer, first = region.buffer, self.place(region.buffer, region.index, 0)
-        places = range(first, first + region.count)
+        buffer, first = region.buffer, self.value(region.index)
+        self.place(buffer, region.index, 0)
+        indices = range(first, first + region.count)
         if self.check:
-            self.refuse("aligned" if first % unit else "", buffer, first, unit)
-            for at in places:
+            self.refuse("aligned" if first % unit else "", buffer, buffer.at(first), unit)
+            for at in indices:
                 self.refuse("" if at < buffer.size else "bounds", buffer, at)
-        return [*places]
+        return [buffer.at(at) for at in indices]
 
     def place(self, buffer: Buffer, index: Expr, k: int) -> int:
         at: int = self.value(index, k)
@@ -364,7 +459,7 @@ class _Thread:
             raise InterpreterError(place, "the program has no such buffer")
         if self.check and not 0 <= at < buffer.size:
             self.refuse("bounds", buffer, at)
-        return at
+        return int(buffer.at(at))
 
     def aligned(self, buffer: Buffer, index: Expr) -> None:
         unit = math.gcd(index.lanes, 16 // buffer.dtype.bytes)
@@ -373,10 +468,16 @@ class _Thread:
             at = self.value(index.args[0])
             self.refuse("aligned" if at % unit else "", buffer, at, unit)
 
-    def read(self, buffer: Buffer, at: int) -> Any:
+    def read(self, buffer: Buffer, at: int, *, beside: bool = False) -> Any:
+        """beside: by what needs to be shown what threads write"""
         cells = self.cells[buffer]
-        if self.check:
+        if self.check and buffer.scope == "local":
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
+        if self.check and buffer in self.filled:
+            self.refuse(self.gates.read(self.now.thread, buffer, at), buffer, at)
+        elif self.check:
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
+            self.refuse("not shown" if beside and at in cells.hidden else "", buffer, at)
         return cells.values[at]
 
     def write(self, buffer: Buffer, at: int, value: Any) -> None:
@@ -384,7 +485,12 @@ class _Thread:
         if self.check:
             fits = not buffer.dtype.is_index or buffer.dtype.holds(value)
             self.refuse("" if fits else "overflow", buffer, at)
+            self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
+            cells.stored = True
             self.refuse(cells.fault_of_write(at, value, self.now), buffer, at)
+            if buffer.scope == "shared":
+                cells.hidden.add(at)
+                self.hidden.append((cells, at))
         cells.values[at] = value
 
     def refuse(self, kind: str, buffer: Buffer, at: int, unit: int = 1) -> None:
@@ -441,6 +547,15 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Wait: _Thread.wait,
         Mma: _Thread.multiply,
         LoadRows: _Thread.load_rows,
+        Show: _Thread.show,
+        MmaBegin: _Thread.begin,
+        MmaEnd: _Thread.end,
+        BulkCopy: _Thread.bulk_copy,
+        MakeGates: _Thread.make_gates,
+        Fence: _Thread.fence,
+        Expect: _Thread.expect,
+        Arrive: _Thread.arrive,
+        Await: _Thread.wait_for_gate,
         Join: _Thread.join,
         Exchange: _Thread.exchange,
     },
@@ -449,111 +564,3 @@ _RUN: Rules[Callable[..., Course]] = Rules(
 
 def _lanes(node: Expr) -> range:
     return range(node.lanes)
-
-
-# -- what one operation on scalars means -----------------------------------------------------------
-
-
-def rounded(dtype: DType, exact: Any) -> Any:
-    """What an operation of type `dtype` gives whose exact (or double precision) result is known."""
-    if dtype.is_float:
-        return np.float64(dtype.nearest(exact))
-    return exact if dtype.is_index else dtype.wrapped(exact)
-
-
-def converted(dtype: DType, source: DType, value: Any) -> Any:
-    """A cast.  Raises ValueError or OverflowError for an integer of NaN or infinity."""
-    if dtype.is_float:
-        return rounded(dtype, value)
-    if dtype == "bool":
-        return bool(value != 0)
-    whole = int(value)  # towards zero
-    exact = dtype.is_index and (source.is_index or source.is_float)
-    return whole if exact else dtype.wrapped(whole)
-
-
-def operation(node: Expr, args: Sequence[Any]) -> Any:
-    """The value of `node`, which evaluates all its arguments, from theirs.
-
-    Raises ZeroDivisionError for integers, and as `converted` does.
-    """
-    op = node.op
-    if op == "select":
-        return args[1] if args[0] else args[2]
-    if op == "not":
-        return not args[0]
-    if op in COMPARE or op in LOGIC:
-        return bool((COMPARE.get(op) or LOGIC[op])[1](*args))
-    if op == "cast":
-        return converted(node.dtype, node.args[0].dtype, args[0])
-    if op == "call":
-        return rounded(node.dtype, evaluated(node.attr, *args))
-    if op in ("min", "max"):
-        a, b = args
-        return a if (a < b if op == "min" else a > b) or a != a else b
-    return rounded(node.dtype, ARITHMETIC[op][1](*args))
-
-
-# -- who touched an element, and when --------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Moment:
-    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers; seen:
-    of other blocks that came to a join before, each with the interval in which it came."""
-
-    fork: object
-    block: int = 0
-    interval: int = 0
-    thread: int = 0
-    seen: frozenset[tuple[int, int]] = frozenset()
-
-    def unordered(self, other: Moment) -> bool:
-        """Whether nothing says which of the two comes first."""
-        if self.fork is not other.fork:
-            return False
-        if self.block != other.block:
-            return not other.sees(self)
-        return self.interval == other.interval and self.thread != other.thread
-
-    def sees(self, other: Moment) -> bool:
-        """Whether what another block did is before this."""
-        ends = (interval for block, interval in self.seen if block == other.block)
-        return any(
-            other.interval < end or (other.interval == end and other.thread == 0) for end in ends
-        )
-
-
-@dataclass
-class Cells:
-    """The elements of one buffer, and the accesses of each that later ones may race with.
-
-    flying: elements that a copy, begun and not yet waited for, will write
-    """
-
-    values: list[Any]
-    writer: dict[int, Moment] = field(default_factory=dict)
-    readers: dict[int, set[Moment]] = field(default_factory=dict)
-    flying: set[int] = field(default_factory=set)
-
-    def fault_of_read(self, at: int, now: Moment) -> str:
-        """What is wrong with reading an element now, in REASONS, or ""; notes the access."""
-        if at in self.flying:
-            return "in flight"
-        if self.writer.get(at, now).unordered(now):
-            return "load race"
-        before = self.readers.get(at, ())
-        self.readers[at] = {now, *(r for r in before if r.unordered(now))}  # the others are settled
-        return "unwritten" if self.values[at] is None else ""
-
-    def fault_of_write(self, at: int, value: Any, now: Moment) -> str:
-        """As for reading.  Several may write one value; NaN counts as equal to any."""
-        if at in self.flying:
-            return "in flight"
-        again = self.writer.get(at, now).unordered(now)
-        if again and value == value and self.values[at] != value:
-            return "store twice"
-        if any(r.unordered(now) for r in self.readers.get(at, ())):
-            return "store race"
-        self.writer[at] = now
-        return ""

@@ -16,7 +16,8 @@ from drills.drill import Counts, Drill
 from lowering import row_rings, split_sums
 from lowering.row_rings import Rows
 from lowering.split_sums import Sums
-from tests.ir import products, rings
+from tests.ir import bulk_rings, products, rings
+from tests.ir.bulk_rings import BulkRing
 from tests.ir.products import Product
 from tests.ir.rings import Ring
 from tilewright.base.errors import InternalError
@@ -28,7 +29,8 @@ from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 
 _LOWERED = {f"lowered, {fault}": fault for fault in row_rings.FAULTS}
-_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *split_sums.FAULTS]
+_BULK = {f"bulk, {fault}": fault for fault in bulk_rings.FAULTS}
+_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *split_sums.FAULTS, *_BULK]
 
 
 def run(tries: int, seed: int) -> Counts:
@@ -38,8 +40,10 @@ def run(tries: int, seed: int) -> Counts:
         fault = _PLANTED[number // 2 % len(_PLANTED)] if number % 2 else ""
         rng = random.Random(f"{seed} {number}")
         if fault in _LOWERED or (not fault and number % 6 == 4):
-            kernel: Ring | Product | Rows | Sums = _rows(rng)
-        elif fault in split_sums.FAULTS or (not fault and number % 6 == 2):
+            kernel: Ring | Product | Rows | BulkRing | Sums = _rows(rng)
+        elif fault in _BULK or (not fault and number % 6 == 2):
+            kernel = _bulk_ring(rng, _BULK.get(fault, ""))
+        elif fault in split_sums.FAULTS or (not fault and number % 12 == 6):
             kernel = _sums(rng)
         elif fault in rings.FAULTS if fault else number % 4 == 0:
             kernel = _ring(rng, fault)
@@ -64,6 +68,17 @@ def _ring(rng: random.Random, fault: str) -> Ring:
     return Ring(threads, wide, slots, tiles, missing, rng.choice(("float32", "int32")), fault)
 
 
+def _bulk_ring(rng: random.Random, fault: str) -> BulkRing:
+    """More tiles than slots, more warps than one: each fault shows."""
+    slots, box = rng.randint(1, 4), (rng.randint(2, 12), rng.choice((16, 32, 48)))
+    first = rng.randint(-9, 3), 16 * rng.randint(-1, 1)
+    return BulkRing(
+        rng.randint(2, 3), box, slots, slots + rng.randint(2, 6), first,
+        (rng.randint(8, 60), 48), rng.randint(1, 3), rng.random() < 0.5,
+        rng.choice(("float32", "float16", "int8")), fault,
+    )  # fmt: skip
+
+
 def _product(rng: random.Random, fault: str) -> Product:
     return Product(rng.choice([*ATOMS]), rng.randint(1, 4), rng.randint(1, 4), fault)
 
@@ -86,7 +101,7 @@ def _sums(rng: random.Random) -> Sums:
     return Sums(n, k, rng.randint(1, 2), blocks, tile, threads, rng.choice((1, 2, 4)))
 
 
-def _found(kernel: Ring | Product | Rows | Sums, fault: str) -> str:
+def _found(kernel: Ring | Product | Rows | BulkRing | Sums, fault: str) -> str:
     """What is said against it; "" for a kernel that gives what it must.
 
     fault: of `row_rings` or `split_sums`, which other kernels have themselves
@@ -99,6 +114,9 @@ def _found(kernel: Ring | Product | Rows | Sums, fault: str) -> str:
             return _said(row_rings.wrong(kernel, fault), *row_rings.arrays(kernel))
         right = lower_schedule(row_rings.schedule(kernel), row_rings.CUDA)
         return _said(right, *row_rings.arrays(kernel))
+    if isinstance(kernel, BulkRing):
+        whole = bulk_rings.program(kernel)
+        return _said(whole, bulk_rings.arrays(kernel), bulk_rings.expected(kernel))
     of = rings if isinstance(kernel, Ring) else products
     program, arrays = of.program(kernel), of.arrays(kernel)  # type: ignore[arg-type]
     wanted = rings.expected(kernel) if isinstance(kernel, Ring) else None
@@ -123,6 +141,6 @@ DRILL = Drill(
     run=run,
     never=(*(f"missed: {f}" for f in _PLANTED), "right and refused"),
     always=(*(f"found: {f}" for f in _PLANTED), "right and accepted"),
-    short=60,
+    short=100,
     long=3000,
 )

@@ -25,6 +25,7 @@ class Product:
     staged: whether operands come by way of shared memory
     halved: whether the sums have the type of the operands, which readers get
     skew:   elements by which rows in shared memory are longer
+    swizzle, slots: of what is in shared memory
     """
 
     m: int = 64
@@ -37,6 +38,8 @@ class Product:
     staged: bool = True
     halved: bool = False
     skew: int = 0
+    swizzle: int = 0
+    slots: int = 0
 
     @property
     def of(self) -> Atom:
@@ -89,7 +92,9 @@ def scheduled(p: Product, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Schedul
         if p.skew:
             s[t].storage_align(s[t].op.axis[0], 64, p.skew)
         width = 16 // t.dtype.bytes
-        fetch(s[t], p.warps[0] * p.warps[1] * 32, width, lanes=32)
+        if p.swizzle:
+            s[t].swizzle(p.swizzle)
+        fetch(s[t], p.warps[0] * p.warps[1] * 32, width, lanes=32, slots=p.slots)
     return s
 
 

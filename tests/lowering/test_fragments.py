@@ -57,6 +57,11 @@ PRODUCTS = {
     "uneven, straight": Product(m=50, n=45, k=37, staged=False, order="nk"),
     "less than an atom": Product(m=5, n=3, k=7, block=(16, 8, 16), warps=(1, 1)),
     "halves as sums": Product(halved=True),
+    "swizzled": Product(swizzle=64, order="nk"),
+    "swizzled, in a ring": Product(block=(32, 32, 64), k=192, slots=2, swizzle=128),
+    "tf32, swizzled": Product(
+        atom="m16n8k8.tf32", block=(64, 64, 16), swizzle=32, order="nk", slots=3
+    ),
     "3xtf32": Product(atom="m16n8k8.3xtf32", block=(64, 64, 16), skew=4, order="nk"),
     "bytes": Product(atom="m16n8k32.int8", block=(64, 64, 32), order="nk", skew=16),
     "bytes of two types": Product(
@@ -97,6 +102,7 @@ def agrees(p: Product, *runs) -> None:
         ("columns in a row", {(4, False)}), ("rows apart", {(4, False)}),
         ("one warp", {(4, False), (2, True)}), ("straight from global memory", set()),
         ("tf32", {(4, False)}), ("tf32, rows apart", {(4, False)}), ("uneven", set()),
+        ("swizzled", {(4, False)}), ("tf32, swizzled", {(4, False)}),
         ("3xtf32", {(4, False)}), ("bytes", {(4, False)}), ("bytes, columns apart", {(4, False)}),
     ],
 )  # fmt: skip
@@ -120,7 +126,8 @@ def products(draw) -> Product:
     staged, halved = draw(st.booleans()), draw(st.booleans()) and ATOMS[atom].sum.dtype.is_float
     order = draw(st.sampled_from(["kn", "nk"]))
     skew = draw(st.sampled_from([0, 4, 8]))
-    return Product(*extents, atom, block, warps, order, staged, halved, skew)
+    swizzle, slots = draw(st.sampled_from([0, 0, 32, 64, 128])), draw(st.integers(0, 3))
+    return Product(*extents, atom, block, warps, order, staged, halved, skew, swizzle, slots)
 
 
 @pytest.mark.slow
@@ -133,7 +140,7 @@ def test_products_of_any_size_are_what_numpy_says(p: Product) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "the example", "bfloat16", "tf32", "uneven", "tf32, rows apart", "3xtf32", "bytes",
-    "bytes of two types",
+    "bytes of two types", "tf32, swizzled",
 ])  # fmt: skip
 def test_nvrtc_accepts(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")

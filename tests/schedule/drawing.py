@@ -41,7 +41,14 @@ def draw_schedule(
         _draw_loops(stage, rng, gpu)
     if gpu:
         _draw_copies(s, random.Random(len(s.steps)))
+        _draw_swizzles(s, random.Random(len(s.steps)))
     return s
+
+
+def _draw_swizzles(s: Schedule, rng: random.Random) -> None:
+    for stage in _compute_stages(s):
+        if stage.scope == "shared" and rng.random() < 0.4:
+            stage.swizzle(rng.choice([32, 64, 128]))
 
 
 def _draw_copies(s: Schedule, rng: random.Random) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright import te
+from tilewright.base.dtype import DType
 from tilewright.ir.atoms import ATOMS
 from tilewright.ir.expr import Expr
 from tilewright.schedule.schedule import Schedule, create_schedule
@@ -41,6 +42,7 @@ class Product:
     pad: int = 8
     dtype: str = "float16"
     slices: int = 1
+    swizzle: int = 0
 
     def with_(self, **changes: Any) -> Product:
         return replace(self, **changes)
@@ -48,6 +50,10 @@ class Product:
     @property
     def atom(self) -> str:
         return ATOM_OF[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        return DType(self.dtype).bytes
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         a = te.placeholder((self.m, self.k), self.dtype, "A")
@@ -113,6 +119,8 @@ class Product:
     def _copy(self, s: Schedule, shared: Tensor) -> None:
         if self.pad:
             s[shared].storage_align(s[shared].op.axis[0], 32, self.pad)
+        if self.swizzle:
+            s[shared].swizzle(self.swizzle)
         ax = s[shared].fuse(*s[shared].op.axis)
         ax, vector = s[shared].split(ax, factor=16 // shared.dtype.bytes)
         s[shared].vectorize(vector)

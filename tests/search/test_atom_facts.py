@@ -173,6 +173,8 @@ def passes_of(of: Product, stride: int) -> float:
         if stride * size % 16 == 0:  # rows of 16 bytes: one of each four lanes says where
             for element in range(0, fragment.elements, 4 // size):
                 starts = (rows[::4, element] * stride + columns[::4, element]) * size // 16
+                if of.swizzle:
+                    starts ^= starts // 8 % (of.swizzle // 16)
                 total += count * int(np.bincount(starts % 8).max())
             continue
         for element in range(0, fragment.elements, 4 // size):
@@ -192,10 +194,27 @@ def test_conflicts_are_those_of_the_lanes(dtype: str, pad: int) -> None:
     assert number(kernel.shared_load.passes) == 4 * steps * passes_of(of, stride)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+@pytest.mark.parametrize("depth", [32, 64])
+def test_a_swizzle_takes_rows_apart(dtype: str, swizzle: int, depth: int) -> None:
+    of = Product(rows=64, columns=64, pad=0, dtype=dtype, k=64, depth=depth, swizzle=swizzle)
+    kernel, _ = analysed(of)
+    steps = 64 // ATOMS[of.atom].extents["k"]
+    passes = number(kernel.shared_load.passes)
+    assert passes == 4 * steps * passes_of(of, depth)
+    if depth * of.bytes == swizzle == 128:  # each small matrix in one pass
+        padded, _ = analysed(of.with_(swizzle=0, pad=16 // of.bytes))
+        assert passes == number(padded.shared_load.passes)
+
+
 FORMS = {
     "halves": Lowered(), "halves, kn": Lowered(order="kn"), "halves, nk": Lowered(order="nk"),
     "bfloat16": Lowered(atom="m16n8k16.bfloat16"), "tf32, kn": Lowered(atom="m16n8k8.tf32"),
     "tf32, nk": Lowered(atom="m16n8k8.tf32", order="nk"), "not staged": Lowered(staged=False),
+    "3xtf32": Lowered(atom="m16n8k8.3xtf32", order="nk"),
+    "bytes, nk": Lowered(atom="m16n8k32.int8", order="nk", skew=16),
+    "bytes, kn": Lowered(atom="m16n8k32.uint8.int8", skew=16),
 }  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tilewright.base.dtype import DType
 
+TENSOR_MAP_BYTES = 128  # of a parameter that says how an argument is seen; aligned to 64
 # What a kernel calls to wait for the one before it, in `Source.text`: kernels that come next may
 # begin behind the first; behind the other they have to be let in.
 AWAIT, AWAIT_ONLY = "tw_await_kernel", "tw_await_kernel_only"
@@ -121,12 +122,36 @@ class BufferSpec:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """How a copy engine sees an argument of a kernel: what is encoded, for the address that the
+    argument has at a launch, into a parameter of `TENSOR_MAP_BYTES` (see `ir.bulk.Box`).
+
+    argument: its place among `KernelInfo.args`
+    shape, strides: of the tensor, in elements of `dtype`, outermost dimension first
+    box:      elements along each dimension from the first to the last one copied; steps: between
+    swizzle:  bytes within which pieces of 16 bytes change places in shared memory, 0: none do
+    """
+
+    argument: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    swizzle: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", DType(self.dtype))  # read from a file it is a plain name
+
+
+@dataclass(frozen=True)
 class KernelInfo:
     """How to launch one kernel.
 
     args:         index of each argument in `Source.buffers`, in the order of the parameters
     grid, block:  threads in x, y, z order; all ones on a CPU
     shared_bytes: bytes of dynamic shared (OpenCL: local) memory
+    maps:         further parameters, behind the arguments
     """
 
     name: str
@@ -134,6 +159,7 @@ class KernelInfo:
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True)

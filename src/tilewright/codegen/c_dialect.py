@@ -63,15 +63,17 @@ class Dialect:
     head:           format of a kernel's head: name, params, threads, x, y, z
     literal:        format of a vector of given lanes: type, values
     pointer:        format of a pointer cast: type, value
-    arena, array:   formats of all shared memory as bytes, of one shared array; array is "" where
+    arena, array:   formats of all shared memory as bytes and of one shared array; array is "" where
                     the launch gives the memory
     restrict, barrier, unroll, inline: words, statements and lines of that meaning
     preamble:       what a text uses ("" for every text, or a dtype) -> first lines
     words:          what no identifier may be, besides the words of C, separated by spaces
     instructions:   what statements call that C has no words for, name -> its text; without them
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
-                    "tw_commit", "tw_wait_copies"), no `multiply(atom)` of that name, no waiting for
-                    the kernel before (`artifact.AWAIT` and FRESH)
+                    "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
+                    TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
+                    "tw_await_gate"), no `multiply(atom)` of that name, no SHOW, MMA_BEGIN and
+                    MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -138,6 +140,11 @@ def async_copy(nbytes: int) -> str:
     return f"tw_copy_{nbytes}"
 
 
+def bulk_copy(dimensions: int) -> str:
+    """The function (to, map, gate, coordinates, the innermost first) of `Dialect.instructions`."""
+    return f"{BULK}{dimensions}"
+
+
 def multiply(atom: str) -> str:
     """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
     return f"tw_mma_{atom.replace('.', '_')}"
@@ -154,6 +161,8 @@ def instruction(function: str) -> str:
 
 
 LET_IN = "tw_let_next_in"  # (): kernels behind may begin, of which `AWAIT_ONLY` says nothing
+SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
+BULK, TENSOR_MAP = "tw_bulk_", "tw_map"  # begins of names; the type of a parameter
 LAST = "tw_last_to_come"  # (counter, blocks - 1): whether all others of as many came before
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait
 

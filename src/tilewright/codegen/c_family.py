@@ -17,21 +17,23 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
+from tilewright.codegen.c_beside import BESIDE, view_of
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
     LET_IN,
+    TENSOR_MAP,
     Dialect,
     Names,
     async_copy,
     load_rows,
-    multiply,
 )
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
@@ -47,7 +49,6 @@ from tilewright.ir.stmt import (
     Join,
     Kernel,
     LoadRows,
-    Mma,
     Prefetch,
     Program,
     Region,
@@ -96,7 +97,8 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
-        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total))
+        maps = tuple(printer.maps)
+        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total, maps))
     preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
     return source_of(program, target, "\n".join([*preamble, *helpers.values(), *texts]), infos)
 
@@ -163,6 +165,11 @@ class _KernelPrinter(ValuePrinter):
         self._sizes: dict[Expr, int] = {}
         self._lines: list[str] = []
         self._indent = 1
+        copies = (s for s in statements(kernel.body) if isinstance(s, BulkCopy))
+        self.maps = {
+            view: names.claim(f"{kernel.params[view.argument].name}_map")
+            for view in dict.fromkeys(view_of(self, c) for c in copies)
+        }
         self._waiting = None
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
         if steady is not None and AWAIT in dialect.instructions:
@@ -178,6 +185,10 @@ class _KernelPrinter(ValuePrinter):
             f"{'' if p in exchanged else f'{d.restrict} '}{self.buffers[p]}"
             for p in kernel.params
         )
+        if self.maps:
+            self._define(TENSOR_MAP)
+            views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
+            params = ", ".join([params, *views])
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
@@ -209,7 +220,7 @@ class _KernelPrinter(ValuePrinter):
         d, plan = self.dialect, self.shared
         arena = plan.reused or not d.array
         if arena and plan.offsets:
-            self._line(d.arena.format(bytes=plan.total))
+            self._line(d.arena.format(bytes=plan.total, alignment=plan.alignment))
         for buffer, offset in plan.offsets.items():
             name = self.buffers[buffer] = self.names.claim(buffer.name)
             kind = self._storage(buffer.dtype)
@@ -252,10 +263,6 @@ class _KernelPrinter(ValuePrinter):
     def _wait(self, stmt: Wait) -> None:
         self._call_helper("tw_wait_copies", f"{stmt.pending}")
 
-    def _mma(self, stmt: Mma) -> None:
-        places = (self._place(region) for region in (stmt.sum, stmt.a, stmt.b))
-        self._call_helper(multiply(stmt.atom.name), ", ".join(places))
-
     def _load_rows(self, stmt: LoadRows) -> None:
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
@@ -286,9 +293,10 @@ class _KernelPrinter(ValuePrinter):
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
 
-    def _call_helper(self, name: str, arguments: str) -> None:
+    def _call_helper(self, name: str, arguments: str, how: str = "") -> None:
+        """how: what is known when it is compiled"""
         self._define(name)
-        self._line(f"{name}({arguments});")
+        self._line(f"{name}{f'<{how}>' if how else ''}({arguments});")
 
     def _define(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
@@ -296,8 +304,13 @@ class _KernelPrinter(ValuePrinter):
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
         self.helpers[name] = text
 
-    def _place(self, region: Region) -> str:
-        """The address where it begins."""
+    def _place(self, region: Region, *, as_told: bool = False) -> str:
+        """The address where it begins.
+
+        as_told: as the index says, in the first of eight rows, where no swizzle moves anything
+        """
+        if as_told:
+            return f"&{self._buffer(region.buffer)}[{self._print(self._closed(region.index))}]"
         first = E.make("load", (self._closed(region.index),), region.buffer, region.buffer.dtype)
         return f"&{self._print(first, ATOM)}"
 
@@ -500,8 +513,8 @@ class _KernelPrinter(ValuePrinter):
 
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
-        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, Join: _join,
+        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, Join: _join, **BESIDE,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.barriers import starts_with_barrier
+from tilewright.ir.bulk import BULK_ALIGNMENT, GATED, BulkCopy
 from tilewright.ir.stmt import (
     SHARED_ALIGNMENT,
     Allocate,
@@ -24,8 +25,11 @@ from tilewright.ir.stmt import (
     Join,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -38,7 +42,8 @@ from tilewright.ir.stmt import (
 class SharedPlan:
     """Where the shared buffers of one kernel lie.
 
-    offsets: buffer -> first byte, a multiple of SHARED_ALIGNMENT; total: bytes of them all
+    offsets: buffer -> first byte, a multiple of its alignment; total: bytes of them all
+    alignment: of the memory that they lie in, in bytes
     reused:  whether some bytes belong to several buffers
     fenced:  identities of the statements that need a barrier before them, because their buffers
              take the place of others that some thread may still read
@@ -46,6 +51,7 @@ class SharedPlan:
 
     offsets: dict[Buffer, int] = field(default_factory=dict)
     total: int = 0
+    alignment: int = SHARED_ALIGNMENT
     reused: bool = False
     fenced: set[int] = field(default_factory=set)
 
@@ -59,28 +65,39 @@ def plan_shared(body: Stmt) -> SharedPlan:
     allocated = Counter(
         s.buffer for s in statements(body) if isinstance(s, Allocate) and s.buffer.scope == "shared"
     )
-    planner = _Planner()
+    copies = (s for s in statements(body) if isinstance(s, BulkCopy))
+    planner = _Planner({b for s in copies for b in (s.to.buffer, s.gate.buffer)})
     for buffer, count in allocated.items():
-        if count > 1:  # copies of a loop nest: one place that nothing else takes
+        # One place that nothing else takes: of copies of a loop nest, of what no barrier guards.
+        if count > 1 or buffer in planner.alone:
             planner.place(buffer)
     if allocated:
         planner.visit(body, inside=False)
     return planner.plan
 
 
+_OTHERS = (
+    Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange, Show, MmaBegin, MmaEnd,
+    *GATED,
+)  # fmt: skip
+
+
 class _Planner:
-    def __init__(self) -> None:
+    def __init__(self, alone: set[Buffer]) -> None:
         self.plan = SharedPlan()
+        self.alone = alone  # buffers that bulk copies fill, and gates
         self.top = 0
         self.freed_to = 0  # end of the bytes that were given back since the last barrier
 
     def place(self, buffer: Buffer) -> None:
         if buffer in self.plan.offsets:
             return
-        offset = -(-self.top // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+        unit = max(buffer.alignment, BULK_ALIGNMENT if buffer in self.alone else 1)
+        offset = -(-self.top // unit) * unit
         self.top = offset + buffer.size * buffer.dtype.bytes
         self.plan.reused |= offset < self.plan.total
         self.plan.total = max(self.plan.total, self.top)
+        self.plan.alignment = max(self.plan.alignment, unit)
         self.plan.offsets[buffer] = offset
 
     def visit(self, stmt: Stmt, inside: bool) -> None:
@@ -101,9 +118,7 @@ class _Planner:
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)
         elif isinstance(stmt, Barrier):
             self.freed_to = self.freed_to if inside else 0
-        elif not isinstance(
-            stmt, (Store, AsyncCopy, Prefetch, Commit, Wait, Mma, LoadRows, Exchange)
-        ):
+        elif not isinstance(stmt, _OTHERS):
             kind = type(stmt).__name__
             raise InternalError("shared memory", f"a {kind} statement has no place in the plan")
 

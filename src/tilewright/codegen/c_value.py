@@ -25,6 +25,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer
+from tilewright.ir.swizzle import period
 
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
@@ -348,8 +349,25 @@ class ValuePrinter:
 
     # -- names and types ---------------------------------------------------------------------------
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        """Where memory has the element, or the vector that begins there."""
         large = not isinstance(buffer.size, Expr) and buffer.size >= INDEX_LIMIT
+        if buffer.swizzle:
+            index = self._swizzled(buffer, index)
         return widened(index) if large else index  # calls limit what they give the size of
+
+    def _swizzled(self, buffer: Buffer, index: Expr) -> Expr:
+        """What whole periods add stands outside, where compilers see that it is the same for all
+        threads."""
+        whole, rest, todo = E.const(0, index.dtype), E.const(0, index.dtype), [index]
+        while todo:
+            part = todo.pop()
+            if part.op == "add":
+                todo += part.args
+            elif self._simplify.is_multiple(part, period(buffer.swizzle) // buffer.dtype.bytes):
+                whole = whole + part
+            else:
+                rest = rest + part
+        return whole + E.convert(buffer.at(rest), index)
 
     def _buffer(self, buffer: Buffer) -> str:
         if buffer not in self.buffers:

@@ -10,6 +10,7 @@ instruction of the two conversions that fill or read a register.
 from __future__ import annotations
 
 import math
+from collections import ChainMap
 from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
@@ -20,14 +21,18 @@ from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
     LET_IN,
+    TENSOR_MAP,
     Dialect,
     async_copy,
+    bulk_copy,
     instruction,
     load_rows,
     multiply,
 )
+from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
 
@@ -183,6 +188,74 @@ def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
     return f"template <typename T> {text}" if kind == "T" else text
 
 
+_BULK = """static __device__ __forceinline__
+void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
+  asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {{{places}}}], [%2];"
+      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(&map),
+         "r"((unsigned int)__cvta_generic_to_shared(gate)), {values} : "memory");
+}}
+"""
+
+
+def _bulk_copy(n: int) -> str:
+    corner = [f"c{k}" for k in range(n)]
+    return _BULK.format(
+        name=bulk_copy(n), n=n, corner=", ".join(f"int {c}" for c in corner),
+        places=", ".join(f"%{3 + k}" for k in range(n)),
+        values=", ".join(f'"r"({c})' for c in corner),
+    )  # fmt: skip
+
+
+# What waits for a gate that never opens ends with an error, after a time in which all else has.
+_GATES = {
+    TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
+    **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
+    "tw_make_gates": """static __device__ __forceinline__
+void tw_make_gates(long long* gates, int count, unsigned int arrivals) {
+  for (int k = 0; k < count; ++k) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gates + k)), "r"(arrivals) : "memory");
+  }
+}
+""",
+    "tw_fence": """static __device__ __forceinline__ void tw_fence() {
+  asm volatile("fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;" ::: "memory");
+}
+""",
+    "tw_expect": """static __device__ __forceinline__
+void tw_expect(long long* gate, unsigned int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+      :: "r"((unsigned int)__cvta_generic_to_shared(gate)), "r"(bytes) : "memory");
+}
+""",
+    "tw_arrive": """static __device__ __forceinline__ void tw_arrive(long long* gate) {
+  __syncwarp();
+  if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gate)) : "memory");
+  }
+}
+""",
+    "tw_await_gate": """static __device__ __forceinline__
+bool tw_is_open(unsigned int gate, unsigned int parity) {
+  unsigned int open;
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;"
+      " selp.u32 %0, 1, 0, p; }" : "=r"(open) : "r"(gate), "r"(parity) : "memory");
+  return open != 0;
+}
+static __device__ __forceinline__ void tw_await_gate(const long long* gate, unsigned int parity) {
+  const unsigned int near = (unsigned int)__cvta_generic_to_shared(gate);
+  if (tw_is_open(near, parity)) return;
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  while (!tw_is_open(near, parity)) {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    if (now - begin > 8000000000ull) __trap();
+  }
+}
+""",
+}
 DEPENDENT_ARCH = 90  # the first on which a kernel can wait for the one before it
 _INSTRUCTIONS = {
     **{
@@ -195,10 +268,16 @@ _INSTRUCTIONS = {
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
     },
+    **_GATES,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
   return __uint_as_float(y);
+}
+""",
+    # Of equal powers compilers keep one if this is a function to them, not PTX.
+    instruction("two_to"): """static __device__ __forceinline__ float tw_two_to(float x) {
+  return __nvvm_ex2_approx_ftz_f(x);
 }
 """,
     # What a pointer is after the wait must not be known to be what it was before: compilers read
@@ -304,7 +383,7 @@ DIALECT = Dialect(
     head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',
     literal="make_{type}({values})",
     pointer="reinterpret_cast<{type}*>({value})",
-    arena="extern __shared__ __align__(16) unsigned char tw_shared[];",
+    arena="extern __shared__ __align__({alignment}) unsigned char tw_shared[];",
     array="",
     restrict="__restrict__",
     barrier="__syncthreads();",
@@ -312,7 +391,7 @@ DIALECT = Dialect(
     inline="static __device__ __forceinline__",
     preamble={},
     words=_WORDS,
-    instructions=_INSTRUCTIONS,
+    instructions=ChainMap(_INSTRUCTIONS, GroupInstructions()),  # type: ignore[arg-type]
 )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ Between two barriers a thread runs when those before it have arrived at the seco
 in groups that one more argument gives; blocks begin some time after each other, in that order, too.
 Threads of a warp run in step whatever they wait for, so where each takes its own turn, each calls
 the body from a place of its own.  What a warp does together needs all its lanes: such kernels take
-turns by warps, and the order of lanes is not tried.  Asynchronous copies are made by the thread
+turns by warps, or by groups of four where these multiply, and the order of lanes is not tried.
+Asynchronous copies are made by the thread
 itself, as soon or as late as can be: where they begin, or where they are waited for.  Only time
 depends on all this: who has waited too long goes on, and nothing that is right becomes wrong.
 """
@@ -22,13 +23,16 @@ from math import prod
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import cuda, opencl
+from tilewright.codegen import cuda, opencl, serial_gates
 from tilewright.codegen.c_dialect import LAST, LET_IN, Dialect
 
-WARP = 32
+WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
 _LOCAL = re.compile(r"^  (__local (\w+) (\w+)\[\d+\] __attribute__\(\(aligned\(16\)\)\);)\n", re.M)
+_ARENA = re.compile(r"extern __shared__ .*;")
 _UNFIT = re.compile(r"\b(return|goto|asm|\w*(shfl|syncwarp|activemask|ballot)\w*)\b")
+_MAP = re.compile(r"^const __grid_constant__ tw_map (\w+)$")
+_BY_GROUP = "tw_mma_m64"  # with which names of what a group of warps does begin
 _TOGETHER = ("tw_mma_", "tw_rows_", "tw_exchange")  # names of what a warp does together begin so
 _COPIES = "tw_begin("  # of a text with asynchronous copies
 _KEPT = "tw_copies"  # of one that waits for any, though it may have none
@@ -200,7 +204,7 @@ def order(
 
 def copies(source: Source) -> bool:
     """Whether what `serialized` gave has asynchronous copies, to be tried early and late."""
-    return _COPIES in source.text
+    return _COPIES in source.text or serial_gates.SOFT in source.text
 
 
 def serialized(source: Source) -> Source | str | None:
@@ -219,11 +223,28 @@ def serialized(source: Source) -> Source | str | None:
         text = changed
     last = len(source.buffers)
     late = _LATE if _KEPT in text else ""
+    if serial_gates.SOFT in text:
+        late += serial_gates.PAUSE + serial_gates.HELPERS
     late += _COUNT if _TOLD in text else ""
     return replace(
         source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
-        kernels=tuple(replace(k, args=(*k.args, last)) for k in source.kernels),
+        kernels=tuple(replace(k, args=(*k.args, last), maps=()) for k in source.kernels),
     )  # fmt: skip
+
+
+def _turns(body: str) -> str:
+    """How many threads have one turn: whole warps, or whole groups, that do something together."""
+    if _BY_GROUP in body:
+        return f"(tw_order[1] + {GROUP - 1}) / {GROUP} * {GROUP}"
+    together = any(name in body for name in _TOGETHER)
+    return f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]"
+
+
+def _poisoned(arrays: list[tuple[str, str, int | str]], threads: int, dialect: Dialect) -> str:
+    space = dialect.spaces["shared"]
+    return "\n".join(
+        _POISON.format(nbytes=size, threads=threads, name=n, space=space) for _, n, size in arrays
+    )
 
 
 @dataclass(frozen=True)
@@ -245,7 +266,8 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     arrays: list[tuple[str, str, int | str]] = []  # declaration, name, bytes
     handed: list[tuple[str, str]] = []  # type, name: OpenCL declares local memory in kernels only
     if not dialect.array:
-        line = dialect.arena.replace("tw_shared", "tw_memory")  # the same memory
+        arena = _ARENA.search(body)
+        line = arena.group().replace("tw_shared", "tw_memory") if arena else ""  # the same memory
         arrays = [(line, "tw_memory", kernel.shared_bytes)] if kernel.shared_bytes else []
     else:
         for line, kind, array in _LOCAL.findall(f"{body}\n"):
@@ -261,11 +283,20 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         body,
     )
     own = [p.strip() for p in params.split(",") if p.strip()]
+    maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
+    own = [p for p in own if _MAP.match(p) is None]
+    gated = serial_gates.GATED in body
+    if gated and _BY_GROUP in body:  # which would wait for its other warps
+        return _Unfit("groups of warps wait for gates")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
     late = ["tw_order[4]"] if copied else []
     counted = [f"&{_TOLD}", "me == 0"] if joins else []
+    if gated:
+        names = [re.findall(r"\w+$", p)[0] for p in own]
+        begin += "".join(f"\n  {s}" for s in serial_gates.sources(kernel, maps, names))
+        body = serial_gates.in_software(body, kernel, dialect.barrier)
     call = f"{name}_body({', '.join([*given, '&tw_turn', 'at', 'until', *late, *counted])});"
     calls = "\n".join(
         f"    case {k}: tw_apart({k}); {call} tw_apart({k}); break;"
@@ -276,6 +307,17 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         dialect.threads[f"{kind}Idx.{d}"] for kind in ("thread", "block") for d in "xyz"
     )
     gx, gy, _ = kernel.grid
+    if gated:
+        return before + serial_gates.BODY.format(
+            views=serial_gates.views(kernel, maps), function=words.function, name=name, begin=begin,
+            takes=", ".join([*own, "tw_board* tw_soft", *(["tw_uint tw_late"] if copied else [])]),
+            body=body, head=head.replace("\0", ", ".join([*own, words.order])),
+            declared="\n".join(f"  {d}" for d, *_ in arrays), x=x, y=y, warps=threads // WARP,
+            linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
+            block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))", barrier=dialect.barrier,
+            poison=_poisoned(arrays, threads, dialect),
+            call=f"{name}_body({', '.join([*given, '&tw_soft', *late])});",
+        ) + after  # fmt: skip
     changed = _BODY.format(
         function=words.function, name=name, threads=threads, begin=begin,
         takes=", ".join([
@@ -291,12 +333,9 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         ]),
         linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
         block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
-        poison="\n".join(
-            _POISON.format(nbytes=size, threads=threads, name=n, space=dialect.spaces["shared"])
-            for _, n, size in arrays
-        ),
+        poison=_poisoned(arrays, threads, dialect),
         barrier=dialect.barrier,
-        group=f"tw_order[1] < {WARP} ? {WARP} : tw_order[1]" if together else "tw_order[1]",
+        group=_turns(body),
         turns=f"  {call}" if together else _SINGLY.format(call=call, calls=calls, warp=WARP),
     )  # fmt: skip
     return f"{before}{changed}{after}"

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
+from tilewright.base.concurrency import cached_property
 from tilewright.codegen.c_shared import plan_shared
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import walk
 from tilewright.ir.stmt import (
     Allocate,
@@ -38,7 +39,7 @@ from tilewright.ir.stmt import (
 
 _COPIES = (Store, AsyncCopy, Commit, For, If, Seq)  # what a copy may consist of
 _GROUPED = (AsyncCopy, Commit)  # no commit is moved across these
-_ORDERED = (Barrier, Wait, While)  # nothing is moved across these
+_ORDERED = (Barrier, Wait, While, *GATED)  # nothing is moved across these
 Parts = tuple[Stmt | None, Stmt | None]  # what comes first, what is left
 
 

@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tilewright.ir.expr import Expr
+from tilewright.ir.swizzle import LINE, PIECE, turn
 from tilewright.schedule.space.decision import Number
 from tilewright.schedule.state import SplitRelation
 from tilewright.schedule.tree.loop_tree import Base, Bounds, Node, Quotient
+from tilewright.schedule.tree.rings import swizzle
 from tilewright.schedule.tree.touch import Touch, anatomy, strides
 from tilewright.te.tensor import IterVar
 
@@ -56,6 +58,20 @@ def floor_mod(a: Any, b: Any) -> Any:
 
 def _nothing(x: Any) -> bool:
     return not isinstance(x, np.ndarray) and x == 0
+
+
+def swizzled(address: Any, swizzle: Any, size: int) -> Any:
+    """Where memory has the elements at flat addresses: float arrays, or one number.
+
+    swizzle: of the buffer, as `address` is shaped; size: bytes of an element
+    """
+    if _nothing(swizzle):
+        return address
+    rows, pieces, unit = turn(swizzle, size)
+    row = floor_mod(floor_div(address, rows), np.maximum(pieces, 1))
+    column = floor_mod(floor_div(address, unit), LINE // PIECE)
+    turned = np.bitwise_xor(np.asarray(column).astype(np.int32), np.asarray(row).astype(np.int32))
+    return address + (turned - column) * np.float32(unit)
 
 
 class Point:
@@ -248,6 +264,8 @@ class Lanes:
         address = np.where(self.active(touch.node), address, address[:, :1])
         if address.shape[0] != self.rows:
             address = np.broadcast_to(address, (self.rows, self.warp))
+        turned = column(swizzle(touch.producer, self.bounds)) if touch.producer is not None else 0
+        address = swizzled(address, turned, touch.bytes)
         if rows is not None:
             address = address[rows]
         if word_bytes != touch.bytes:

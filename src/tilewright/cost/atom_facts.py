@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, vector
+from tilewright.cost.addresses import BANK_BYTES, BANKS, Point, column, swizzled, vector
 from tilewright.ir.atoms import Atom, Fragment, places, shared_bits
 from tilewright.ir.stmt import PLACE, ROW
 from tilewright.ir.warps import PLACES, ROWS
@@ -22,6 +22,7 @@ from tilewright.lowering.fragments import PAIR, TURNED
 from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
+from tilewright.schedule.tree.rings import swizzle
 from tilewright.schedule.tree.touch import Touch
 from tilewright.te.tensor import IterVar
 
@@ -59,6 +60,12 @@ def conversions(atom: Atom) -> int:
     if atom.split:
         return 3  # the larger part, the rest, the smaller part
     return 1 if atom.cut else 0
+
+
+def beside(node: Node, touch: Touch) -> bool:
+    """Whether the matrix unit itself reads it, for a group of warps."""
+    product = node.product
+    return product is not None and product.atom.by_group and touch.scope == "shared"
 
 
 def accumulators(node: Node, bounds: Bounds) -> Any:
@@ -142,8 +149,12 @@ def _rows(held: Held, touch: Touch, bounds: Bounds, *, turned: bool) -> tuple[An
     each = np.broadcast_arrays(*held.fragment.place(lane + 0 * element, element + 0 * lane))
     flat = (x.astype(np.float32).reshape(1, -1) for x in each)
     address = Point(bounds, _at(touch.node, held, *flat), column).address(touch)
-    starts = np.asarray(address * np.float32(size / ROW)).reshape(-1, count // width, ROWS)
-    group = np.floor(starts) % (BANKS * BANK_BYTES // ROW)
+    turn = column(swizzle(touch.producer, bounds)) if touch.producer is not None else 0
+    starts, lies = (
+        np.asarray(at * np.float32(size / ROW)).reshape(-1, count // width, ROWS)
+        for at in (address, swizzled(address, turn, size))
+    )
+    group = np.floor(lies) % (BANKS * BANK_BYTES // ROW)
     shared = (group[..., :, None] == group[..., None, :]).sum(-1).max(-1).sum(-1)
     aligned = (starts == np.floor(starts)).all(axis=(1, 2))
     if len(starts) == 1:

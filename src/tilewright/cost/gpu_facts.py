@@ -14,10 +14,19 @@ import numpy as np
 
 from tilewright.base.dtype import FLOAT32, DType
 from tilewright.codegen.c_family import COPIES_IN_FLIGHT
-from tilewright.cost.addresses import SECTOR_BYTES, WIDEST_BYTES, Lanes, floor_mod, vector
+from tilewright.cost.addresses import (
+    BANK_BYTES,
+    BANKS,
+    SECTOR_BYTES,
+    WIDEST_BYTES,
+    Lanes,
+    floor_mod,
+    vector,
+)
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    beside,
     conversions,
     in_pairs,
     in_rows,
@@ -36,7 +45,7 @@ from tilewright.schedule.tree.joins import group, joined_in
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, ring_axis, slots
+from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
@@ -47,6 +56,8 @@ TEST_COST = 3  # of a condition around a read
 INTEGER = 2  # issue slots of one that works out an index: GPUs have half as many integer units
 INSTRUCTION_BYTES = 16
 HELD = 64  # loads whose results the registers of a thread hold
+GATE_COST = 12  # instructions of a warp that waits for a tile and says that it has read it
+BOX_COST = 24  # of the one that asks for a tile
 COMPILER_UNROLL = 4  # that compilers write out of any loop, as long as these are no more than
 SMALL_BODY = 64  # instructions
 
@@ -111,6 +122,7 @@ class GpuKernel:
              a warp waits in all for the sum that it adds to, where nothing else is in its way
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
     operands: loads of a lane for operands of atoms
+    loading: threads of a block beside `threads`, which do nothing but load
     joins:   times that a block is counted, behind all that it has stored
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
     """
@@ -149,6 +161,7 @@ class GpuKernel:
     accumulators: Any = 0
     terms: Any = 0
     operands: Any = 0
+    loading: Any = 0
     joins: Any = 0
     width: Any = 1
     epilogue: Any = 0
@@ -203,6 +216,7 @@ class _Counter:
             vthreads=self._vthreads(),
             registers=vector(self.kernel.registers),
             shared_bytes=vector(self.kernel.shared_bytes),
+            loading=vector(self.kernel.loading_threads),
             work=sum(mix(n).flops * whole_work(n) for n in self.nodes),
         )
         for node in self.nodes:
@@ -232,7 +246,18 @@ class _Counter:
         return {t.tensor for t in touches if t.scope == "global"}
 
     # -- one stage ---------------------------------------------------------------------------------
+    def _engine(self, k: GpuKernel, node: Node) -> None:
+        """What a copy engine brings: no load of a thread, but bytes to shared memory."""
+        runs = self.nests[node].executions
+        moved = runs * vector(self.bounds.elements(node)) * node.op.bytes
+        k.instructions = k.instructions + runs * (BOX_COST + GATE_COST * k.warps)
+        k.shared_store.add(moved / (BANKS * BANK_BYTES), 1.0, 1.0)
+        k.traffic = k.traffic + moved * k.blocks
+
     def _count(self, k: GpuKernel, node: Node) -> None:
+        if node.view is not None:
+            self._engine(k, node)
+            return
         nest, ops = self.nests[node], mix(node)
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
@@ -264,6 +289,8 @@ class _Counter:
             issued = issued + count  # of a copy: itself, and its address, which has no offset
             if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
+            if beside(nest.node, touch):
+                continue
             if touch is not nest.write and touch.scope in ("global", "shared"):
                 far = far + count * (touch.scope == "global") * (1 - alone)
                 near = near + count * (touch.scope == "shared")
@@ -280,10 +307,11 @@ class _Counter:
         rate, each = self.limits.atom(atom.name), multiply_adds(atom)
         sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
-        k.atom_fma = k.atom_fma + trips * each / self.warp
-        k.executed = k.executed + trips * 2 * each * k.warps * k.blocks
+        k.atom_fma = k.atom_fma + trips * each / atom.lanes
+        units = k.warps * self.warp / atom.lanes
+        k.executed = k.executed + trips * 2 * each * units * k.blocks
         alone = 2 * each * self.limits.cores / rate.rate if rate.rate else rate.latency
-        k.tensor = k.tensor + trips * k.warps * alone
+        k.tensor = k.tensor + trips * units * alone
         wait = rate.latency / minimum(maximum(sums, 1), ACCUMULATORS)
         k.tensor_wait = k.tensor_wait + trips * wait
         k.accumulators = maximum(k.accumulators, sums)
@@ -317,6 +345,12 @@ class _Counter:
         if shared and nest.node.op.combiner is None:
             k.spills = k.spills + bodies * maximum(burst - HELD, 0)
 
+    def _lag(self, node: Node) -> Any:
+        """Iterations by which what is read of the stage's ring is behind."""
+        if node.parent is None or node.attach_axis is None:
+            return 0
+        return vector(lag(node.parent, node.attach_axis, self.bounds))
+
     def _alone(self, node: Node) -> Any:
         """1 where the stage's copies are asynchronous, else 0."""
         mask = is_asynchronous(node, self.bounds)
@@ -337,7 +371,7 @@ class _Counter:
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
     ) -> Any:
         """Instructions of a thread for one read or write; adds to the kernel's memory counts."""
-        if touch.scope in ("local", "fragment"):
+        if touch.scope in ("local", "fragment") or beside(nest.node, touch):
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
@@ -483,7 +517,8 @@ class _Counter:
         runs = nest.trips * nest.executions
         mine = k.threads if self.anchor.scope != "shared" else 1
         if self.anchor.product is not None:
-            mine = k.warps * multiply_adds(self.anchor.product.atom)
+            atom = self.anchor.product.atom
+            mine = k.warps * self.warp / atom.lanes * multiply_adds(atom)
         k.anchor_share = minimum(whole_work(self.anchor) / maximum(runs * mine * k.blocks, 1), 1.0)
         k.body, k.rolled = nest.body, nest.rolled * nest.executions
         k.chain = maximum(nest.tile("reduce"), 1)
@@ -503,6 +538,7 @@ class _Counter:
         trips: Any = 0
         lanes: Any = 0
         total: Any = 0
+        by_threads = False
         for node in self.nodes:
             if node.scope != "shared":
                 continue
@@ -510,6 +546,9 @@ class _Counter:
             at = node.parent, node.attach_axis
             places[at] = nest.executions
             copied.setdefault(at, []).append(node)
+            if node.view is not None:
+                continue
+            by_threads = True
             own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
             trips = trips + nest.trips
             size = vector(self.bounds.elements(node))
@@ -519,17 +558,19 @@ class _Counter:
         for at, nodes in copied.items():
             self._ring(k, nodes, places[at])
         k.copy_trips = trips
-        k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if places else 1
+        k.copy_lanes = minimum(lanes / maximum(total, 1), 1.0) if by_threads else 1
 
     def _ring(self, k: GpuKernel, nodes: list[Node], executions: Any) -> None:
         """Barriers and waits of the stages that fill shared memory at one loop."""
         held = [vector(slots(node, self.bounds)) for node in nodes]
         least, alone = reduce(minimum, held), reduce(maximum, map(self._alone, nodes))
-        k.barriers = k.barriers + executions * where(least > 1, 1, 2)
+        if any(node.view is None for node in nodes):
+            k.barriers = k.barriers + executions * where(least > 1, 1, 2)
         if any(node.stage.is_copied for node in nodes):
             axis = ring_axis(nodes[0])
             turns = 1 if axis is None else vector(self.bounds.extent[axis])
-            ahead = maximum(reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held]) - 1, 0)
+            least = reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held])
+            ahead = maximum(least - 1 - self._lag(nodes[0]), 0)
             starts = executions / where(ahead > 0, turns, 1)
             k.rings.append(Ring(executions * alone, starts * alone, ahead))
 

@@ -106,7 +106,7 @@ def whole(times: list[Times], rows: int) -> Vector:
 
 def residency(k: GpuKernel, limits: Limits) -> Any:
     """Blocks that fit on one core together, at least 1."""
-    threads = k.warps * limits.warp_size
+    threads = k.warps * limits.warp_size + k.loading
     most = minimum(limits.max_blocks_per_core, limits.max_threads_per_core // threads)
     registers = ceil_div(maximum(k.registers, 32), 8) * 8 * threads
     most = minimum(most, limits.shared_bytes_per_core // (k.shared_bytes + SHARED_PER_BLOCK))

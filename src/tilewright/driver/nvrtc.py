@@ -16,6 +16,7 @@ from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.extras import install
 from tilewright.targets.target import Target
 
+_BY_GROUP = "wgmma."  # instructions that an architecture has for itself alone, named sm_90a
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
@@ -75,7 +76,8 @@ def build(source: Source, target: Target) -> Artifact:
             f"It knows {' '.join(supported_archs())}. NVRTC 12 knows older ones: "
             f"{install('cuda12')}",
         )  # fmt: skip
-    options = [f"--gpu-architecture={target.arch}", *_OPTIONS]
+    arch = f"{target.arch}a" if _BY_GROUP in source.text and "a" not in target.arch else target.arch
+    options = [f"--gpu-architecture={arch}", *_OPTIONS]
     status, program = nvrtc.nvrtcCreateProgram(
         source.text.encode(), f"{source.entry_name}.cu".encode(), 0, [], []
     )

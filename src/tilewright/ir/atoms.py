@@ -1,7 +1,9 @@
-"""Matrix instructions of a warp as data: what they compute, and which lane holds which element.
+"""Matrix instructions as data: what they compute, and which lane holds which element.
 
-In: the elements that 32 lanes hold.  Out: those that they hold afterwards.  Nothing here knows how
-a device spells them: printers do, by name.  Read next: `stmt.py`, whose `Mma` is one.
+In: the elements that the lanes of a unit hold, a warp or a group of four.  Out: those that they
+hold afterwards.  A group reads its operands in shared memory, where they lie as a `Tile` says, and
+goes on while it multiplies.  Nothing here knows how a device spells them: printers do, by name.
+Read next: `stmt.py`, whose `Mma` is one.
 
 A fragment is told by the bits of its elements' indices, the lowest first.  "k1 k2 m0 m1 m2" for
 lanes: bits 0 and 1 of the lane are bits 1 and 2 of the k index, the other three are m's lowest.
@@ -10,7 +12,7 @@ lanes: bits 0 and 1 of the lane are bits 1 and 2 of the k index, the other three
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -20,29 +22,53 @@ import numpy.typing as npt
 from tilewright.base.dtype import TYPES, DType
 
 WARP = 32
+GROUP = 128
+ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
+ROWS_OF_EIGHT = 8  # of a tile: they lie below each other, and the next eight behind them
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A matrix that the lanes of a warp hold, each element by one of them.
+    """A matrix that the lanes of a unit hold, each element by one of them.
 
     axes:     letters of its row and its column, as in `lane` and `element`
     lane:     the index bits that are bits of the lane
     element:  those that are bits of the place among the elements of one lane
+    times:    of so many such matrices, side by side; a lane has its elements of one behind those of
+              the one before
     """
 
     dtype: DType
     axes: str
     lane: str
     element: str
+    times: int = 1
+
+    @property
+    def _each(self) -> int:
+        """Elements of a lane in one of the matrices."""
+        return int(1 << len(self.element.split()))
+
+    @property
+    def _width(self) -> int:
+        """Columns of one of the matrices."""
+        bits = [*self.lane.split(), *self.element.split()]
+        return int(1 << sum(bit[0] == self.axes[1] for bit in bits))
 
     @property
     def elements(self) -> int:
         """Of one lane."""
-        return int(1 << len(self.element.split()))
+        return self._each * self.times
+
+    @property
+    def lanes(self) -> int:
+        return int(1 << len(self.lane.split()))
 
     def place(self, lane: Any, element: Any) -> tuple[Any, Any]:
         """The row and column of what `lane` holds as its `element`: ints, or expressions."""
+        if self.times > 1:
+            row, column = replace(self, times=1).place(lane, element % self._each)
+            return row, column + element // self._each * self._width
         at = dict.fromkeys(self.axes, 0)
         for bits, number in ((self.lane, lane), (self.element, element)):
             for first, axis, to, count in runs(bits.split()):
@@ -52,6 +78,10 @@ class Fragment:
 
     def holder(self, row: Any, column: Any) -> tuple[Any, Any]:
         """The lane that holds what is at `row` and `column`, and its place there: see `place`."""
+        if self.times > 1:
+            lane, element = replace(self, times=1).holder(row, column % self._width)
+            which = column // self._width % self.times
+            return lane, which * self._each + element
         index = dict(zip(self.axes, (row, column), strict=True))
         lane, element = (
             sum(
@@ -66,7 +96,41 @@ class Fragment:
     def extents(self) -> dict[str, int]:
         """Of its rows and columns, by their letters."""
         bits = [*self.lane.split(), *self.element.split()]
-        return {axis: 1 << sum(bit[0] == axis for bit in bits) for axis in self.axes}
+        found = {axis: 1 << sum(bit[0] == axis for bit in bits) for axis in self.axes}
+        return found | {self.axes[1]: self._width * self.times}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A matrix in shared memory, K along rows: each row as long as the buffer's swizzle, with the
+    next eight rows behind, and the matrix some columns of it.  The first row is the first of eight.
+
+    axes: letters of its row and its column; shape: how many of both
+    """
+
+    dtype: DType
+    axes: str
+    shape: tuple[int, int]
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return dict(zip(self.axes, self.shape, strict=True))
+
+    def span(self, swizzle: int) -> int:
+        """Elements from its first to its last, of a buffer with this swizzle."""
+        rows, columns = self.shape
+        return (rows - 1) * (swizzle // self.dtype.bytes) + columns
+
+    def offsets(self, swizzle: int, lane: int) -> list[int]:
+        """What interpreters have `lane` read, as places behind the first: every element is read by
+        two lanes, so that one at least is not who wrote it."""
+        rows, columns = self.shape
+        row, found = swizzle // self.dtype.bytes, []
+        for shift in (0, GROUP // 2):
+            first = (lane + shift) % GROUP
+            places = range(first, rows * columns, GROUP)
+            found += [k // columns * row + k % columns for k in places]
+        return found
 
 
 @cache
@@ -85,7 +149,8 @@ def shared_bits(sums: Fragment) -> list[int]:
 def places(fragment: Fragment) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Rows and columns of what the lanes hold, each [lane, element]."""
     elements = range(fragment.elements)
-    both = np.array([[fragment.place(lane, k) for k in elements] for lane in range(WARP)])
+    lanes = range(fragment.lanes)
+    both = np.array([[fragment.place(lane, k) for k in elements] for lane in lanes])
     return both[..., 0], both[..., 1]
 
 
@@ -104,7 +169,7 @@ def runs(bits: Sequence[str]) -> list[tuple[int, str, int, int]]:
 
 @dataclass(frozen=True)
 class Atom:
-    """sum[m, n] += a[m, k] * b[k, n], by the 32 lanes of a warp together.
+    """sum[m, n] += a[m, k] * b[k, n], by the lanes of a unit together.
 
     Products are exact.  In which order they are added, and how each sum is rounded, is not said:
     `multiplied` adds them as double precision does and rounds once.  Sums of integers are exact,
@@ -116,14 +181,24 @@ class Atom:
     """
 
     name: str
-    a: Fragment
-    b: Fragment
+    a: Fragment | Tile
+    b: Fragment | Tile
     sum: Fragment
     cut: int = 0
     split: int = 0
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def lanes(self) -> int:
+        """Of the unit: a warp, or a group of warps."""
+        return self.sum.lanes
+
+    @property
+    def by_group(self) -> bool:
+        """Whether a group of warps runs it, and goes on meanwhile: see `Mma`."""
+        return self.lanes > WARP
 
     @property
     def extents(self) -> dict[str, int]:
@@ -140,8 +215,9 @@ def _atom(name: str, types: str, a: str, b: str, cut: int = 0, split: int = 0) -
     """types: of both operands, or of each; a, b: their lane / element; sums lie alike in all."""
     kinds = types.split()
     left, right = (
-        Fragment(DType(kind), axes, *map(str.strip, bits.split("/")))
+        Fragment(DType(kind), axes, lane.strip(), element.strip())
         for kind, axes, bits in ((kinds[0], "mk", a), (kinds[-1], "kn", b))
+        for lane, element in (bits.split("/"),)
     )
     kind = DType("float32" if left.dtype.is_float else "int32")
     total = Fragment(kind, "mn", "n1 n2 m0 m1 m2", "n0 m3")
@@ -165,6 +241,30 @@ _ROWS = (
 ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1].split()[0] in TYPES}
 
 
+def _group_atom(n: int, k: int, code: str, dtype: str, cut: int) -> Atom:
+    kind = DType(dtype)
+    left, right = Tile(kind, "mk", (GROUP_ROWS, k)), Tile(kind, "nk", (n, k))
+    total = Fragment(DType("float32"), "mn", "n1 n2 m0 m1 m2 m4 m5", "n0 m3", n // 8)
+    return Atom(f"m{GROUP_ROWS}n{n}k{k}.{code}", left, right, total, cut)
+
+
+GROUP_ROWS = 64
+GROUP_COLUMNS = range(8, 257, 8)
+_OF_GROUPS = (
+    (16, "float16", "float16", 0),
+    (16, "bfloat16", "bfloat16", 0),
+    (8, "tf32", "float32", 13),
+)
+GROUP_ATOMS = {
+    atom.name: atom
+    for k, code, dtype, cut in _OF_GROUPS
+    if dtype in TYPES
+    for atom in (_group_atom(n, k, code, dtype, cut) for n in GROUP_COLUMNS)
+}
+ALL_ATOMS = ATOMS | GROUP_ATOMS
+NAMES = f"{', '.join(ATOMS)}; m64nNk16 of halves, m64nNk8.tf32, N a multiple of 8 up to 256"
+
+
 def multiplied(
     atom: Atom, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any]
 ) -> list[list[Any]]:
@@ -181,9 +281,16 @@ def multiplied(
     return result
 
 
-def _matrix(of: Fragment, held: Sequence[Any]) -> npt.NDArray[Any]:
-    rows, columns = places(of)
+def _matrix(of: Fragment | Tile, held: Sequence[Any]) -> npt.NDArray[Any]:
+    """The matrix that lanes hold, or have read; m along rows of a, k along rows of b."""
     kind = np.float64 if of.dtype.is_float else np.int64
+    if isinstance(of, Tile):
+        taken = np.empty(of.shape, kind)
+        for lane, own in enumerate(held):
+            for k, at in zip(own, of.offsets(of.shape[1] * of.dtype.bytes, lane), strict=True):
+                taken[divmod(at, of.shape[1])] = kind(k)
+        return taken if of.axes[0] == "m" else taken.T
+    rows, columns = places(of)
     matrix = np.empty((rows.max() + 1, columns.max() + 1), kind)
     matrix[rows, columns] = [list(map(kind, lane)) for lane in held]
     return matrix

@@ -7,7 +7,8 @@ What asynchronous copies write counts as written where they begin, and again at 
 before the wait does not show it to other threads.  What is read of a ring (`Buffer.slots`) was
 shown to all by the wait and the barrier that each iteration begins with (`lowering/ring.py`), and
 what is written after that barrier is another slot: reads of a ring need none of their own.  Writes
-to it do: the first copies of a ring whose loop runs again.  Warps would need a
+to it do: the first copies of a ring whose loop runs again.  What bulk copies fill needs no barrier:
+gates say when it is there, and when it was read (`bulk.py`).  Warps would need a
 second kind of barrier, for memory that only the lanes of one warp share.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -32,8 +34,11 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -131,7 +136,11 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         For: _Sync._for,
         If: _Sync._whole,
         While: _Sync._whole,
-        **dict.fromkeys((Store, AsyncCopy, Commit, Mma, LoadRows, Exchange), _Sync._whole),
+        **dict.fromkeys(
+            (Store, AsyncCopy, Commit, Mma, LoadRows, Exchange, Show, MmaBegin, MmaEnd),
+            _Sync._whole,
+        ),
+        **dict.fromkeys((BulkCopy, MakeGates, Fence, Expect, Arrive, Await), _Sync._whole),
         Wait: _Sync._wait,
         Join: _Sync._join,
     },
@@ -183,9 +192,15 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
         Join: lambda s: (None, (s.index,)),
-        Mma: lambda s: (s.sum.buffer, (s.sum.index, s.a.index, s.b.index)),
+        Mma: lambda s: (
+            s.sum.buffer,
+            (s.sum.index, *(load(r.buffer, r.index) for r in (s.a, s.b))),
+        ),
+        **dict.fromkeys((MmaBegin, MmaEnd), lambda s: (None, (s.sum.index,))),
         LoadRows: lambda s: (s.to.buffer, (s.to.index, load(s.source.buffer, s.source.index))),
         Exchange: lambda s: (s.to.buffer, (s.to.index, s.source.index)),
-        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait), lambda s: (None, ())),
+        **dict.fromkeys((For, Seq, Allocate, Barrier, Commit, Wait, Show), lambda s: (None, ())),
+        **dict.fromkeys((BulkCopy, MakeGates, Fence, Expect, Arrive), lambda s: (None, ())),
+        Await: lambda s: (None, (s.parity,)),
     },
 )

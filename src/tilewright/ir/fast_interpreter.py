@@ -10,15 +10,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import WARP
+from tilewright.ir.bulk import has_gates
+from tilewright.ir.fast_bulk import filled, gates_in
 from tilewright.ir.fast_kernel import PythonKernel
 from tilewright.ir.fast_scalars import Failure
 from tilewright.ir.fast_source import python_kernel
+from tilewright.ir.gates import Gates, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
     InterpreterError,
@@ -27,8 +30,8 @@ from tilewright.ir.interpreter_memory import (
     fault,
     write_back,
 )
-from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Join, Kernel, Program
-from tilewright.ir.warps import run_warp
+from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Join, Kernel, Program
+from tilewright.ir.warps import run_warp, unit_of
 
 
 def run_fast(program: Program, arrays: Sequence[Array], *, check: bool = True) -> None:
@@ -62,7 +65,7 @@ def _run_kernel(kernel: Kernel, memory: Memory, check: bool) -> None:
         if buffer not in memory:
             place = f"{kernel.name}: {buffer.name}"
             raise InterpreterError(place, "the program has no such buffer")
-        lists += [memory[buffer], *([0] * buffer.size for _ in range(code.trackers[buffer]))]
+        lists += [memory[buffer], *_stamps(buffer, code.trackers[buffer])]
     try:
         if kernel.threads:
             _run_grid(kernel, code, lists, memory)
@@ -113,23 +116,47 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory
     threads = [range(by_tag[t].extent) for t in reversed(THREAD_TAGS) if t in by_tag]
     lanes = [lane[::-1] for lane in itertools.product(*threads)]  # x fastest
     count = len(lanes)
+    gated, brought, words = has_gates(kernel), filled(kernel), gates_in(kernel)
     epoch = 1
     met = _Blocks(code.joins, memory)
     for at in itertools.product(*blocks):
         start = epoch
-        shared: list[list[Any]] = []
+        shared: list[Any] = []
+        gates = Gates(kernel, count)
         for buffer in code.shared:
+            if buffer in words:
+                shared.append(gates)
+                continue
             first: list[Any] = [None if code.check else _zero(buffer.dtype)] * buffer.size
-            shared += [first, *([0] * buffer.size for _ in range(code.trackers[buffer]))]
+            stamps = [gates] if buffer in brought else []
+            shared += [first, *(stamps or _stamps(buffer, code.trackers[buffer]))]
         running = []
         for tid, lane in enumerate(lanes):
             position = (*at[::-1], *lane)
             bound = [position[p] for p in place]
             result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
             running.append(result)
-        if code.has_barrier:
+        if gated:
+            epoch = _gated(kernel, gates, running, epoch, count)
+        elif code.has_barrier:
             epoch = _in_turn(kernel, running, epoch, count, met)
         epoch += count + 1
+
+
+def _stamps(buffer: Buffer, lists: int) -> list[list[int]]:
+    return [[0] * buffer.size for _ in range(lists)]
+
+
+def _gated(kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int) -> int:
+    """As `_in_turn`, for threads that wait for gates, too."""
+
+    def told() -> int:
+        nonlocal epoch
+        epoch += count + 1
+        return epoch
+
+    run_block(gates, lambda k, told: _advance(threads[k], told), told, partial(_diverged, kernel))
+    return epoch
 
 
 def _in_turn(
@@ -143,19 +170,17 @@ def _in_turn(
         return _advance(threads[k], told)
 
     waiting: list[Any] = []
+    unit = unit_of(kernel)
     while True:
         waiting = []
-        for warp in range(0, len(threads), WARP):
-            lanes = min(WARP, len(threads) - warp)
+        for warp in range(0, len(threads), unit):
+            lanes = min(unit, len(threads) - warp)
             waiting += run_warp(kernel, warp, lanes, go_on, told)
         reached = set(waiting)
         if reached == {None}:
             return epoch
         if len(reached) > 1:
-            raise InterpreterError(
-                kernel.name, _divergence(waiting),
-                "Move the barrier out of the condition, or give all threads the same trip counts.",
-            )  # fmt: skip
+            raise _diverged(kernel, waiting)
         now, stop = epoch, waiting[0]
         epoch += count + 1
         told = epoch
@@ -171,14 +196,17 @@ def _advance(thread: Course, told: Any) -> Any:
         return None
 
 
-def _divergence(waiting: Sequence[Any]) -> str:
+def _diverged(kernel: Kernel, waiting: Sequence[Any]) -> InterpreterError:
     sites = [stop[0] if isinstance(stop, tuple) else stop for stop in waiting]
     places = {site: sites.index(site) for site in sites}
     told = [
         f"thread {thread} " + ("has ended" if site is None else f"waits at barrier {site}")
         for site, thread in places.items()
     ]
-    return "barrier divergence: " + ", ".join(told)
+    return InterpreterError(
+        kernel.name, f"barrier divergence: {', '.join(told)}",
+        "Move the barrier out of the condition, or give all threads the same trip counts.",
+    )  # fmt: skip
 
 
 def _zero(dtype: DType) -> Any:

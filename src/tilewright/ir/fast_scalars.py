@@ -13,7 +13,9 @@ from tilewright.base.dtype import TYPES, DType
 from tilewright.ir.interpreter_scalars import FUNCTIONS, evaluated
 
 FLIGHT = 1 << 62  # the stamp of an element that a copy will write: later than any other
-Groups = list[list[tuple[list[Any], list[int], Sequence[int], Sequence[Any]]]]  # oldest first
+# what copies write, oldest first: elements, stamps, places, values, and `_hide`'s two lists or none
+Groups = list[list[tuple[list[Any], list[int], Sequence[int], Sequence[Any], tuple[Any, ...]]]]
+Hidden = list[tuple[list[int], int]]  # what a thread has written and not shown
 
 
 class Failure(Exception):
@@ -37,23 +39,87 @@ def _function(name: str, dtype: DType) -> Callable[..., Any]:
 
 
 def _depart(
-    groups: Groups, elements: list[Any], stamps: list[int], places: Sequence[int], values: Any
-) -> None:
+    groups: Groups, elements: list[Any], stamps: list[int], places: Sequence[int], values: Any,
+    *hidden: Any,
+) -> None:  # fmt: skip
     for at in places:
         stamps[at] = FLIGHT
-    groups[-1].append((elements, stamps, places, values))
+    groups[-1].append((elements, stamps, places, values, hidden))
 
 
 def _land(groups: Groups, kept: int, stamp: int) -> None:
     while len(groups) - 1 > kept:
-        for elements, stamps, places, values in groups.pop(0):
+        for elements, stamps, places, values, hidden in groups.pop(0):
             for at, value in zip(places, values, strict=True):
                 elements[at], stamps[at] = value, stamp
+                if hidden:
+                    _hide(hidden[0], hidden[1], at)
 
 
 def _pending(groups: Groups, buffer: list[Any]) -> int:
-    into = (places[0] for g in groups for elements, _, places, _ in g if elements is buffer)
+    into = (places[0] for g in groups for elements, _, places, *_ in g if elements is buffer)
     return next(into, -1)
+
+
+# -- groups of warps that multiply: see `fast_warps.py`
+
+
+def _hide(hidden: Hidden, unseen: list[int], at: int) -> None:
+    unseen[at] = 1
+    hidden.append((unseen, at))
+
+
+def _show(hidden: Hidden) -> None:
+    for unseen, at in hidden:
+        unseen[at] = 0
+    hidden.clear()
+
+
+def _engage(batches: list[Any], counts: list[int], places: Sequence[int]) -> None:
+    def release() -> None:
+        for at in places:
+            counts[at] -= 1
+
+    for at in places:
+        counts[at] += 1
+    batches[-1].append(release)
+
+
+def _release(batches: list[Any], kept: int) -> None:
+    batches.append([])
+    while len(batches) - 1 > kept:
+        for release in batches.pop(0):
+            release()
+
+
+def _tile(
+    elements: list[Any], stamps: list[int], readers: list[int], unseen: list[int],
+    places: Sequence[int], fork: int, block: int, epoch: int, cur: int, many: int,
+) -> tuple[list[Any], str, int]:  # fmt: skip
+    """What a lane reads of a tile; what is wrong with one of the elements, or ""; its place."""
+    for at in places:
+        w, r = stamps[at], readers[at]
+        if w == FLIGHT:
+            return [], "in flight", at
+        if w >= fork and w != cur and not block <= w < epoch:
+            return [], "load race", at
+        if r != cur and not fork <= r < block:
+            readers[at] = cur if r < epoch else many
+        if elements[at] is None:
+            return [], "unwritten", at
+        if unseen[at]:
+            return [], "not shown", at
+    return [elements[at] for at in places], "", 0
+
+
+def _tile_of_gates(
+    elements: list[Any], gates: Any, thread: int, buffer: Any, places: Sequence[int]
+) -> tuple[list[Any], str, int]:
+    """The same of a tile that bulk copies bring."""
+    for at in places:
+        if why := gates.read(thread, buffer, at):
+            return [], why, at
+    return [elements[at] for at in places], "", 0
 
 
 FLOATS = [dtype for dtype in map(DType, TYPES) if dtype.is_float]
@@ -62,6 +128,12 @@ NAMESPACE: dict[str, Any] = {
     "depart": _depart,
     "land": _land,
     "pending": _pending,
+    "hide": _hide,
+    "show": _show,
+    "engage": _engage,
+    "release": _release,
+    "tile": _tile,
+    "tile_of_gates": _tile_of_gates,
     **{f"to_{dtype}": dtype.storage.type for dtype in FLOATS},
     **{f"{name}_{dtype}": _function(name, dtype) for name in FUNCTIONS for dtype in FLOATS},
 }

@@ -15,16 +15,17 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
+from tilewright.ir.fast_bulk import BULK, BULK_NAMES, filled, look
+from tilewright.ir.fast_kernel import Block as _Block
 from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
 from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
-from tilewright.ir.fast_warps import END, WARPS
+from tilewright.ir.fast_warps import END, WARPS, of_groups, touched, turned
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
 from tilewright.ir.stmt import (
     Allocate,
@@ -46,7 +47,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
-from tilewright.ir.warps import TOGETHER, Meeting
+from tilewright.ir.warps import STOPS
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
@@ -66,15 +67,6 @@ def python_kernel(kernel: Kernel, check: bool = True) -> PythonKernel:
 
 
 # -- the writer ------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Block:
-    """Lines at one indentation: the hoisted ones, then the others; nested blocks have a header."""
-
-    prelude: list[str] = field(default_factory=list)
-    body: list[str | tuple[str, _Block]] = field(default_factory=list)
-    statement: list[Stmt] = field(default_factory=list)  # one per entry of body
 
 
 class _Writer:
@@ -103,7 +95,9 @@ class _Writer:
         self.stored = written_buffers(kernel.body)
         self.copied = {s.to.buffer for s in everything if isinstance(s, AsyncCopy)}
         self.loaded = read_buffers(kernel.body) | self.copied
-        self.has_barrier = any(isinstance(s, (Barrier, Join, *TOGETHER)) for s in everything)
+        self.filled = filled(kernel)
+        self.beside, self.summed = of_groups(everything, self.filled)
+        self.has_barrier = any(isinstance(s, (Join, *STOPS)) for s in everything)
         self.joins = {s: k for k, s in enumerate(s for s in everything if isinstance(s, Join))}
         self.joined = False  # in the body of one
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
@@ -124,12 +118,14 @@ class _Writer:
         for buffer in (*self.parameters, *self.shared):
             heads += self._declare(buffer)
         self._line("cur = epoch + tid; many = epoch + threads; groups = [[]]")
+        if self.summed:
+            self._line("hidden = []; batches = [[]]")
         self._statement(self.kernel.body)
         lines = ["def kernel(" + ", ".join(heads) + "):"]
         origins: dict[int, Stmt] = {}
         self._flatten(top, 1, lines, origins)
         source = "\n".join(lines) + "\n"
-        namespace = {**NAMESPACE, "Meeting": Meeting, **self.constants}
+        namespace = {**NAMESPACE, **BULK_NAMES, **self.constants}
         exec(compile(source, "<interpreter>", "exec"), namespace)
         trackers = {b: self._trackers(b) for b in (*self.parameters, *self.shared)}
         return PythonKernel(
@@ -191,6 +187,8 @@ class _Writer:
             self._line(f"{name} = [{fill}] * {stmt.buffer.size}")
             for stamp in stamps:
                 self._line(f"{stamp} = [0] * {stmt.buffer.size}")
+            if self.check and stmt.buffer in self.summed:
+                self._line(f"{name}m = [0] * {stmt.buffer.size}; {name}d = [0]")
         self._statement(stmt.body)
         if self.check and stmt.buffer in self.copied:
             self.current = stmt
@@ -232,7 +230,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, (Barrier, *TOGETHER)) for s in statements(stmt))
+        waits = outline and any(isinstance(s, STOPS) for s in statements(stmt))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:
@@ -305,6 +303,8 @@ class _Writer:
             self._line(f"x = {text}")
             text = "x"
             self._guard(f"not {kind.least} <= x <= {kind.greatest}", "overflow", buffer, at)
+        if self.check and buffer in self.beside | self.summed:
+            touched(self, buffer, at, stored=True)
         if not self._tracked(buffer):
             self._line(f"{name}[{at}] = {text}")
             return
@@ -318,6 +318,8 @@ class _Writer:
             self._line(f"r = {name}r[{at}]")
             self._guard(self._race("r"), "store race", buffer, at)
         self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
+        if buffer in self.beside:
+            self._line(f"hide(hidden, {name}u, {at})")
 
     # -- expressions: text that Python can evaluate where the current block stands
 
@@ -445,6 +447,8 @@ class _Writer:
         buffer = node.attr
         at = self._index(buffer, node.args[0])
         name, value = self._name(buffer), f"x{self._number()}"
+        if buffer in self.filled:
+            look(self, buffer, at)
         if self._tracked(buffer):
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
             if buffer in self.copied:
@@ -452,6 +456,8 @@ class _Writer:
             self._guard(self._race("w"), "load race", buffer, at)
             first = f"{name}r[{at}] = cur if r < epoch else many"
             self._line(f"if r != cur and not fork <= r < block: {first}")
+        if self.check and buffer in self.summed:
+            touched(self, buffer, at)
         self._line(f"{value} = {name}[{at}]")
         if self.check:
             self._guard(f"{value} is None", "unwritten", buffer, at)
@@ -463,7 +469,7 @@ class _Writer:
         span = self._range(index)
         if self.check and (span is None or span[0] < 0 or span[1] >= buffer.size):
             self._guard(f"not 0 <= {at} < {buffer.size}", "bounds", buffer, at)
-        return at
+        return turned(buffer, at)
 
     def _aligned(self, buffer: Buffer, index: Expr) -> None:
         consecutive = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
@@ -546,7 +552,7 @@ class _Writer:
 
     def _declare(self, buffer: Buffer) -> list[str]:
         name = self.buffers[buffer] = f"b{self._number()}"
-        return [name, *(name + suffix for suffix in "wr"[: self._trackers(buffer)])]
+        return [name, *(name + suffix for suffix in "wrum"[: self._trackers(buffer)])]
 
     def _name(self, buffer: Buffer) -> str:
         if buffer not in self.buffers:
@@ -554,9 +560,11 @@ class _Writer:
         return self.buffers[buffer]
 
     def _trackers(self, buffer: Buffer) -> int:
-        """How many lists of stamps `buffer` has: writers, readers."""
-        if self.check and buffer in self.copied:
-            return 2
+        """Lists of stamps: writers, readers; of what groups read: not shown, being read."""
+        if buffer in self.filled:
+            return 1
+        if self.check and buffer in self.copied | self.beside:
+            return 4 if buffer in self.beside else 2
         private = buffer in self.allocated and buffer not in self.shared and not self.has_parallel
         if not self.check or private or buffer not in self.stored:
             return 0
@@ -566,7 +574,7 @@ class _Writer:
 
     def _tracked(self, buffer: Buffer) -> bool:
         """Does an access here race with accesses of other threads or iterations?"""
-        if self._trackers(buffer) == 0:
+        if self._trackers(buffer) == 0 or buffer in self.filled:
             return False
         shares = self.many_threads or buffer in self.copied
         return shares or (self.in_parallel and buffer in self.outer)
@@ -583,5 +591,6 @@ _WRITES: Rules[Callable[..., None]] = Rules(
         Allocate: _Writer._allocate,
         Barrier: _Writer._barrier,
         **WARPS,
+        **BULK,
     },
 )

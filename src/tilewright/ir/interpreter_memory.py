@@ -33,7 +33,14 @@ REASONS = {
     "store race": "another thread read this element and no barrier lies between",
     "store twice": "another thread wrote a different value and no barrier lies between",
     "in flight": "a copy into this element is under way and has not been waited for",
+    "not waited for": "a bulk copy wrote this element in a phase that this thread does not know of",
+    "not known to be read": "a bulk copy comes here, and its thread does not know that all have "
+    "read what is there",
     "given back": "this memory is given back with a copy into it under way",
+    "multiplying": "an Mma may add to this element, or read it, and has not been waited for",
+    "unfenced": "this sum was stored to and no MmaBegin lies between",
+    "not shown": "its writer has not shown it to what reads shared memory beside the threads",
+    "tile": "a tile begins in the first of eight rows, at a multiple of {unit} elements",
     "overflow": "the value stored does not fit {buffer.dtype}",
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.base.printed import text_of
+from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -26,11 +27,14 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -186,6 +190,18 @@ def _mma(stmt: Mma, indent: int) -> str:
     return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
 
 
+def _show(stmt: Show, indent: int) -> str:
+    return f"{_pad(indent)}show"
+
+
+def _mma_begin(stmt: MmaBegin, indent: int) -> str:
+    return f"{_pad(indent)}begin multiplying into {_region(stmt.sum)}"
+
+
+def _mma_end(stmt: MmaEnd, indent: int) -> str:
+    return f"{_pad(indent)}end multiplying into {_region(stmt.sum)}, {stmt.pending} pending"
+
+
 def _load_rows(stmt: LoadRows, indent: int) -> str:
     how = "columns" if stmt.transposed else "rows"
     to, source = _region(stmt.to), _region(stmt.source)
@@ -200,6 +216,40 @@ def _join(stmt: Join, indent: int) -> str:
 
 def _exchange(stmt: Exchange, indent: int) -> str:
     return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
+
+
+def _bulk_copy(stmt: BulkCopy, indent: int) -> str:
+    shape, box = (" x ".join(map(str, n)) for n in (stmt.box.shape, stmt.box.extents))
+    steps = "" if max(stmt.box.steps) == 1 else f" in steps of {stmt.box.steps}"
+    at = ", ".join(map(_text, stmt.at))
+    return (
+        f"{_pad(indent)}bulk {_region(stmt.to)} = {box} of {stmt.source.buffer.name}[{at}]"
+        f" ({shape}){steps}, {_gate(stmt.gate)}"
+    )
+
+
+def _make_gates(stmt: MakeGates, indent: int) -> str:
+    return f"{_pad(indent)}gates {_region(stmt.gates)} for {stmt.arrivals} arrivals"
+
+
+def _fence(stmt: Fence, indent: int) -> str:
+    return f"{_pad(indent)}fence"
+
+
+def _expect(stmt: Expect, indent: int) -> str:
+    return f"{_pad(indent)}arrive {_gate(stmt.gate)}, expect {stmt.nbytes} bytes"
+
+
+def _arrive(stmt: Arrive, indent: int) -> str:
+    return f"{_pad(indent)}arrive {_gate(stmt.gate)}, the warp"
+
+
+def _await(stmt: Await, indent: int) -> str:
+    return f"{_pad(indent)}await {_gate(stmt.gate)} of {_text(stmt.parity)}"
+
+
+def _gate(region: Region) -> str:
+    return f"{region.buffer.name}[{_text(region.index)}]"
 
 
 def _region(region: Region) -> str:
@@ -222,6 +272,15 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Wait: _wait,
         Mma: _mma,
         LoadRows: _load_rows,
+        Show: _show,
+        MmaBegin: _mma_begin,
+        MmaEnd: _mma_end,
+        BulkCopy: _bulk_copy,
+        MakeGates: _make_gates,
+        Fence: _fence,
+        Expect: _expect,
+        Arrive: _arrive,
+        Await: _await,
         Join: _join,
         Exchange: _exchange,
     },
@@ -259,7 +318,8 @@ def _declared(buffer: Buffer) -> str:
 
 
 def _size(buffer: Buffer) -> str:
-    return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes"
+    swizzle = f", swizzled by {buffer.swizzle}" if buffer.swizzle else ""
+    return f"{buffer.scope}, {buffer.size * buffer.dtype.bytes} bytes{swizzle}"
 
 
 def _open(buffer: Buffer) -> bool:

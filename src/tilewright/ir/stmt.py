@@ -21,8 +21,9 @@ from tilewright.base.artifact import Packing
 from tilewright.base.dtype import DType
 from tilewright.base.errors import InternalError
 from tilewright.base.printed import Printed
-from tilewright.ir.atoms import Atom, Fragment
+from tilewright.ir.atoms import Atom, Fragment, Tile
 from tilewright.ir.expr import Expr, binary, convert, make, rebuild, walk
+from tilewright.ir.swizzle import period, swizzled
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
@@ -44,6 +45,9 @@ class Buffer:
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
     slots: of a ring (`lowering/ring.py`), which are neighbours in it; 1 for what is no ring
+    swizzle: of shared memory: one of SWIZZLES.  Indices count elements as if there were none; who
+             reads and writes by them alone sees no difference, and may do without.  The size is a
+             multiple of the period
     """
 
     name: str
@@ -53,12 +57,22 @@ class Buffer:
     shape: tuple[Any, ...] = ()
     packing: Packing | None = None
     slots: int = 1
+    swizzle: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DType(self.dtype, f"buffer {self.name}"))
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype}[{self.size}] {self.scope}"
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte of a shared buffer."""
+        return max(SHARED_ALIGNMENT, int(period(self.swizzle)))
+
+    def at(self, index: Any) -> Any:
+        """Where memory has the element of a flat index."""
+        return swizzled(index, self.swizzle, self.dtype.bytes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +189,13 @@ class Wait(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Mma(Stmt):
-    """`sum += a * b`: a product of small matrices, by the 32 lanes of a warp together.
+    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together.
 
     Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
-    are those of threadIdx.x, whose extent is a multiple of 32, and all of them come here.
+    are those of threadIdx.x, whose extent is a multiple of theirs, and all of them come here.
+    Of a group a and b are tiles in shared memory (regions: from the first element to the last) that
+    writers have shown by `Show`.  It begins some time after an `MmaBegin` and ends some time before
+    an `MmaEnd` that covers it: meanwhile nobody touches its sums, and nobody writes to its tiles.
     """
 
     atom: Atom
@@ -187,10 +204,32 @@ class Mma(Stmt):
     b: Region
 
     @property
-    def operands(self) -> tuple[tuple[Region, Fragment], ...]:
+    def operands(self) -> tuple[tuple[Region, Fragment | Tile], ...]:
         """a, b and the sum."""
         atom = self.atom
         return (self.a, atom.a), (self.b, atom.b), (self.sum, atom.sum)
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Show(Stmt):
+    """What this thread has written to shared memory is shown to units that read it beside the
+    threads, as groups do for an `Mma`; to those of other threads behind a barrier."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class MmaBegin(Stmt):
+    """A group may multiply: what this thread has stored to `sum` counts from here on."""
+
+    sum: Region
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class MmaEnd(Stmt):
+    """The `Mma`s that the group has begun since its last `MmaEnd` are one batch, maybe empty; this
+    thread goes on when all but the last `pending` batches have ended.  sum: as of `MmaBegin`."""
+
+    pending: int
+    sum: Region
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -353,7 +392,7 @@ class Parts:
     """Where a class of statements keeps its parts: names of its fields.
 
     statements:  each holds a statement, None, or a tuple of statements
-    expressions: each holds an expression, or a number that is none
+    expressions: each holds an expression, a number that is none, or a tuple of expressions
     written:     each holds a buffer, or a region of one, that it stores to
     read:        each holds a region that it reads, besides what its expressions load
     """
@@ -405,6 +444,9 @@ STATEMENTS: Rules[Parts] = Rules(
         Wait: Parts(),
         Mma: Parts(written=("sum",), read=("a", "b", "sum")),
         LoadRows: Parts(written=("to",), read=("source",)),
+        Show: Parts(),
+        MmaBegin: Parts(read=("sum",)),
+        MmaEnd: Parts(read=("sum",)),
         Join: Parts(statements=("body",), expressions=("index",), written=("counters",)),
         Exchange: Parts(written=("to",), read=("source",)),
     },
@@ -419,6 +461,11 @@ def map_children(
     changed: dict[str, Any] = {}
     for name in parts.expressions if on_expr is not None else ():
         node = getattr(stmt, name)
+        if isinstance(node, tuple):
+            nodes = tuple(map(on_expr, node))  # type: ignore[arg-type]
+            if any(a is not b for a, b in zip(nodes, node, strict=True)):
+                changed[name] = nodes
+            continue
         if not isinstance(node, Expr):
             continue
         new_node = on_expr(node)  # type: ignore[misc]
@@ -483,8 +530,11 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
     """The root expressions of every statement under `stmt`, indices of regions among them."""
     for s in statements(stmt):
         for name in STATEMENTS[type(s)].expressions:
-            if isinstance(part := getattr(s, name), Expr):
+            part = getattr(s, name)
+            if isinstance(part, Expr):
                 yield part
+            elif isinstance(part, tuple):
+                yield from part
         yield from (region.index for _, region in _regions(s))
 
 

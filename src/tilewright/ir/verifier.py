@@ -7,10 +7,22 @@ It looks at structure only; `fast_interpreter.py` finds what depends on values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 from tilewright.base.errors import InternalError
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import GROUP, WARP, Atom, Tile
+from tilewright.ir.bulk import (
+    GATE_TYPE,
+    MOST_ARRIVALS,
+    Arrive,
+    Await,
+    BulkCopy,
+    Expect,
+    Fence,
+    MakeGates,
+    gates_of,
+)
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -32,16 +44,20 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Prefetch,
     Program,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
     While,
     expressions,
+    read_buffers,
     read_regions,
     statements,
     written_buffers,
@@ -59,8 +75,10 @@ def verify(program: Program) -> None:
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
     no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
-    their lanes; a Join outside of loops and branches, the only statement that touches its
-    counters, whose body uses no index of a block that its own index does not tell.
+    their lanes; tiles of a group in swizzled rows; gates are words of shared memory that nothing
+    else touches, bulk copies the only ones that write to their buffers; a Join outside of loops
+    and branches, the only statement that touches its counters, whose body uses no index of a block
+    that its own index does not tell.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -101,6 +119,7 @@ class _Checker:
         self.split = ""  # why the lanes of a warp may not all be here
         self.lanes = {t.var for t in kernel.threads if t.tag == "threadIdx.x"}
         self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
+        self.gates: set[Buffer] = set()  # buffers of gates
         self.vector = False  # in a loop that becomes one, so that small copies become large
         self.again = ""  # why a block may not come here once
 
@@ -118,6 +137,7 @@ class _Checker:
             if thread.tag in THREAD_TAGS:
                 self.threaded.add(thread.var)
         self._statement(self.kernel.body)
+        self._alone()
         for source in written_buffers(self.kernel.body).intersection(self.sources):
             self.current = self.sources[source]
             raise self._fail(f"the kernel stores to {source!r}, too, while the copy is under way")
@@ -230,15 +250,33 @@ class _Checker:
             raise self._fail(f"{stmt.pending} groups are left pending")
 
     def _mma(self, stmt: Mma) -> None:
-        self._together(stmt)
+        self._together(stmt, stmt.atom.lanes)
         for region, fragment in stmt.operands:
             buffer = region.buffer
+            if isinstance(fragment, Tile):
+                self._tile(region, fragment, stmt.atom)
+                continue
             fits = buffer.dtype == fragment.dtype and region.count == fragment.elements
             if not fits or buffer.scope != "local":
                 raise self._fail(
                     f"{region.count} elements of {buffer!r} are no fragment of {stmt.atom}:"
                     f" each lane holds {fragment.elements} of {fragment.dtype}"
                 )
+
+    def _tile(self, region: Region, tile: Tile, atom: Atom) -> None:
+        buffer, swizzle = region.buffer, region.buffer.swizzle
+        wide = swizzle >= tile.shape[1] * tile.dtype.bytes
+        fits = buffer.dtype == tile.dtype and wide and region.count == tile.span(swizzle)
+        if not fits or buffer.scope != "shared":
+            raise self._fail(
+                f"{region.count} elements of {buffer!r} are no {tile.axes} tile of {atom}, which is"
+                f" {tile.shape} of {tile.dtype} in swizzled rows of shared memory"
+            )
+
+    def _mma_batch(self, stmt: MmaBegin | MmaEnd) -> None:
+        self._together(stmt, GROUP)
+        if isinstance(stmt, MmaEnd) and stmt.pending < 0:
+            raise self._fail(f"{stmt.pending} batches are left pending")
 
     def _load_rows(self, stmt: LoadRows) -> None:
         self._together(stmt)
@@ -251,6 +289,69 @@ class _Checker:
         if stmt.transposed and to.dtype.bytes != 2:
             raise self._fail(f"columns of {to.dtype} are not loaded together")
 
+    def _bulk_copy(self, stmt: BulkCopy) -> None:
+        self._gates(stmt)
+        for e in stmt.at:
+            self._expression(e)
+            self._check_index(e)
+        to, source, box = stmt.to.buffer, stmt.source.buffer, stmt.box
+        if to.scope != "shared" or source.scope != "global" or not self.kernel.threads:
+            raise self._fail(f"a bulk copy from {source!r} to {to!r}")
+        self.sources.setdefault(source, stmt)
+        if to.dtype != source.dtype or stmt.to.count != box.elements:
+            raise self._fail(f"a box of {box.elements} elements of {source!r} goes to {to!r}")
+        ranks = {len(n) for n in (box.shape, box.strides, box.extents, box.steps, stmt.at)}
+        if len(ranks) > 1 or (why := box.fault(to.dtype.bytes, to.swizzle)):
+            raise self._fail("a box of several ranks" if len(ranks) > 1 else why)
+        last = sum((n - 1) * s for n, s in zip(box.shape, box.strides, strict=True))
+        if isinstance(source.size, Expr) or last >= source.size:
+            raise self._fail(f"{source!r} has no element {last}")
+
+    def _arrive(self, stmt: Arrive) -> None:
+        self._gates(stmt)
+        threads = prod(self.kernel.block)
+        if threads % WARP:
+            raise self._fail(f"a block of {threads} threads, no multiple of {WARP} lanes")
+
+    def _expect(self, stmt: Expect) -> None:
+        self._gates(stmt)
+        if not 0 < stmt.nbytes <= MOST_ARRIVALS:
+            raise self._fail(f"{stmt.nbytes} bytes are expected, of 1 to {MOST_ARRIVALS}")
+
+    def _await(self, stmt: Await) -> None:
+        self._gates(stmt)
+        self._expression(stmt.parity)
+        self._check_index(stmt.parity)
+
+    def _gates(self, stmt: Stmt) -> None:
+        self._regions(stmt)
+        region = gates_of(stmt)
+        assert region is not None
+        buffer = region.buffer
+        if buffer.scope != "shared" or buffer.dtype != GATE_TYPE:
+            raise self._fail(f"{buffer!r} holds no gates, which are shared words of {GATE_TYPE}")
+        if not isinstance(stmt, MakeGates) and region.count != 1:
+            raise self._fail(f"{region.count} gates, of one")
+        if isinstance(stmt, MakeGates) and not 0 < stmt.arrivals <= MOST_ARRIVALS:
+            raise self._fail(f"{stmt.arrivals} arrivals, of 1 to {MOST_ARRIVALS}")
+        self.gates.add(buffer)
+
+    def _alone(self) -> None:
+        """What is a gate, or filled by bulk copies, is nothing else."""
+        everything = list(statements(self.kernel.body))
+        filled = {s.to.buffer for s in everything if isinstance(s, BulkCopy)}
+        if not self.gates:
+            return
+        for s in everything:
+            self.current = s
+            if isinstance(s, (For, If, While, Seq, Allocate)):
+                continue
+            touched = (written_buffers(s) | read_buffers(s)) & self.gates
+            if touched and gates_of(s) is None:
+                raise self._fail(f"{touched.pop()!r} holds gates, and is read or stored to")
+            if not isinstance(s, BulkCopy) and written_buffers(s) & filled:
+                raise self._fail("bulk copies fill the buffer, and nothing else")
+
     def _exchange(self, stmt: Exchange) -> None:
         self._together(stmt)
         to, source = stmt.to.buffer, stmt.source.buffer
@@ -260,13 +361,16 @@ class _Checker:
         if stmt.apart not in (1, 2, 4, 8, 16):
             raise self._fail(f"lanes that are {stmt.apart} apart do not exchange what they have")
 
-    def _together(self, stmt: Mma | LoadRows | Exchange) -> None:
+    def _together(
+        self, stmt: Mma | LoadRows | Exchange | MmaBegin | MmaEnd, lanes: int = WARP
+    ) -> None:
         self._regions(stmt)
         width = self.kernel.block[0]
-        if isinstance(width, Expr) or width % WARP:
-            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {WARP} lanes")
+        if isinstance(width, Expr) or width % lanes:
+            raise self._fail(f"threadIdx.x has {width} steps, not a multiple of {lanes} lanes")
         if self.split:
-            raise self._fail(f"what all lanes of a warp do, {self.split}")
+            unit = "a warp" if lanes == WARP else "a group"
+            raise self._fail(f"what all lanes of {unit} do, {self.split}")
 
     def _regions(self, stmt: Stmt) -> None:
         for region in (*written_regions(stmt), *read_regions(stmt)):
@@ -370,6 +474,15 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Wait: _Checker._wait,
         Mma: _Checker._mma,
         LoadRows: _Checker._load_rows,
+        Show: lambda checker, stmt: None,
+        MmaBegin: _Checker._mma_batch,
+        MmaEnd: _Checker._mma_batch,
+        BulkCopy: _Checker._bulk_copy,
+        MakeGates: _Checker._gates,
+        Fence: lambda checker, stmt: None,
+        Expect: _Checker._expect,
+        Arrive: _Checker._arrive,
+        Await: _Checker._await,
         Join: _Checker._join,
         Exchange: _Checker._exchange,
     },

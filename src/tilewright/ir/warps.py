@@ -1,7 +1,9 @@
-"""The lanes of a warp as interpreters run them: one after the other, together where statements of
-all lanes are: an `Mma`, a `LoadRows`, an `Exchange`.
+"""The lanes of a warp, or of a group of warps, as interpreters run them: one after the other,
+together where statements of all lanes are: an `Mma`, a `LoadRows`, an `Exchange`, an `Arrive`.
 
-In: 32 courses, generators that stop at barriers and meetings.  Out: where each stops at last.
+
+
+In: their courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
 """
 
@@ -11,43 +13,124 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.ir.atoms import WARP, multiplied
+from tilewright.ir.atoms import GROUP, WARP, multiplied
+from tilewright.ir.bulk import Arrive, Await
 from tilewright.ir.interpreter_memory import InterpreterError, first_line
-from tilewright.ir.stmt import PLACE, ROW, Barrier, Exchange, Kernel, LoadRows, Mma, statements
+from tilewright.ir.stmt import (
+    PLACE,
+    ROW,
+    Barrier,
+    Buffer,
+    Exchange,
+    Kernel,
+    LoadRows,
+    Mma,
+    statements,
+)
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
-TOGETHER = (Mma, LoadRows, Exchange)  # the statements of all lanes
+TOGETHER = (Mma, LoadRows, Exchange, Arrive)  # the statements of all lanes
+STOPS = (Barrier, *TOGETHER, Await)  # where threads may stop for others
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What one lane brings to `stmt`: its elements of a, of b and of the sum; the row it points to;
-    what it gives to another lane.
+    """What one lane brings to `stmt`: its elements of a, of b (of a group: what it has read of
+    their tiles, see `Tile.offsets`) and of the sum; the row it points to; what it gives to another
+    lane; the gate.
 
     What it is told there is what it stores.
     """
 
-    stmt: Mma | LoadRows | Exchange
+    stmt: Mma | LoadRows | Exchange | Arrive
     held: tuple[tuple[Any, ...], ...]
+
+
+def unit_of(kernel: Kernel) -> int:
+    """Threads that run together: those of a warp, or of a group where one multiplies."""
+    found = (s.atom.lanes for s in statements(kernel.body) if isinstance(s, Mma))
+    return max(found, default=WARP)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Where a thread stands that waits for a gate: a place in a buffer of gates."""
+
+    stmt: Await
+    gate: tuple[Buffer, int]
+    parity: int
 
 
 def run_warp(
     kernel: Kernel, first: int, lanes: int, go_on: Callable[[int, Any], Any], told: Any
 ) -> list[Any]:
-    """Run a warp until each lane stands at a barrier or has ended: what stops each, or None.
+    """Run a warp, or a group, until each lane stands at a barrier or has ended: what stops each, or
+    None.
 
-    first: the number of its first thread; lanes: how many there are, less than WARP in the last
-    warp of a block; go_on: (thread, what it is told) -> its next stop; told: to each at the begin
+    first: the number of its first thread; lanes: how many there are, fewer in the last of a block;
+    go_on: (thread, what it is told) -> its next stop; told: to each at the begin
     """
     stops = [go_on(first + k, told) for k in range(lanes)]
-    while meetings := [stop for stop in stops if isinstance(stop, Meeting)]:
-        stmt = meetings[0].stmt
-        if lanes < WARP or len(meetings) < lanes or any(m.stmt is not stmt for m in meetings):
-            raise _divergence(kernel, first, stops)
-        parts = zip(*(m.held for m in meetings), strict=True)
-        given = _given(stmt, *parts)
-        stops = [go_on(first + k, given[k]) for k in range(lanes)]
+    while go_together(kernel, first, stops, go_on):
+        pass
     return stops
+
+
+def go_together(
+    kernel: Kernel, first: int, stops: list[Any], go_on: Callable[[int, Any], Any],
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
+) -> bool:  # fmt: skip
+    """Let the lanes of a warp, or of a group, that have come together go on; whether there were
+    such.
+
+    first: the number of its first thread; stops: where each lane stands, which changes
+    arrive: see `meet`
+    """
+    moved = False
+    for unit in (WARP, GROUP):
+        for at in range(0, len(stops), unit) if not moved else ():  # first those of one warp
+            own = stops[at : at + unit]
+            found = next((stop for stop in own if isinstance(stop, Meeting)), None)
+            if found is None or _lanes(found.stmt) != unit:
+                continue
+            for k, told in enumerate(meet(kernel, first + at, own, arrive)):
+                stops[at + k], moved = go_on(first + at + k, told), True
+    return moved
+
+
+def _lanes(stmt: Mma | LoadRows | Exchange | Arrive) -> int:
+    return stmt.atom.lanes if isinstance(stmt, Mma) else WARP
+
+
+def meet(
+    kernel: Kernel,
+    first: int,
+    stops: Sequence[Any],
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
+) -> Sequence[Any]:
+    """What each lane of a warp, or of a group, is told where all have come together; empty where
+    some wait for a gate.
+
+    first: the number of its first thread; stops: where each lane stands, one of them at a meeting
+    arrive: (threads, gate) for those that arrive there; without it no lane waits for a gate
+    """
+    meetings = [stop for stop in stops if isinstance(stop, Meeting)]
+    stmt = meetings[0].stmt
+    unit = _lanes(stmt)
+    if len(stops) == unit and any(isinstance(stop, Waiting) for stop in stops):
+        return []
+    if len(stops) < unit or len(meetings) < unit or any(m.stmt is not stmt for m in meetings):
+        raise _divergence(kernel, first, list(stops), unit)
+    if isinstance(stmt, Arrive):
+        assert arrive is not None
+        if any(m.held != meetings[0].held for m in meetings):
+            raise InterpreterError(
+                f"{kernel.name}: {first_line(stmt)}", "lanes of a warp name different gates"
+            )
+        arrive(range(first, first + WARP), meetings[0].held[0])
+        return [None] * WARP
+    parts = zip(*(m.held for m in meetings), strict=True)
+    return _given(stmt, *parts)
 
 
 def _given(stmt: Mma | LoadRows | Exchange, *parts: Any) -> Sequence[Any]:
@@ -74,22 +157,25 @@ def spread(stmt: LoadRows, rows: Sequence[Any]) -> list[list[Any]]:
     return given
 
 
-def _divergence(kernel: Kernel, first: int, stops: list[Any]) -> InterpreterError:
+def _divergence(kernel: Kernel, first: int, stops: list[Any], unit: int) -> InterpreterError:
     known = [s for s in statements(kernel.body) if isinstance(s, (Barrier, *TOGETHER))]
-    if len(stops) < WARP:
-        reason = f"a warp of {len(stops)} lanes, of which all {WARP} are needed"
+    name = "warp" if unit == WARP else "group"
+    if len(stops) < unit:
+        reason = f"a {name} of {len(stops)} lanes, of which all {unit} are needed"
     else:
         texts = [_where(stop, known) for stop in stops]
         places = {text: first + texts.index(text) for text in texts}
         reason = ", ".join(f"thread {thread} {text}" for text, thread in places.items())
     stmt = next(stop.stmt for stop in stops if isinstance(stop, Meeting))
     return InterpreterError(
-        f"{kernel.name}: {first_line(stmt)}", f"warp divergence: {reason}",
-        "All lanes of a warp come to it together, as often as each other.",
+        f"{kernel.name}: {first_line(stmt)}", f"{name} divergence: {reason}",
+        f"All lanes of a {name} come to it together, as often as each other.",
     )  # fmt: skip
 
 
 def _where(stop: Any, known: list[Any]) -> str:
     if isinstance(stop, Meeting):
         return f"is at {first_line(stop.stmt)!r} ({known.index(stop.stmt) + 1})"
+    if isinstance(stop, Waiting):
+        return "waits for a gate"
     return "has ended" if stop is None else "waits at a barrier"

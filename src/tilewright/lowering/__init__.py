@@ -14,6 +14,7 @@ it:
     overhang.py    which guards are needless, and what room that takes
     emission.py    loops around statements
     ring.py        asynchronous copies: what begins where, what waits for it
+    bulk.py        bulk copies: the gates of a ring, and warps that do nothing but load
     reductions.py  reductions in place, into an accumulator, over threads
     fragments.py   what the lanes of a warp hold together: operands and sums of atoms
 
@@ -30,13 +31,17 @@ zeros are written, so no choice is left.  Vectors widen them.  What is too small
 or cannot be shown to be aligned, becomes a load and a store into the same slot: a ring is right
 whatever fills it.  A mask (`alignment`) leaves out the candidates of which numbers show that.
 
+Stages that a copy engine fills have no loops: a `BulkCopy` of one thread stands for them all.  The
+gates that say when a tile is there, and when it was read, are made at the begin of the kernel.
+
 Then the passes:
 
     virtual threads  unrolls them into replicated statements and buffers
     vectorize        marked loops become ramps; on a GPU only aligned accesses of 8 or 16 bytes, the
                      rest unrolls
     barriers         one wherever shared memory is read by another thread or reused; none in a block
-                     of one thread, and none where a ring has its own
+                     of one thread, and none where a ring has its own, or gates
+    roles            warps that only load leave out what is not theirs
     simplify         indices and conditions by canonical linear forms
     choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard
     types            arithmetic on float16, bfloat16, int8, uint8 and int16 in their compute type:

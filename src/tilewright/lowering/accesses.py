@@ -119,13 +119,18 @@ class Accesses:
         """Flat position in the node's buffer of an index into its whole tensor: of a ring, in the
         slot of the iteration that it is computed in; of a joined stage, in the block's tile."""
         flat = E.convert(self.storage.layouts[node].place(self._relative(node, index)))
-        held, axis = slots(node, self.place.bounds), node.attach_axis
-        if held > 1 and axis is not None:
-            slot = self.place.leaf[axis] % held
-            flat = flat + slot * plain(slot_elements(node, self.place.bounds))
+        flat = flat + self.slot_begin(node)
         if node.joined:
             flat = flat + tile(node, self.place) * plain(self.place.bounds.elements(node))
         return self.place.simplify(flat)
+
+    def slot_begin(self, node: Node) -> Expr:
+        """Where in a ring the slot of an iteration begins; 0 where the stage has none."""
+        held, axis = slots(node, self.place.bounds), node.attach_axis
+        if held <= 1 or axis is None:
+            return E.const(0)
+        each = plain(slot_elements(node, self.place.bounds))
+        return E.convert(self.place.leaf[axis] % held * each)
 
     def _relative(self, node: Node, index: Sequence[Expr]) -> list[Expr]:
         bases = self.place.region_base[node]
@@ -142,6 +147,8 @@ class Accesses:
         index = [E.substitute(i, mapping) for i in operand.read.args]
         buffer = self.storage.buffers[operand.read.attr]
         self.used[buffer] = None
+        if operand.held.atom.by_group:
+            return buffer, self._flat(operand.node, index)
         return buffer, self._tile(operand.node, index, node.name)
 
     def _tile(self, node: Node, index: Sequence[Expr], reader: str) -> Expr:

@@ -7,13 +7,14 @@ around a statement.  Read next: `reductions.py`, `nest.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
+from tilewright.lowering.bulk import Gates, Turned, computes
 from tilewright.lowering.guards import Guards
 from tilewright.lowering.joins import finished
 from tilewright.lowering.placement import Placement
@@ -21,7 +22,7 @@ from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
-from tilewright.schedule.tree.rings import slots
+from tilewright.schedule.tree.rings import atoms_of, lag, slots
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -37,11 +38,13 @@ class Emission:
     """What the statements of one kernel are made from.
 
     unroll_limit: loop variable -> auto_unroll_max_step in force there; grows with every loop made
+    gates:        of the rings that bulk copies fill, made when they are first met
     """
 
     accesses: Accesses
     guards: Guards
     unroll_limit: dict[Expr, int]
+    gates: dict[tuple[object, ...], Gates] = field(default_factory=dict)
 
     @property
     def place(self) -> Placement:
@@ -89,15 +92,20 @@ class Emission:
         repeat: whether it is a loop at all, or all of its iterations are elsewhere
         """
         children, bounds = self.place.children(node, axis), self.place.bounds
-        made = {child: Tiles(emit(child), slots(child, bounds)) for child in children}
+        made = {child: self._tiles(child, emit(child)) for child in children}
         front, begin = turned(
-            [tiles for tiles in made.values() if tiles.slots], self.place.leaf[axis],
-            self.place.extent(axis), self.unroll_limit,
+            [t for child, t in made.items() if t.slots and child.view is None],
+            self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
+            int(lag(node, axis, bounds)),
+        )  # fmt: skip
+        bulk = Turned.of(
+            {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
+            self.place, self.unroll_limit,
         )  # fmt: skip
 
         def during(those: Sequence[Node], body: Stmt) -> Stmt:
             for child in reversed(those):
-                if made[child].slots < 2 and child.stage.along is None:
+                if made[child].slots < 2 and child.view is None and child.stage.along is None:
                     body = self.allocated(child, body)
                 for other in child.children:
                     if other.stage.along is not None:  # it is read behind the loops of the child
@@ -114,12 +122,20 @@ class Emission:
             counts = self.accesses.counters(joined)
             body = finished(joined, self.place, counts, made[joined].copy, body)
             children = children[:at]
-        body = during(children, seq(begin, *plain(children), body))
-        body = seq(front, self.loop(node, axis, body) if repeat else body)
+        body = during(children, seq(bulk.begin, begin, *plain(children), body, bulk.end))
+        loop = self.loop(node, axis, body) if repeat else body
+        if bulk.beside is not None:
+            loop = If(computes(self.place), loop, bulk.beside)
+        body = seq(bulk.front, front, loop)
         for child in reversed(children):
-            if made[child].slots >= 2:
+            if made[child].slots >= 2 or child.view is not None:
                 body = self.allocated(child, body)
         return body
+
+    def _tiles(self, node: Node, copy: Stmt) -> Tiles:
+        groups = [atom for atom in atoms_of(node) if atom.by_group]
+        cut = any(atom.cut for atom in groups)
+        return Tiles(copy, slots(node, self.place.bounds), bool(groups), cut)
 
     def nest(
         self,

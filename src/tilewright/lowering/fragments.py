@@ -10,20 +10,24 @@ operands, and the stage that stores the sums drops the rest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     PLACE,
     ROW,
+    Buffer,
     For,
     If,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Seq,
     Stmt,
@@ -38,16 +42,17 @@ from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes, same_for_all
 from tilewright.lowering.placement import Placement
+from tilewright.lowering.powers import in_powers_of_two
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
+from tilewright.schedule.tree.layout import Strided
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
-from tilewright.schedule.tree.rings import is_asynchronous
+from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
 from tilewright.te.tensor import IterVar
 
 TURNED = 2  # bytes of elements that `LoadRows` may transpose
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
-ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 Ranges = Mapping[Expr, tuple[int, int]]
 
 
@@ -93,12 +98,30 @@ def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: R
     here = replace(place, values=values, simplify=simple)
     accesses, guards = emission.accesses.at(here), replace(emission.guards, place=here)
     value = accesses.value(node, node.body)
+    value = in_powers_of_two(value) if _of_sums(place, node) else value
     edges = guards.edges(node, among=_zero_beyond(accesses, node))
+    if of_held(place, node):  # rows beyond the end change no others, where there are tiles of them
+        depth = node.op.axis[next(dim for dim, letter in held.letters if letter == "k")]
+        values = {**place.values, depth: values[depth]}
+        edges = replace(guards, place=replace(here, values=values)).edges(node)
     tests = [*guards.iterations(node, SPATIAL), *edges]
     tests += _within_sums(here.coordinates(node), emission, node)
     if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
         tests, value = [*tests, value.args[0]], value.args[1]
     return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
+def of_held(place: Placement, node: Node) -> bool:
+    """Whether a stage reads nothing but what its warp holds, so that it may read too much."""
+    makers = [place.producer(n) for n in E.walk(node.body) if n.op == "read"]
+    return all(maker is not None and maker.held is not None for maker in makers)
+
+
+def _of_sums(place: Placement, node: Node) -> bool:
+    """Whether an operand is computed of what atoms have added up."""
+    reads = (n for n in E.walk(node.body) if n.op == "read")
+    makers = (place.producer(read) for read in reads)
+    return any(maker is not None and maker.product is not None for maker in makers)
 
 
 def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
@@ -227,7 +250,7 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
 
     def at(stmt: Stmt, which: Expr) -> Stmt:
         tile = {var: first + which}
-        return map_children(stmt, lambda s: s, lambda e: simple(E.substitute(e, tile)))
+        return map_children(stmt, lambda s: at(s, which), lambda e: simple(E.substitute(e, tile)))
 
     zero, one = E.const(0), E.const(1)
     index = simple(E.substitute(rows.source.index, {var: first + second}))
@@ -288,12 +311,83 @@ def product(emission: Emission, node: Node) -> Reduction:
         return Region(*accesses.tile_read(node, of), of.held.fragment.elements)
 
     start = emission.again(node, first, identity, "init")
+    if atom.by_group:
+        return _by_group(emission, node, start, buffer, index)
     update = Mma(
         atom, Region(buffer, index, atom.sum.elements), region(node.product.a),
         region(node.product.b),
     )  # fmt: skip
     guard = E.binary("and", lanes, guards.of(node, ALL))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
+
+
+def _by_group(
+    emission: Emission, node: Node, start: Stmt, buffer: Buffer, index: Expr
+) -> Reduction:
+    """The same by an atom of a group, which goes on beside its threads.
+
+    start: sets the sums to zero; buffer: of the sums; index: of the first of an atom
+    rewrite:  for k.outer: {wait; show; barrier; for k.inner: C += S * T}
+              ->   C = 0
+                   for k.outer: {wait; show; barrier; begin; for k.inner: C += S * T; end(1)}
+                   end(0)
+    With fewer than three slots each batch is waited for: end(0) in place of end(1).
+    """
+    assert node.product is not None
+    guards, place, atom = emission.guards, emission.place, node.product.atom
+    first, leaves = first_reduction(node), node.stage.leaf_iter_vars
+    operands = node.product.a, node.product.b
+    whole = Region(buffer, E.const(0), int(buffer.size))
+    regions = [_tile_of(emission, node, of) for of in operands]
+    update = Mma(atom, Region(buffer, index, atom.sum.elements), *regions)
+    test = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
+    at = [leaves.index(of.node.attach_axis) for of in operands if of.node.parent is node]  # type: ignore[arg-type]
+    ring = max(at, default=-1)
+    behind = int(lag(node, leaves[ring], place.bounds)) if ring >= 0 else 0
+    inside = max(ring + 1, first)
+    around: dict[int, Callable[[Stmt], Stmt]] = {
+        inside: lambda nest: seq(MmaBegin(whole), nest, MmaEnd(behind, whole))
+    }
+
+    def outermost(nest: Stmt) -> Stmt:
+        nest = around_first(nest) if around_first is not None else nest
+        return seq(start, nest, MmaEnd(0, whole) if behind else None)
+
+    around_first = around.get(first)
+    around[first] = outermost
+    return Reduction(guarded(test, update), around)
+
+
+def _tile_of(emission: Emission, node: Node, of: Operand) -> Region:
+    """Where a group reads an operand.  Raises LegalityError where it would not find it there."""
+    tile, place, read = getattr(of.held.atom, of.held.part), emission.place, of.node
+    buffer, index = emission.accesses.tile_read(node, of)
+    size, simple = buffer.dtype.bytes, place.simplify
+    (depth,) = (d for d, letter in of.held.letters if letter == "k")
+    (across,) = (d for d, letter in of.held.letters if letter != "k")
+    layout = emission.accesses.storage.layouts[read]
+    assert isinstance(layout, Strided) and node.product is not None
+    row = buffer.swizzle // size
+    shape = [place.extent(ax) for ax in read.op.axis]
+    k = node.product.parts["k"].root.extent
+    rows, columns = tile.shape
+    begins = row and simple(index // row % ROWS_OF_EIGHT), row and simple(index % row % columns)
+    fits = (
+        bool(slots(read, place.bounds)) and is_asynchronous(read, place.bounds)
+        and layout.strides[depth] == 1 and row >= columns
+        and layout.strides[across] == shape[depth] == row and shape[across] % rows == 0
+        and isinstance(k, int) and k % columns == 0
+        and all(isinstance(x, Expr) and x.op == "const" and not x.attr for x in begins)
+    )  # fmt: skip
+    if not fits:
+        raise LegalityError(
+            f"tensorize({node.name}, {of.held.atom})",
+            f"{read.name}, {shape} in rows of {layout.strides[across]} elements swizzled by"
+            f" {buffer.swizzle} bytes, is no asynchronous copy of whole {tile.shape} tiles",
+            f"Slices of k of 128 bytes, s[{read.name}].swizzle(128) and .pipeline(n), s.pad to"
+            " whole atoms.",
+        )  # fmt: skip
+    return Region(buffer, index, tile.span(buffer.swizzle))
 
 
 def _check_splits(emission: Emission, node: Node) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tilewright.ir import expr as E
 from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -28,9 +29,12 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -290,7 +294,11 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         For: _Unroll._for,
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
-        **dict.fromkeys((Seq, If, Allocate, Barrier, Commit, Wait, Join), _Unroll._parts),
+        **dict.fromkeys(
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
+            _Unroll._parts,
+        ),
+        **dict.fromkeys(GATED, _Unroll._step),
     },
 )
 

@@ -32,6 +32,7 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.symbols import symbols_of
 from tilewright.lowering.accesses import Accesses
+from tilewright.lowering.bulk import bulk_copy, gates_for, with_gates
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.folds import around, fold, part
 from tilewright.lowering.fragments import in_pairs, operand, product
@@ -147,7 +148,8 @@ def _kernel(emission: Emission, may_split: bool) -> Kernel:
     """
     own = emission.place
     body = _stage(emission, own.root, may_split)
-    threads = tuple(Thread(tag, own.thread_var[tag], e) for tag, e in own.launch.items())
+    body, launch = with_gates(body, list(emission.gates.values()), own)
+    threads = tuple(Thread(tag, own.thread_var[tag], e) for tag, e in launch.items())
     params = tuple(b for b in emission.accesses.used if b.scope == "global")
     return Kernel(own.root.name, params, body, threads)
 
@@ -160,6 +162,9 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
 
     combiner = node.op.combiner
     if combiner is None:
+        if node.view is not None:
+            gates = gates_for(node, emission.place, emission.gates)
+            return bulk_copy(emission.accesses, node, gates)
         if node.held is not None:
             tiles = emission.nest(node, operand(emission, node), inside)
             return in_pairs(tiles, emission.place)

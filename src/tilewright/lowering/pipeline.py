@@ -27,6 +27,7 @@ from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
 from tilewright.lowering.loops import simplify_indices, unroll, vectorize
 from tilewright.lowering.nest import Nests, build_nests
+from tilewright.lowering.roles import separate_roles
 from tilewright.lowering.types import legalize_types
 from tilewright.lowering.virtual_threads import inject_virtual_threads
 from tilewright.schedule.schedule import Schedule
@@ -40,6 +41,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("virtual threads", lambda k, n, t: inject_virtual_threads(k)),
     ("vectorize", lambda k, n, t: vectorize(k, t.device_kind.vectors_are_aligned)),
     ("barriers", lambda k, n, t: insert_barriers(k)),
+    ("roles", lambda k, n, t: separate_roles(k)),
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.has_threads else k),
     ("guards", lambda k, n, t: merge_guards(k) if t.has_threads else k),
@@ -124,6 +126,11 @@ def lower_schedule(
 def _check_target(tree: LoopTree, target: Target) -> None:
     """Loops and instructions that the target does not have."""
     for node in tree.nodes:
+        if node.stage.is_bulk and not target.copies_boxes:
+            raise LoweringError(
+                f"bulk_copy({node.name})", f"{target} has no engine that copies boxes",
+                "Leave it out, or build for cuda -arch=sm_90 or later.",
+            )  # fmt: skip
         if node.stage.is_copied and not target.copies_alone:
             raise LoweringError(
                 f"pipeline({node.name})", f"{target} has no asynchronous copies",
@@ -134,7 +141,7 @@ def _check_target(tree: LoopTree, target: Target) -> None:
                 f"join({node.name})", f"blocks of {target} cannot count each other",
                 "Use compute_root: another kernel goes on, or build for cuda.",
             )  # fmt: skip
-        if node.product is not None and node.product.atom.name not in target.atoms:
+        if node.product is not None and not target.has(node.product.atom.name):
             raise LoweringError(
                 f"tensorize({node.name}, {node.product.atom})", f"{target} has no such instruction",
                 f"It has {', '.join(target.atoms) or 'none'}.",

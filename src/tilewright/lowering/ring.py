@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import ROUNDED
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
@@ -34,6 +35,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Region,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -47,18 +49,25 @@ from tilewright.schedule.copies import source_of
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """What one stage does in an iteration; slots: of its ring, 0 where it is no copy."""
+    """What one stage does in an iteration; slots: of its ring, 0 where it is no copy.
+
+    beside:  whether groups of warps read it, beside their threads
+    rounded: whether they look at the first digits only
+    """
 
     copy: Stmt
     slots: int
+    beside: bool = False
+    rounded: bool = False
 
 
 def turned(
-    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int]
+    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], lag: int = 0
 ) -> tuple[Stmt, Stmt]:
     """(what stands in front of the loop, what each iteration begins with).
 
     var, extent: of the loop; limits: per loop variable, as of `fresh_loops`
+    lag: of reading, in iterations: see `tree/rings.py`
     """
     front: list[Stmt] = []
     begin: list[Stmt] = []
@@ -67,18 +76,38 @@ def turned(
         most, least = max(t.slots for t in rings), min(t.slots for t in rings)
         first = E.var(f"{var.attr}.first")
         ahead = [
-            _when((first < t.slots - 1, first < extent), fresh_loops(t.copy, limits, {var: first}))
+            _when(
+                (first < t.slots - 1 - lag, first < extent),
+                fresh_loops(t.copy, limits, {var: first}),
+            )
             for t in rings
         ]
-        front.append(For(first, most - 1, seq(*ahead, Commit())))
-        begin += [Wait(least - 2), Barrier()]
+        front.append(For(first, most - 1 - lag, seq(*ahead, Commit())))
+        begin += [Wait(least - 2 - lag), *_arrived(rings, limits), Barrier()]
         for t in rings:
-            later = var + (t.slots - 1)
+            later = var + (t.slots - 1 - lag)
             begin.append(_when((later < extent,), fresh_loops(t.copy, limits, {var: later})))
         begin.append(Commit())
-    if alone := [t.copy for t in tiles if t.slots == 1]:
-        begin += [*alone, Commit(), Wait(0)]
+    if alone := [t for t in tiles if t.slots == 1]:
+        begin += [*(t.copy for t in alone), Commit(), Wait(0), *_arrived(alone, limits)]
     return seq(*front), seq(*begin)
+
+
+def _arrived(tiles: Sequence[Tiles], limits: dict[Expr, int]) -> list[Stmt]:
+    """What a thread does with what it has copied, before others read it."""
+    rounded = [fresh_loops(_rounded(t.copy), limits) for t in tiles if t.rounded]
+    return [*rounded, *([Show()] if any(t.beside for t in tiles) else [])]
+
+
+def _rounded(copy: Stmt) -> Stmt:
+    """`copy` with each element rounded in its place."""
+    if isinstance(copy, AsyncCopy):
+        to, index = copy.to.buffer, copy.to.index
+    elif isinstance(copy, Store):
+        to, index = copy.buffer, copy.index
+    else:
+        return map_children(copy, _rounded)
+    return Store(to, index, E.call(ROUNDED, load(to, index)))
 
 
 def _when(tests: Sequence[Expr], body: Stmt) -> Stmt:

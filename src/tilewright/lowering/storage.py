@@ -15,12 +15,14 @@ from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.ir.stmt import Buffer
+from tilewright.ir.swizzle import period
 from tilewright.ir.symbols import number, plain
 from tilewright.schedule.scopes import SCOPES
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.tree import joins
 from tilewright.schedule.tree.layout import Layout, Strided
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
-from tilewright.schedule.tree.rings import slot_elements, slots
+from tilewright.schedule.tree.rings import slot_elements, slots, swizzle
 from tilewright.te.tensor import Tensor
 
 
@@ -48,14 +50,14 @@ class Storage:
 
     def grown(self, sizes: Mapping[Tensor, int]) -> Storage:
         """The same with other numbers of elements."""
-        new = {tensor: replace(self.buffers[tensor], size=size) for tensor, size in sizes.items()}
+        new = {t: replace(self.buffers[t], size=size, swizzle=0) for t, size in sizes.items()}
         return replace(self, buffers={**self.buffers, **new})
 
     def with_room(self, node: Node, tree: LoopTree, bounds: Bounds) -> Storage:
         """The same with an element for every iteration of `node`, also those beyond its extents."""
         shape = tuple(int(bounds.reach[ax]) for ax in node.op.axis)
         grown = {
-            tensor: replace(self.buffers[tensor], size=math.prod(shape), shape=shape)
+            tensor: replace(self.buffers[tensor], size=math.prod(shape), shape=shape, swizzle=0)
             for tensor in node.stage.tensors
         }
         layout = Strided(row_major(shape, tree.storage_order(node)), math.prod(shape))
@@ -91,8 +93,11 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
             stage.tensors, stage.buffer_names, stage.op.dtypes, strict=True
         ):
             kind = dtype if node.product is None else node.op.accumulator
-            scope = SCOPES[node.scope].memory
-            buffers[tensor] = Buffer(own, kind, size, scope, shape, packing, max(held, 1))
+            scope, turned = SCOPES[node.scope].memory, swizzle(node, bounds)
+            room = ceil_div(size * kind.bytes, period(turned)) * period(turned) if turned else 0
+            count = room // kind.bytes if turned else size
+            ring = max(held, 1)
+            buffers[tensor] = Buffer(own, kind, count, scope, shape, packing, ring, turned)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
     counts = {node: _counters(node, bounds) for node in tree.nodes if node.joined}

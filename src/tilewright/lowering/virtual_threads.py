@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilewright.base.errors import InternalError
 from tilewright.ir import expr as E
+from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     Allocate,
@@ -24,9 +26,12 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    MmaBegin,
+    MmaEnd,
     Region,
     Rules,
     Seq,
+    Show,
     Stmt,
     Store,
     Wait,
@@ -125,6 +130,12 @@ class _VirtualThread:
         fresh = E.var(str(self.var.attr))
         return For(fresh, self.loop.extent, self._copy(stmt, fresh), "unrolled")
 
+    def _visit_once(self, stmt: Stmt) -> Stmt:
+        """What the threads of a block do together."""
+        if self._touches(stmt):
+            raise InternalError("virtual threads", f"{self.var} has a part in {stmt}")
+        return stmt
+
     def _touches(self, stmt: Stmt) -> bool:
         if any(self._depends(e) for e in expressions(stmt)):
             return True
@@ -165,16 +176,22 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
         **dict.fromkeys((AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
         **dict.fromkeys(
-            (For, Seq, Allocate, Barrier, Commit, Wait, Join), _VirtualThread._spread_parts
+            (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
+            _VirtualThread._spread_parts,
         ),
+        **dict.fromkeys(GATED, _VirtualThread._spread_parts),
     },
 )
 _VISIT: Rules[Callable[..., Stmt]] = Rules(
     "virtual threads",
     {
-        **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._visit_leaf),
+        **dict.fromkeys(
+            (Store, AsyncCopy, Mma, LoadRows, Exchange, MmaBegin, MmaEnd),
+            _VirtualThread._visit_leaf,
+        ),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
-        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Join), _VirtualThread._visit_parts),
+        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Show, Join), _VirtualThread._visit_parts),
+        **dict.fromkeys(GATED, _VirtualThread._visit_once),
     },
 )

@@ -390,5 +390,5 @@ def _results(body: Expr) -> list[Expr]:
         return [body]
     raise ModelError(
         "relay.build", f"its result is a {type(body).__name__} of several values",
-        "Return a relay.Tuple of tensors.",
+        "Return a tuple of tensors.",
     )  # fmt: skip

@@ -13,6 +13,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import PlaceholderOp, Tensor
 
+LOADERS = (0, 1, 4)  # warps that do nothing but load
 MOST_SLOTS = 16  # of a ring: more are never useful, and a typing error easily asks for them
 _CHOICES = ("if_then_else", "select")
 

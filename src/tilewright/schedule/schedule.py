@@ -183,9 +183,13 @@ class Stage(StageState):
         """Have a copy into shared memory go on beside its threads; see `steps.AsyncCopy`."""
         self._do(S.AsyncCopy(self.name))
 
-    def pipeline(self, slots: Size) -> None:
+    def bulk_copy(self) -> None:
+        """Have a copy engine bring boxes of a tensor; see `steps.BulkCopy`."""
+        self._do(S.BulkCopy(self.name))
+
+    def pipeline(self, slots: Size, loaders: Size = 0) -> None:
         """Copy tiles ahead of their use, into a ring of slots; see `steps.Pipeline`."""
-        self._do(S.Pipeline(self.name, _size(slots)))
+        self._do(S.Pipeline(self.name, _size(slots), _size(loaders)))
 
     def storage_align(self, axis: IterVar, factor: Size, offset: Size) -> None:
         """Pad the stride of `axis`; see `steps.StorageAlign`."""
@@ -195,6 +199,10 @@ class Stage(StageState):
     def storage_order(self, *axes: IterVar) -> None:
         """Store the buffer with the dimensions of `axes` innermost; see `steps.StorageOrder`."""
         self._do(S.StorageOrder(self.name, self._axes("storage_order", axes)))
+
+    def swizzle(self, nbytes: Size) -> None:
+        """Spread rows of the shared buffer over the banks; see `steps.Swizzle`."""
+        self._do(S.Swizzle(self.name, _size(nbytes)))
 
     def __repr__(self) -> str:
         return f"Stage({self.name}: {place_text(self)}, loops {loops_text(self)})"

@@ -69,6 +69,7 @@ class StageState:
     pragmas:        key -> the loop it begins at (or an axis that was split since) and its value
     aligned:        dimension of the buffer -> (factor, offset) of its stride
     order:          dimensions of the buffer, outermost first; (): those of the tensor, in its order
+    swizzled:       bytes within which its shared buffer is swizzled; 0: it is not
     atom:           name of a matrix instruction and the first of the three innermost loops, m, n
                     and k, which are inside it
     slots:          of the ring that asynchronous copies fill, 1 for copies into one place; 0: its
@@ -99,8 +100,11 @@ class StageState:
         self.pragmas: dict[str, tuple[IterVar, Size]] = {}
         self.aligned: dict[int, tuple[Size, Size]] = {}
         self.order: tuple[int, ...] = ()
+        self.swizzled: Size = 0
         self.atom: tuple[str, IterVar] | None = None
         self.slots: Size = 0
+        self.is_bulk = False  # whether a copy engine fills its buffer
+        self.loaders: Size = 0  # warps of their own that fill its ring
 
     def set_body(self, body: Expr) -> None:
         """Replace the expression; axes and loops stay."""
@@ -190,7 +194,7 @@ class StageState:
     @property
     def is_copied(self) -> bool:
         """Whether asynchronous copies fill its buffer, or may: the decision is open."""
-        return not same(self.slots, 0)
+        return self.is_bulk or not same(self.slots, 0)
 
     @property
     def is_scheduled(self) -> bool:

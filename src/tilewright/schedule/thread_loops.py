@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import ATOMS
+from tilewright.ir.atoms import ALL_ATOMS, WARP
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
@@ -54,21 +54,31 @@ def deal(stage: Stage, loop: IterVar, threads: Size, lanes: Size | None = None) 
 def lanes(
     stage: Stage, m: IterVar, n: IterVar, atom: str
 ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
-    """Let each lane of a warp take those elements of a tile that it holds as sums of `atom`.
+    """Let each lane of a warp, or of a group, take those elements of a tile that it holds as sums
+    of `atom`.
 
     m, n: loops of `stage` that go over whole atoms
     Returns the loop of the lanes, which is threadIdx.x, and inside it those that are left: over
     parts of atoms along m, over atoms along n, over neighbours along n.
     """
-    held = ATOMS[atom].sum
+    held = ALL_ATOMS[atom].sum
     bits = held.lane.split()
     rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")
     width = 1 << sum(bit[0] == "n" for bit in held.element.split())
-    high, row = stage.split(m, factor=rows)
     tile, column = stage.split(n, factor=groups * width)
     group, pair = stage.split(column, factor=width)
-    stage.reorder(row, group, high, tile, pair)
-    lane = stage.fuse(row, group)
+    if held.lanes == WARP:
+        high, row = stage.split(m, factor=rows)
+        stage.reorder(row, group, high, tile, pair)
+        lane = stage.fuse(row, group)
+    else:  # the warps of a group lie below each other, with 16 rows each
+        each = held.extents["m"] // (held.lanes // WARP)
+        atoms, inside = stage.split(m, factor=held.extents["m"])
+        warp, inside = stage.split(inside, factor=each)
+        part, row = stage.split(inside, factor=rows * WARP // held.lanes)
+        stage.reorder(warp, row, group, atoms, part, tile, pair)
+        lane = stage.fuse(warp, row, group)
+        high = stage.fuse(atoms, part)
     stage.bind(lane, "threadIdx.x")
     return lane, high, tile, pair
 

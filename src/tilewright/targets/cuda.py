@@ -25,6 +25,15 @@ def _mma(float32: float, halves: float, tf32: float, latency: float) -> tuple[At
     return tuple(AtomRate(name, float32 * shares[name], waits[name]) for name in shares)
 
 
+def _wgmma(float32: float, halves: float, tf32: float, latency: float) -> tuple[AtomRate, ...]:
+    """The instructions wgmma, which sm_90 alone has."""
+    shares = {
+        "m64nNk16.float16": halves, "m64nNk16.bfloat16": halves, "m64nNk8.tf32": tf32,
+    }  # fmt: skip
+    return tuple(AtomRate(name, float32 * share, latency) for name, share in shares.items())
+
+
+_BY_GROUP = 90  # the architecture that has them
 _SM90 = Limits(
     max_threads_per_block=1024,
     max_block=(1024, 1024, 64),
@@ -95,7 +104,11 @@ _ARCHS = {
         rates=rates(82e12, float64=1 / 64, float16=1, int32=1 / 2), atoms=_mma(82e12, 2, 1, 33),
         memory_bandwidth=1008e9, l2_bandwidth=5e12,
     ),
-    "sm_90": replace(_SM90, atoms=_mma(65.2e12, 16 / 1.68, 8 / 1.68, 27.5)),
+    "sm_90": replace(
+        _SM90,
+        atoms=_mma(65.2e12, 16 / 1.68, 8 / 1.68, 27.5)
+        + _wgmma(65.2e12, 16 / 1.2, 8 / 1.12, 16),
+    ),
 }  # fmt: skip
 
 _TWICE = """
@@ -116,7 +129,10 @@ def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
             f"Target({text!r})", f"arch {arch!r} is not supported",
             f"Use one of {', '.join(_ARCHS)}.",
         )  # fmt: skip
-    return _ARCHS[max(older, key=_number)].reported(device)
+    found = _ARCHS[max(older, key=_number)]
+    if _number(arch) > _BY_GROUP:
+        found = replace(found, atoms=tuple(rate for rate in found.atoms if "nN" not in rate.name))
+    return found.reported(device)
 
 
 def _number(arch: str) -> int:
@@ -136,6 +152,7 @@ KIND = DeviceKind(
     dlpack=2,
     has_threads=True,
     copies_alone=lambda arch: _number(arch) >= 80,
+    copies_boxes=lambda arch: _number(arch) >= 90,
     counts_blocks=True,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,

@@ -6,6 +6,7 @@ Read next: `kind.py`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
@@ -15,7 +16,8 @@ from tilewright.base.dtype import FLOAT32, DType
 
 
 class AtomRate(NamedTuple):
-    """A matrix instruction of a warp, by the name that `ir.atoms` has for it.
+    """A matrix instruction of a warp, or of a group, by the name that `ir.atoms` has for it: for
+    all numbers of columns of a group's the one with N in their place.
 
     rate:    operations per second of the whole device, a multiply-add being two, with sums in
              float32
@@ -25,6 +27,11 @@ class AtomRate(NamedTuple):
     name: str
     rate: float
     latency: float
+
+
+def family(atom: str) -> str:
+    """The name that stands for all numbers of columns: m64nNk16.float16 for m64n128k16.float16."""
+    return re.sub(r"^m64n\d+", "m64nN", atom)
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ class Limits:
 
     def atom(self, name: str) -> AtomRate:
         """The matrix instruction of that name; it takes for ever where the device has none."""
-        found = (known for known in self.atoms if known.name == name)
+        found = (known for known in self.atoms if known.name in (name, family(name)))
         return next(found, AtomRate(name, 0.0, inf))
 
 

@@ -232,6 +232,11 @@ class Target:
         return self.device_kind.copies_alone(self.arch)
 
     @property
+    def copies_boxes(self) -> bool:
+        """A copy engine brings boxes of tensors to shared memory."""
+        return self.device_kind.copies_boxes(self.arch)
+
+    @property
     def counts_blocks(self) -> bool:
         """Blocks of one launch can tell which of them is done last."""
         return self.device_kind.counts_blocks
@@ -286,10 +291,15 @@ class Target:
         """Names of the matrix instructions that the device has, as `ir.atoms` has them."""
         return tuple(rate.name for rate in self.limits.atoms)
 
+    def has(self, atom: str) -> bool:
+        """Tell whether the device has a matrix instruction, by the name that `ir.atoms` has for
+        it."""
+        return self.limits.atom(atom).rate > 0
+
     def allows(self, atom: str) -> bool:
         """Tell whether kernels may use a matrix instruction: the device has it, and its operands
         keep as many digits as the precision asks for."""
-        return atom in self.atoms and allows(self.precision, needed(atom))
+        return self.has(atom) and allows(self.precision, needed(atom))
 
     def native(self) -> Target:
         """With what this machine has, as far as it can be told without opening a device.

@@ -31,6 +31,7 @@ from tilewright.runtime.drivers import (
     Memory,
     Spot,
 )
+from tilewright.runtime.drivers.tensor_maps import TensorMaps
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
 
@@ -294,9 +295,12 @@ class _Call:
         )
         base = ctypes.addressof(self._values)
         size = ctypes.sizeof(ctypes.c_uint64)
-        self._pointers = (ctypes.c_void_p * len(self._values))(
-            *(base + i * size for i in range(len(self._values)))
+        self._maps = TensorMaps(_cu(), info.maps, _call)
+        self._pointers = (ctypes.c_void_p * (len(self._values) + len(info.maps)))(
+            *(base + i * size for i in range(len(launch.buffers))), *self._maps.pointers
         )
+        for k, memory in enumerate(launch.buffers if info.maps else ()):
+            self._maps.put(k, memory.pointer)
         self._front = (launch.kernel.handle, *info.grid, *info.block, info.shared_bytes)
         self._back = (ctypes.addressof(self._pointers), 0)
         self._launch = _cu().cuLaunchKernel
@@ -305,6 +309,7 @@ class _Call:
     def put(self, position: int, pointer: int) -> None:
         """Pass other memory from the next launch or capture on."""
         self._values[position] = pointer
+        self._maps.put(position, pointer)
 
     def enqueue(self, stream: Any) -> None:
         if self._config is None:

@@ -10,7 +10,7 @@ copies are made), `stages.py`, `layouts.py`, `products.py`, `matrices.py` (new s
 """
 
 from tilewright.schedule.steps.atoms import Tensorize
-from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
+from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
@@ -32,6 +32,7 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
     StorageOrder,
+    Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.quotients import DivideLast
@@ -41,8 +42,9 @@ from tilewright.schedule.steps.table import STEPS, step_from_json
 from tilewright.schedule.steps.widening import Widen
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy", "Bind",
-    "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot", "DivideLast", "Fuse",
-    "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope", "Split", "Step",
-    "StorageAlign", "StorageOrder", "Tensorize", "Widen", "describe", "step_from_json",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
+    "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
+    "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
+    "SetScope", "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
+    "describe", "step_from_json",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ATOMS
+from tilewright.ir.atoms import ALL_ATOMS, NAMES
 from tilewright.schedule.atoms import LETTERS, innermost_part
 from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.state import StageState
@@ -33,7 +33,8 @@ _KINDS = ("spatial", "spatial", "reduce")
 class Tensorize(Step):
     """The three innermost loops of a sum of products are run by a matrix instruction of a warp.
 
-    Its 32 lanes are threadIdx.x; which of them holds what is the atom's affair.
+    Its 32 lanes are threadIdx.x; which of them holds what is the atom's affair.  That of a group of
+    four warps (m64n128k16.float16) has 128 lanes, and reads its operands in shared memory.
 
     rewrite:  s[P].tensorize(P_i, "m16n8k16.float16")
         # stage A.fragment: P reads this fragment without an atom. Tensorize P; other readers take it from where it comes from.
@@ -78,7 +79,9 @@ class Tensorize(Step):
                 C[i.outer*8 + i.inner.j.outer.fused//4, i.inner.j.outer.fused%4*2 + j.inner] = P[i.outer*8 + i.inner.j.outer.fused//4, i.inner.j.outer.fused%4*2 + j.inner]*2.0
     legal:    the axis is the outermost of the three innermost loops, which are m, n (spatial) and k
               (reduction), unmarked, and exactly as long as the atom's; each is a whole axis or the
-              inner loop of splits by a factor.  The stage is in scope fragment.
+              inner loop of splits by a factor.  The stage is in scope fragment.  Operands are
+              fragments; those of a group asynchronous copies in shared memory, k innermost, in
+              rows as long as their swizzle.
     """  # noqa: E501
 
     axis: str
@@ -90,8 +93,8 @@ class Tensorize(Step):
         place = f"tensorize({stage.name}.{self.axis}, {self.atom})"
         refuse_inlined(self, stage)
         refuse_fixed(self, stage)
-        if self.atom not in ATOMS:
-            raise ScheduleError(place, "no such atom", f"There are {', '.join(ATOMS)}.")
+        if self.atom not in ALL_ATOMS:
+            raise ScheduleError(place, "no such atom", f"There are {NAMES}.")
         if stage.atom is not None:
             raise ScheduleError(place, f"{stage.name} is computed by {stage.atom[0]} already")
         op = stage.op
@@ -102,7 +105,7 @@ class Tensorize(Step):
             )
         if stage.scope != FRAGMENT:
             raise ScheduleError(
-                place, f"the lanes of a warp hold the sums, but the scope is {stage.scope!r}",
+                place, f"lanes hold the sums, but the scope is {stage.scope!r}",
                 f's.cache_write(.., "{FRAGMENT}"), or s[{stage.name}].set_scope("{FRAGMENT}").',
             )  # fmt: skip
         axis = leaf(self, stage, self.axis)
@@ -120,7 +123,7 @@ class Tensorize(Step):
     def _check_loop(
         self, place: str, s: AnyState, stage: StageState, ax: IterVar, letter: str
     ) -> None:
-        wanted = ATOMS[self.atom].extents[letter]
+        wanted = ALL_ATOMS[self.atom].extents[letter]
         if stage.mark(ax):
             raise ScheduleError(place, f"{ax.name} is already {stage.mark(ax)}")
         for child in s.attached(stage, ax):

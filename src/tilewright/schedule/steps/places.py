@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.state import SplitRelation, StageState
@@ -196,7 +197,7 @@ class AccumulateAt(Step):
             for i.outer in 2:
               for c.inner in 2:
                 C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
-    legal:    a reduction of rows in scope fragment, over one axis as long as the reader's.
+    legal:    a reduction of rows in scope fragment, over one axis, no longer than the reader's.
     """  # noqa: E501
 
     parent: str
@@ -218,7 +219,7 @@ class AccumulateAt(Step):
                 "compute_at computes it at once.",
             )  # fmt: skip
         assert root is not None
-        if own.size != root.size or stage.scope != FRAGMENT:
+        if own.size > root.size or stage.scope != FRAGMENT:
             raise ScheduleError(
                 place, f"{own.name} has {own.size} terms, {root.name} {root.size}; the scope is"
                 f" {stage.scope!r}",
@@ -454,6 +455,58 @@ class StorageOrder(Step):
     def python(self, names: PythonNames) -> str:
         axes = ", ".join(names.axis(self.stage, axis) for axis in self.axes)
         return f"{names.stage(self.stage)}.storage_order({axes})"
+
+
+@dataclass(frozen=True)
+class Swizzle(Step):
+    """Exchanges pieces of 16 bytes inside the rows of a shared buffer, so that pieces below each
+    other lie in different banks.  Indices stay as they are; 0 bytes undo it.
+
+    Of 128 bytes: address ^= (address >> 7 & 7) << 4, what matrix units and copy engines undo.
+
+    rewrite:  s[B].swizzle(64)
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] shared, 4 elements, 16 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+        ->
+        C: float32[6, 4] global, 24 elements, 96 bytes
+          for i in 6:
+            B: float32[1, 4] shared, 4 elements, 16 bytes, swizzled by 64 bytes, at C.i
+              for B.i in 1:
+                for j in 4:
+                  B[i, j] = A[i, j]*2.0
+            for j in 4:
+              C[i, j] = B[i, j] + 1.0
+    legal:    a stage in shared memory; 0, 32, 64 or 128 bytes.
+    """
+
+    nbytes: Size
+    verb: ClassVar[str] = "swizzle"
+
+    def apply(self, s: AnyState) -> None:
+        stage = stage_of(self, s)
+        place = f"swizzle({stage.name}, {self.nbytes})"
+        refuse_fixed(self, stage)
+        refuse_opaque(self, stage)
+        refuse_read_by_opaque(self, s, stage)
+        if stage.scope != "shared":
+            raise ScheduleError(
+                place, f"shared memory has banks, and the scope is {stage.scope!r}",
+                'Make the stage by cache_read(tensor, "shared", ...), or call set_scope first.',
+            )  # fmt: skip
+        if isinstance(self.nbytes, int) and self.nbytes not in SWIZZLES:
+            raise ScheduleError(
+                place, "no such swizzle", f"There are those of {', '.join(map(str, SWIZZLES))}."
+            )
+        stage.swizzled = self.nbytes
+
+    def python(self, names: PythonNames) -> str:
+        return f"{names.stage(self.stage)}.swizzle({value_text(self.nbytes)})"
 
 
 def _dimensions(

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.atoms import Tensorize
-from tilewright.schedule.steps.copies import AsyncCopy, Pipeline
+from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
@@ -24,6 +24,7 @@ from tilewright.schedule.steps.places import (
     SetScope,
     StorageAlign,
     StorageOrder,
+    Swizzle,
 )
 from tilewright.schedule.steps.products import Pad
 from tilewright.schedule.steps.quotients import DivideLast
@@ -36,7 +37,7 @@ STEPS: dict[str, type[Step]] = {
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline, Join, AccumulateAt, DivideLast, Widen,
+        Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, Join, AccumulateAt, DivideLast, Widen,
     )
 }  # fmt: skip
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import plain
 from tilewright.schedule.scopes import in_registers
@@ -496,7 +495,8 @@ class Bounds:
                     e = self.extent[ax]
                     result[tag] = self._short(maximum(result[tag], e)) if tag in result else e
             if node.product is not None:
-                result["threadIdx.x"] = maximum(result.get("threadIdx.x", 1), WARP)
+                lanes = node.product.atom.lanes
+                result["threadIdx.x"] = maximum(result.get("threadIdx.x", 1), lanes)
         return result
 
 

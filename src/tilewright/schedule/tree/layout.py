@@ -5,7 +5,7 @@ buffer.  Indices are ints, vectors of them, or expressions; the same lines serve
 
 Strided:   sum(index * stride)
 Fragments: tiles one after the other; of each, the elements that one lane of a warp holds
-Another order of the same elements, such as a swizzle, would be one more class with `place`.
+A swizzle (`ir/swizzle.py`) is of addresses, not of places: all here counts as if there were none.
 Read next: `bounds.py`, which makes them.
 """
 

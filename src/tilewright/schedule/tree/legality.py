@@ -14,16 +14,27 @@ import numpy as np
 
 from tilewright.base.errors import LegalityError
 from tilewright.ir.atoms import WARP
+from tilewright.ir.bulk import MOST_ARRIVALS
 from tilewright.ir.stmt import ASYNC_BYTES
-from tilewright.schedule.space.decision import Number, logical_and, logical_not, maximum, minimum
+from tilewright.ir.swizzle import SWIZZLES
+from tilewright.schedule.space.decision import (
+    Number,
+    logical_and,
+    logical_not,
+    maximum,
+    minimum,
+    where,
+)
+from tilewright.schedule.tree.boxes import begins_between, does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.joins import joined_in
-from tilewright.schedule.tree.loop_tree import Node
+from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, slots
+from tilewright.schedule.tree.rings import is_asynchronous, slot_elements, slots, swizzle
 from tilewright.targets.precision import FLOAT32, PRECISIONS, allows, needed
 from tilewright.targets.target import Target
 from tilewright.te.chains import LONGEST, longest_in_unit, terms_of
+from tilewright.te.tensor import IterVar
 
 # Beyond these nothing is fast, and compilers or kernels may take minutes.
 _VECTOR_FILES = 4  # one vector in all vector registers of a CPU
@@ -44,11 +55,16 @@ REASONS = {
     f"registers hold {_VECTOR_FILES} times)",
     "alignment": f"copies of other than {', '.join(map(str, ASYNC_BYTES))} bytes, which cannot be "
     "asynchronous",
+    "box": "a bulk copy of a tile that is no box an engine takes, on a device without one, or in a "
+    f"block that is no multiple of {WARP} threads",
+    "swizzle": f"a swizzle of other than {', '.join(map(str, SWIZZLES))} bytes",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
     "join": "blocks that count each other, on a device where they cannot",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
-    f"around it that are no multiples of these, or other than {WARP} lanes along threadIdx.x",
+    "around it that are no multiples of these, or other lanes along threadIdx.x than its own",
+    "tiles": "operands of a group of warps that are no asynchronous copies, or not in rows as long "
+    "as their swizzle, k innermost, of which whole tiles are there; terms that are no whole atoms",
     "precision": "operands in fewer digits than the target's -precision= allows, or so many terms "
     "in one accumulator of a matrix unit, which cuts what it adds, that a sum loses its digits",
     "work": f"loops that run {_WASTE} times the iterations there are, nearly all for nothing",
@@ -181,8 +197,10 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
         if node.product is None:
             continue
         atom = node.product.atom
-        found.refuse("atom", atom.name not in target.atoms)
-        found.refuse("atom", kernel.launch["threadIdx.x"] != WARP)
+        found.refuse("atom", not target.has(atom.name))
+        found.refuse("atom", kernel.launch["threadIdx.x"] != atom.lanes)
+        if atom.by_group:
+            _judge_tiles(node, bounds, found)
         for letter, part in node.product.parts.items():
             wanted = atom.extents[letter]
             found.refuse("atom", bounds.extent[part.leaf] != wanted)
@@ -191,6 +209,30 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
     for node in kernel.nodes:
         for split in node.fold.column.splits if node.fold is not None else ():
             found.refuse("atom", bounds.factor[split] % node.fold.width != 0)  # type: ignore[union-attr]
+
+
+def _judge_tiles(node: Node, bounds: Bounds, found: _Findings) -> None:
+    """Whether a group finds its operands in whole rows that are as long as their swizzle."""
+    assert node.product is not None
+    for operand in (node.product.a, node.product.b):
+        read, dims = operand.node, operand.held.dims
+        (depth,) = (d for d, letter in dims.items() if letter == "k")
+        (across,) = (d for d, letter in dims.items() if letter != "k")
+        strides, extents = bounds.strides(read), bounds.region(read)
+        size = read.op.bytes
+        found.refuse("tiles", slots(read, bounds) < 1)
+        found.refuse("tiles", logical_not(is_asynchronous(read, bounds)))
+        found.refuse("tiles", strides[depth] != 1)
+        turned = swizzle(read, bounds)
+        found.refuse("tiles", turned < node.product.atom.extents["k"] * size)
+        found.refuse("tiles", strides[across] * size != turned)
+        found.refuse("tiles", extents[depth] * size != turned)
+        letter = dims[across]
+        found.refuse("tiles", extents[across] % node.product.atom.extents[letter] != 0)
+    k = node.product.parts["k"].root
+    found.refuse("tiles", not isinstance(k.extent, int))
+    if isinstance(k.extent, int):
+        found.refuse("tiles", k.extent % node.product.atom.extents["k"] != 0)
 
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
@@ -207,10 +249,47 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         if node.stage.is_copied:
             small = logical_not(is_asynchronous(node, kernel.bounds))
             found.discourage("alignment", logical_and(slots(node, kernel.bounds) > 0, small))
+    _judge_bulk(kernel, found)
+    for node in kernel.nodes:
+        if not isinstance(node.stage.swizzled, int):
+            chosen, other = swizzle(node, kernel.bounds), True
+            for one in SWIZZLES:
+                other = logical_and(other, chosen != one)
+            found.refuse("swizzle", other)
     for node, lanes in kernel.vectors:  # wider ones are written out, element by element
         width = lanes * _widest(node)
         found.discourage("vector", width > limits.vector_bytes)
         found.refuse("vector", width > _WIDE * limits.vector_bytes)
+
+
+def _begin_of(node: Node, bounds: Bounds) -> tuple[list[Any], Any]:
+    """Coefficients of what the place of a box along its innermost axis is made of, and what is
+    added."""
+    assert node.view is not None
+    axis = node.view.dimensions[-1].axis
+    assert axis is not None
+    base = bounds.base[node][node.op.axis.index(axis)]
+    varies = [
+        where(bounds.extent[atom] > 1, c, 0) if isinstance(atom, IterVar) else c
+        for atom, c in base.terms.items()
+    ]
+    return varies, base.constant
+
+
+def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
+    """Whether an engine copies the boxes that stages ask for, in blocks that can wait for it."""
+    limits, bounds = kernel.target.limits, kernel.bounds
+    for node in kernel.nodes:
+        if node.view is None:
+            continue
+        found.refuse("box", not kernel.target.copies_boxes)
+        found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
+        found.refuse("box", begins_between(node.view, *_begin_of(node, bounds)))
+        found.refuse("box", kernel.threads % WARP != 0)
+        nbytes = slot_elements(node, bounds) * node.op.bytes
+        found.refuse("box", nbytes > MOST_ARRIVALS)
+        with_loaders = kernel.threads + kernel.loading_threads
+        found.refuse("threads", with_loaders > limits.max_threads_per_block)
 
 
 def _asked(resources: Resources) -> str:

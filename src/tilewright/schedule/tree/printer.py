@@ -136,6 +136,8 @@ class _Writer:
             parts.append(f"stride of {op.axis[dim].name}{stride} ({factor}n + {offset})")
         if stage.order:
             parts.append(f"stored as {', '.join(op.axis[dim].name for dim in stage.order)}")
+        if not same(stage.swizzled, 0):
+            parts.append(f"swizzled by {stage.swizzled} bytes")
         if op.accumulator is not op.dtype:
             parts.append(f"accumulated in {op.accumulator}")
         if self.bounds is not None and node is not None:
@@ -246,10 +248,14 @@ class _Writer:
 
 def _copied(stage: StageState) -> str:
     """How a copy into shared memory is made, where its threads do not load and store."""
-    if same(stage.slots, 0):
+    if not stage.is_copied:
         return ""
     alone = same(stage.slots, 1)
-    return "asynchronous" if alone else f"ring of {stage.slots} slots"
+    how = "asynchronous" if alone else f"ring of {stage.slots} slots"
+    if not stage.is_bulk:
+        return how
+    own = "" if same(stage.loaders, 0) else f" by {stage.loaders} warps of their own"
+    return ("bulk copies" if alone else f"{how} of bulk copies") + own
 
 
 def _type(dtype: object, shape: object) -> str:

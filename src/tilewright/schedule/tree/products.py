@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.dtype import join
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.atoms import ALL_ATOMS, NAMES, Atom
 from tilewright.ir.expr import Expr
 from tilewright.schedule.atoms import LETTERS, Part, innermost_part
 from tilewright.schedule.scopes import FRAGMENT
@@ -95,7 +95,7 @@ def _place(node: Node) -> str:
 
 def _product(node: Node, nodes: list[Node]) -> Product:
     assert node.stage.atom is not None
-    atom, place = ATOMS[node.stage.atom[0]], _place(node)
+    atom, place = ALL_ATOMS[node.stage.atom[0]], _place(node)
     parts: dict[str, Part] = {}
     for leaf, letter in zip(node.stage.inside, LETTERS, strict=True):
         part = innermost_part(node.stage, leaf)
@@ -166,16 +166,20 @@ def _letters(place: str, read: Expr, node: Node, roots: Mapping[IterVar, str]) -
 def _bringer(place: str, read: Expr, node: Node, nodes: list[Node], held: Held) -> Node:
     name = read.attr.name
     found = next((n for n in nodes if read.attr in n.stage.tensors), None)
-    if found is None or found.scope != FRAGMENT:
+    wanted = "shared" if held.atom.by_group else FRAGMENT
+    if found is None or found.scope != wanted:
         scope = "global" if found is None else found.scope
+        what = "an atom what its warp holds"
+        what = "a group what lies in scope shared" if held.atom.by_group else what
         raise ScheduleError(
-            place, f"it reads {name} in scope {scope}, and an atom what its warp holds",
-            f's.cache_read({name}, "{FRAGMENT}", [{node.name}]), computed at one of its loops.',
+            place, f"it reads {name} in scope {scope}, and {what}",
+            f's.cache_read({name}, "{wanted}", [{node.name}]), computed at one of its loops.',
         )  # fmt: skip
-    if read.attr.dtype is not held.fragment.dtype:
+    multiplied = (held.atom.a if held.part == "a" else held.atom.b).dtype
+    if read.attr.dtype is not multiplied:
         raise ScheduleError(
-            place, f"{name} is {read.attr.dtype}, the atom multiplies {held.fragment.dtype}",
-            f"The atoms are {', '.join(ATOMS)}.",
+            place, f"{name} is {read.attr.dtype}, the atom multiplies {multiplied}",
+            f"The atoms are {NAMES}.",
         )  # fmt: skip
     return found
 

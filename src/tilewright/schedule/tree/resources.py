@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
 from tilewright.ir.stmt import SHARED_ALIGNMENT, Allocate, statements
 from tilewright.ir.symbols import number
 from tilewright.schedule.scopes import in_registers
@@ -27,11 +28,13 @@ from tilewright.schedule.space.decision import (
     logical_or,
     maximum,
     minimum,
+    same,
     where,
 )
 from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     accumulator_elements,
+    exchanges,
     first_reduction,
     has_accumulator,
     held_axes,
@@ -39,7 +42,14 @@ from tilewright.schedule.tree.accumulators import (
 )
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
-from tilewright.schedule.tree.rings import is_asynchronous, slots
+from tilewright.schedule.tree.rings import (
+    alignment,
+    gate_bytes,
+    is_asynchronous,
+    lag,
+    loaders,
+    slots,
+)
 from tilewright.schedule.tree.touch import anatomy, moves
 from tilewright.targets.target import Target
 from tilewright.te.opaque import Launch, OpaqueOp
@@ -131,21 +141,46 @@ class KernelResources:
         return _threads(self.launch)
 
     @cached_property
+    def loading_threads(self) -> Number:
+        """Threads of a block beside `threads` that do nothing but load."""
+        tags = [tag for tag in self.launch if tag.startswith("threadIdx")]
+        own: Number = 0
+        for node in self.nodes:
+            own = maximum(own, loaders(node, self.bounds))
+        if not tags or (isinstance(own, int) and own == 0):
+            return 0
+        row = self.threads // self.launch[max(tags)]
+        rows: Number = ceil_div(own * WARP, row)
+        return rows * row
+
+    @cached_property
     def shared_bytes(self) -> Number:
         """Bytes of a block: buffers, all slots of rings, and the boards on which threads add up a
         shared reduction."""
         total: Number = 0
+        alone = not any(reduces_across_threads(node) for node in self.nodes)
+        shared = [node for node in self.nodes if node.scope == "shared"]
+        alone = alone and all(not same(node.stage.swizzled, 0) for node in shared)
+        alone = alone and not any(node.stage.is_bulk for node in shared)  # nor gates
+        for node in shared:
+            begin = alignment(node, self.bounds)
+            own = self._shared(node, self.bounds.elements(node), begin)
+            total = total + own * maximum(slots(node, self.bounds), 1)
+            if not alone:  # behind a buffer that may end anywhere
+                total = total + (begin - SHARED_ALIGNMENT)
+            if node.view is not None:
+                total = total + gate_bytes(node, self.bounds)
         for node in self.nodes:
-            if node.scope == "shared":
-                own = self._shared(node, self.bounds.elements(node))
-                total = total + own * maximum(slots(node, self.bounds), 1)
-            if reduces_across_threads(node):
-                total = total + self._shared(node, self.threads, node.op.accumulators)
+            if reduces_across_threads(node) and not exchanges(node):
+                kinds = node.op.accumulators
+                total = total + self._shared(node, self.threads, SHARED_ALIGNMENT, kinds)
         return total
 
-    def _shared(self, node: Node, count: Number, kinds: Sequence[DType] | None = None) -> Number:
-        """Bytes of a buffer of `count` elements for each tensor of a stage."""
-        return sum(_aligned(count * kind.bytes) for kind in kinds or node.op.dtypes)
+    def _shared(
+        self, node: Node, count: Number, unit: Number, kinds: Sequence[DType] | None = None
+    ) -> Number:
+        """Bytes of a buffer of `count` elements for each tensor of a stage, in whole units."""
+        return sum(_aligned(count * kind.bytes, unit) for kind in kinds or node.op.dtypes)
 
     @cached_property
     def local_words(self) -> Number:
@@ -319,6 +354,9 @@ class KernelResources:
         return found
 
     def _text(self, node: Node, lanes: Number) -> Text:
+        if node.view is not None:  # its loops are not run
+            leaves = node.stage.leaf_iter_vars
+            return Text(1, dict.fromkeys(leaves, 1), dict.fromkeys(leaves, False), 1)
         extents, stage = self.bounds.extent, node.stage
         leaves = stage.leaf_iter_vars
         copies = self.bounds.replicas(node)  # virtual threads sink to the innermost statements
@@ -350,7 +388,8 @@ class KernelResources:
                     inside = self.text(child)
                     steps, written = steps + inside.steps, written + inside.written
                     if child.stage.is_copied:
-                        ahead = maximum(slots(child, self.bounds) - 1, 0)
+                        behind = lag(node, ax, self.bounds)
+                        ahead = maximum(slots(child, self.bounds) - 1 - behind, 0)
                         front = front + ahead * inside.steps
                         front_written = front_written + minimum(ahead, 1) * inside.written
             tag, how = stage.binds.get(ax, ""), stage.annotations.get(ax, "")
@@ -423,6 +462,6 @@ def _threads(launch: Mapping[str, Number]) -> Number:
     return x * y * z
 
 
-def _aligned(size: Number) -> Number:
-    pieces: Number = ceil_div(size, SHARED_ALIGNMENT)
-    return pieces * SHARED_ALIGNMENT
+def _aligned(size: Number, unit: Number = SHARED_ALIGNMENT) -> Number:
+    pieces: Number = ceil_div(size, unit)
+    return pieces * unit

@@ -6,7 +6,9 @@ and numbers, which are ints or int64 vectors.  Masks, facts and lowering all ask
 A stage with `slots` n holds n tiles of the loop it is computed at: tile k lies in slot k mod n, and
 is copied while tile k - n + 1 is read.  Threads wait for their own copies and meet once in each
 iteration: behind that, all see tile k, and nobody reads tile k - 1 any more, whose slot the copy of
-tile k + n - 1 then takes.  Copies beyond the last tile are not made.
+tile k + n - 1 then takes.  Copies beyond the last tile are not made.  Groups of warps multiply
+beside their threads: where there are three slots, tile k - 1 may still be read then, and the copy
+is that of tile k + n - 2, into the slot of tile k - 2.
 Read next: `lowering/ring.py`.
 """
 
@@ -14,18 +16,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.dtype import DType
+from tilewright.ir.atoms import Atom
+from tilewright.ir.bulk import BULK_ALIGNMENT, GATE_TYPE
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
+from tilewright.ir.swizzle import period
+from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import (
     ceil_div,
     evaluate,
     logical_and,
     logical_or,
+    maximum,
     minimum,
+    where,
 )
 from tilewright.schedule.tree.bounds import Bounds
 from tilewright.schedule.tree.structure import Node
 from tilewright.te.tensor import IterVar
+
+SLOTS_OF_LAG = 3
 
 
 def ring_axis(node: Node) -> IterVar | None:
@@ -42,13 +53,68 @@ def slots(node: Node, bounds: Bounds) -> Any:
     if not node.stage.is_copied:
         return 0
     wanted, axis = evaluate(node.stage.slots, bounds.assignment), ring_axis(node)
+    wanted = maximum(wanted, 1) if node.stage.is_bulk else wanted
     extent = 1 if axis is None else bounds.extent[axis]
     return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
 
 
+def loaders(node: Node, bounds: Bounds) -> Any:
+    """Warps of their own that begin the copies of the stage's ring."""
+    return evaluate(node.stage.loaders, bounds.assignment) if node.stage.is_bulk else 0
+
+
+def swizzle(node: Node, bounds: Bounds) -> Any:
+    """Bytes within which the stage's buffer is swizzled, one of SWIZZLES."""
+    if node.scope != "shared":
+        return 0
+    return evaluate(node.stage.swizzled, bounds.assignment)
+
+
+def gate_bytes(node: Node, bounds: Bounds) -> Any:
+    """Bytes of the gates of a ring that bulk copies fill; rings of one loop may share them."""
+    return 2 * DType(GATE_TYPE).bytes * slots(node, bounds)
+
+
+def alignment(node: Node, bounds: Bounds) -> Any:
+    """Of the stage's shared buffer and of what is in it, in bytes."""
+    least = BULK_ALIGNMENT if node.stage.is_bulk else SHARED_ALIGNMENT
+    return maximum(least, period(swizzle(node, bounds)))
+
+
+def atoms_of(node: Node) -> list[Atom]:
+    """Those that read what the stage brings."""
+    products = (read.reader.product for read in node.reads)
+    return [product.atom for product in products if product is not None]
+
+
+def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
+    """Iterations of a loop by which what a group multiplies is behind: 1 where the batch before is
+    still under way when the next one begins, which three slots have room for.
+
+    node: the stage whose loop it is
+    """
+    if node.product is None or not node.product.atom.by_group:
+        return 0
+    copies = [c for c in node.children if c.attach_axis is axis and c.stage.is_copied]
+    if not copies or ring_axis(copies[0]) is None:
+        return 0
+    least: Any = MOST_SLOTS
+    for copy in copies:
+        least = minimum(least, slots(copy, bounds))
+    rounds: Any = (
+        1  # of the loop: gates count tiles, and all must have been read when it runs again
+    )
+    for owner, ax in bounds.tree.path(copies[0]) if any(c.stage.is_bulk for c in copies) else ():
+        if ax is not axis and ax not in owner.stage.binds:
+            rounds = rounds * bounds.trips(owner, ax)
+    return where(logical_and(least >= SLOTS_OF_LAG, rounds == 1), 1, 0)
+
+
 def slot_elements(node: Node, bounds: Bounds) -> Any:
-    """Elements from one slot to the next: each begins where the widest copy may."""
-    unit = max(1, SHARED_ALIGNMENT // min(dtype.bytes for dtype in node.op.dtypes))
+    """Elements from one slot to the next: each begins where the widest copy may, and swizzled rows
+    do."""
+    least = min(dtype.bytes for dtype in node.op.dtypes)
+    unit = maximum(1, alignment(node, bounds) // least)
     return ceil_div(bounds.elements(node), unit) * unit
 
 
@@ -61,6 +127,8 @@ def is_asynchronous(node: Node, bounds: Bounds) -> Any:
     """
     if not node.stage.is_copied:
         return False
+    if node.stage.is_bulk:
+        return slots(node, bounds) > 0
     if node.op.bytes >= min(ASYNC_BYTES):
         return slots(node, bounds) > 0
     lanes: Any = 1

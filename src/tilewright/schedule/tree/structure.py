@@ -17,8 +17,10 @@ from tilewright.ir.symbols import last, ranges
 from tilewright.ir.tuples import parts
 from tilewright.schedule.copies import source_of, why_no_copy
 from tilewright.schedule.scopes import FRAGMENT, INSIDE, SCOPE_RANK, tag_rank
+from tilewright.schedule.space.decision import same
 from tilewright.schedule.state import FuseRelation, ScheduleState, SplitRelation, StageState
 from tilewright.schedule.tree.access import Access, affine_access, simplified_indices
+from tilewright.schedule.tree.boxes import View, view_of
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.products import Fold, Product, find_products
 from tilewright.schedule.tree.running import Scaled, running
@@ -46,6 +48,7 @@ class Node:
     product: what its atom multiplies, if it has one; fold: what lanes reduce of sums, if they do
     running: what is added up of a maximum that is not complete, and so has to follow it
     held:    how a warp holds its buffer, if one does
+    view:    what bulk copies bring to it, if they do
     """
 
     stage: StageState
@@ -62,6 +65,7 @@ class Node:
     fold: Fold | None = None
     running: tuple[Scaled, ...] = ()
     held: Held | None = None
+    view: View | None = None
 
     @property
     def op(self) -> ComputeOp:
@@ -366,6 +370,8 @@ class Structure:
             producer = self.of_stage.get(self.schedule[found[1].attr])
             if producer is not None and producer.parent is not None:
                 why = f"{producer.name} is computed in the same kernel"
+            if node.stage.is_bulk and not why:
+                why = self._find_view(node)
         if node.scope != "shared":
             why = f"its buffer is {node.scope}, not shared"
         if why:
@@ -373,6 +379,36 @@ class Structure:
                 f"pipeline({node.name})", why,
                 "Asynchronous copies go from tensors in global memory to shared memory.",
             )  # fmt: skip
+
+    def _find_view(self, node: Node) -> str:
+        """Why bulk copies cannot fill the stage's buffer; "" where they can."""
+        if node.stage.is_scheduled or node.stage.aligned:
+            return "its loops are split, bound or marked, or its rows moved apart"
+        found = view_of(node.body, node.op.axis, self.storage_order(node), node.simple)
+        if isinstance(found, str):
+            return found
+        source = self.schedule[found.tensor]
+        if source.aligned or source.order:
+            return f"{source.name} is stored in another order, or with gaps"
+        node.view = found
+        return self._why_no_loaders(node)
+
+    def _why_no_loaders(self, node: Node) -> str:
+        """Why warps of their own cannot load for the loop; "" where they can, or need not."""
+        if same(node.stage.loaders, 0):
+            return ""
+        assert node.parent is not None and node.attach_axis is not None
+        if any(tag == "vthread" for tag in self.tag_of.values()):
+            return "warps of their own load beside no virtual threads"
+        for other in self.nodes:
+            at = [(other.parent, other.attach_axis), *self.path(other)]
+            inside = other is not node and (node.parent, node.attach_axis) in at
+            if inside and other.scope == "shared" and not other.stage.is_bulk:
+                return f"warps of their own load, and {other.name} is shared, too, and in that loop"
+        rings = {(n.parent, n.attach_axis) for n in self.subtree(node.root) if n.stage.is_bulk}
+        if len(rings) > 1:
+            return "warps of their own load for one loop of a kernel"
+        return ""
 
     def storage_order(self, node: Node) -> list[int]:
         """Dimensions of the node's buffer, outermost first.

@@ -5,11 +5,13 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
+
+# isort: split
 from tilewright.topi.templates import attention_atoms as attention_atoms  # before the other one
 
 # isort: split
 from tilewright.topi.templates import attention as attention  # before products: it is special
-from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
@@ -22,4 +24,5 @@ from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise
 from tilewright.topi.templates import gpu_norms as gpu_norms
+from tilewright.topi.templates import gpu_warp_groups as gpu_warp_groups
 from tilewright.topi.templates import winograd as winograd

@@ -27,7 +27,6 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
@@ -40,13 +39,15 @@ from tilewright.topi.templates.gpu import (
     accumulator,
     add_partials,
     divisors_of,
+    in_steps,
+    is_grouped,
     op_of,
     tile_sizes,
     wasted,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
-from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
 STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
@@ -59,10 +60,8 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
-FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
-LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
-FEW_SPLITS = (8, 16)  # of their sums, untuned
-TWO = {"joined": False}  # untuned: what a join is worth depends on what runs behind it
+FEW = 32  # rows, of which longer slices fit, so that less waits in between
+LONG_STEPS = (*STEPS, 8, 16)
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
@@ -73,6 +72,7 @@ class Groups:
     among its spatial (m, n) and its reduction axes (k).
 
     image: spatial axes of which a warp has several, each with columns of its own
+    channels: "m" or "n", whichever has those that fall into groups, where there are groups
     All other axes stay loops: of the batch around blocks, of the window inside a slice.
     """
 
@@ -80,6 +80,7 @@ class Groups:
     n: tuple[int, ...]
     k: tuple[int, ...]
     image: tuple[int, ...] = ()
+    channels: str = "m"
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
@@ -88,8 +89,7 @@ def atom_for(op: ComputeOp, target: Target) -> Atom:
     Raises ScheduleError where the target has none for them, or may not use it.
     """
     kinds = {t.dtype for t in op.input_tensors}
-    for name in target.atoms:
-        atom = ATOMS[name]
+    for name, atom in ATOMS.items():
         fits = {atom.a.dtype, atom.b.dtype} == kinds and atom.sum.dtype is op.accumulator
         if fits and target.allows(name):
             return atom
@@ -125,15 +125,20 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+def define_knobs(
+    cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool, grouped: str = ""
+) -> bool:
     """Open the tiles of a product and the ways to split its sum.
 
-    constant: whether a factor is
+    constant: whether a factor is; grouped: "m" or "n" where tiles along it must not reach beyond a
+    group
     Returns whether steps along the depth may be written out.
     """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
+    rows = [tile for tile in rows if grouped != "m" or m // M % prod(tile[1:]) == 0]
+    columns = [tile for tile in columns if grouped != "n" or n // N % prod(tile[1:]) == 0]
     cfg.define_split("tile_m", -(-m // M), policy="candidate", candidate=rows)
     cfg.define_split("tile_n", -(-n // N), policy="candidate", candidate=columns)
     for height in image:
@@ -158,12 +163,15 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     s, anchor = a.schedule, a.anchor
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
+    grouped = groups.channels if is_grouped(op_of(s, anchor)) else ""
     product, axes = whole_atoms(s, anchor, groups, atom)
     factors = operands(op_of(s, product), axes)
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
-    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
-    cfg.define_knob("registers", [True, False] if constant else [False])
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
+    # beside a slab, constants that go through shared memory were never the fastest
+    ways = [True] if groups.image else [True, False]
+    cfg.define_knob("registers", ways if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
     atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
@@ -219,7 +227,8 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
     axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
-    several = max(map(len, (rows, columns, depth))) > 1 or op.tag.startswith("group")
+    grouped = is_grouped(op)
+    several = max(map(len, (rows, columns, depth))) > 1 or grouped
     if several or in_steps(op, columns[-1]):
         lines = [f"{op.axis[d].name}.p" for d in groups.image]
         anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
@@ -228,24 +237,18 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
         image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
         axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
+    divided, unit = (m, M) if groups.channels == "m" else (n, N)
+    if grouped and divided.size % unit:
+        raise ScheduleError(
+            f"template for {op.name}",
+            f"a group has {divided.size} channels, so that atoms would reach beyond it",
+            "Other templates compute it.",
+        )  # fmt: skip
     if 1 in (m.size, n.size):
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
-
-
-def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
-    """Whether two axes move along one dimension of what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
-
-
-def in_steps(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether neighbours along an axis are not neighbours in what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
-    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -277,12 +280,10 @@ def multiply(
     """
     stage = s[local]
     op = op_of(s, local)
-    *lines, m, n = axes.tiled(op)
+    *_, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
-    taps = [ax for ax in window if any(read_together(op, ax, line) for line in lines)]
-    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
@@ -292,16 +293,15 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    # A line that a warp has fetched serves all taps above each other.
-    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
-        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, place)
+            s[own].compute_at(stage, step)
+            assert isinstance(held, Fragment)
             in_lane_order(s, dims, held)
             continue
         width = width_of(s, dims)
@@ -310,7 +310,7 @@ def multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, place)
+        s[own].compute_at(stage, step)
         copy(cfg, s[shared], dims, width, warps)
 
 
@@ -553,30 +553,6 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 
 
 # -- who uses it -----------------------------------------------------------------------------------
-
-
-def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, the sum split as far as the device asks for."""
-    space = sketch.space
-    if "ahead" in space.space_map:
-        return _fastest_of_few(sketch)
-    blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
-    ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w, **TWO} for b, w in ways))
-
-
-def _fastest_of_few(sketch: Sketch) -> int:
-    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
-    over many.  The model does not see what it takes to fetch weights from memory."""
-    knobs = sketch.space.space_map
-    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
-    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
-    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
-    for name, wanted in (("step_k", 8), ("stages", 2)):
-        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
-    splits = [e.val for e in knobs["split_k"]]
-    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
-    return fastest(sketch, *({**held, "split_k": n, **TWO} for n in ways))
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:

@@ -25,9 +25,9 @@ from tilewright.topi.templates.gpu_atoms import (
     STRUCTURES,
     WASTE,
     Groups,
-    fallback,
     schedule_tensor,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 
 
 def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
@@ -37,7 +37,7 @@ def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
         return slab_groups(op, atom) or gathered_groups(op, atom)
     depth, image = (len(layout) - 2,), _longer(op, range(last))
     k = depth if _waste(op, depth, atom) == 1 else tuple(range(len(op.reduce_axis)))
-    return Groups(m=image or (last - 1,), n=(last,), k=k)
+    return Groups(m=image or (last - 1,), n=(last,), k=k, channels="n")
 
 
 def layout_of(op: ComputeOp) -> str:

@@ -1,0 +1,180 @@
+"""Large products by groups of warps: tiles in swizzled rings, sums in registers of the group.
+
+In: a configuration and an anchor that multiplies matrices.  Out: its schedule; knobs are opened in
+passing.  The anchor becomes a product `P[.., m, n] += L[.., m, k] * R[.., n, k]` whose extents are
+whole atoms, and
+
+    blocks, in strips of some rows  tiles of both factors stay near
+      groups along m and n          accumulators, atoms of 64 rows below each other
+        slices of k                 rows of 128 bytes in shared memory, a ring of them
+
+Both factors need their depth innermost: constants are stored so.  Small products, vectors, factors
+that lie otherwise are left to `gpu_atoms.py`.  Read next: `lowering/fragments.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
+from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.ir.swizzle import SWIZZLES
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import fetch, lanes
+from tilewright.targets.target import Target
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.templates.gpu import accumulator, op_of, wasted
+from tilewright.topi.templates.gpu_atoms import (
+    KINDS,
+    Axes,
+    Dims,
+    depth_innermost,
+    is_constant,
+    operands,
+    tiles,
+    width_of,
+)
+from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.untuned import fastest
+
+LEAST = 64  # rows, and columns, from which a product is large
+COLUMNS = (64, 128, 192, 256)  # of an atom
+WASTE = 1.34  # share of atoms that uneven tiles may add
+EACH_M = (1, 2)  # atoms of a group below each other
+GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
+STAGES = (2, 3, 4, 5, 6)  # slices in the ring
+STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
+
+
+def atom_for(op: ComputeOp, target: Target, columns: int) -> Atom:
+    """The instruction of a group for the operands of a sum of products, with so many columns.
+
+    Raises ScheduleError where the target has none for them, or may not use it.
+    """
+    kinds = {t.dtype for t in op.input_tensors}
+    for name, atom in GROUP_ATOMS.items():
+        if atom.extents["n"] == columns and {atom.a.dtype} == kinds and target.allows(name):
+            return atom
+    raise ScheduleError(
+        f"template for {op.name}",
+        f"{target} has no groups of warps that multiply {' and '.join(sorted(map(str, kinds)))}",
+        "Other templates compute it.",
+    )  # fmt: skip
+
+
+def row_bytes(depth: int, size: int) -> int:
+    """The longest swizzled rows of which a depth is whole ones; 0 where there are none."""
+    return max(n for n in SWIZZLES if n == 0 or depth % (n // size) == 0)
+
+
+def schedule_groups(cfg: Any, a: Anchored) -> None:
+    """Make a product of the anchor, tile it for groups, compute what follows on its results."""
+    s, op = a.schedule, op_of(a.schedule, a.anchor)
+    last = len(op.axis) - 1
+    axes = Axes((last - 1, last), 0, last + 1)
+    m, n = (ax.size for ax in axes.tiled(op))
+    depth = axes.depth(op).size
+    nbytes = row_bytes(depth, op.input_tensors[0].dtype.bytes) if len(op.reduce_axis) == 1 else 0
+    if min(m, n) < LEAST or not nbytes:
+        raise ScheduleError(
+            f"template for {op.name}", f"{m} x {n} x {depth} is small, or of no whole rows",
+            "Other templates compute it.",
+        )  # fmt: skip
+    sizes = [size for size in COLUMNS if wasted(n, size) <= WASTE]
+    cfg.define_knob("columns", sizes or [LEAST])
+    columns = int(cfg["columns"].val)
+    atom = atom_for(op, a.target, columns)
+    cfg.define_split(
+        "tile_m", -(-m // GROUP_ROWS), policy="candidate",
+        candidate=tiles(m, GROUP_ROWS, EACH_M, GROUPS_M),
+    )  # fmt: skip
+    cfg.define_split(
+        "tile_n", -(-n // columns), policy="candidate", candidate=tiles(n, columns, (1,), GROUPS_N)
+    )
+    cfg.define_knob("stages", list(STAGES))
+    cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
+    rows, cols = axes.tiled(op)
+    product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
+    factors = [_with_depth_innermost(s, dims) for dims in operands(op_of(s, product), axes)]
+    root = inline_around(replace(a, anchor=product))
+    local = accumulator(s, product, root, "fragment")
+    lane = _tile(cfg, s[root], axes, atom)
+    s[local].compute_at(s[root], lane)
+    _multiply(cfg, s, local, atom, axes, factors, nbytes)
+
+
+def _with_depth_innermost(s: Schedule, dims: Dims) -> Dims:
+    """The factor as groups read it.  Raises ScheduleError where it lies otherwise."""
+    inner = len(dims.tensor.shape) - 1
+    if dims.k != inner and is_constant(s, dims.tensor):
+        dims = depth_innermost(s, dims)
+    if dims.k != inner or width_of(s, dims) == 1:
+        raise ScheduleError(
+            f"template for {dims.tensor.name}", "its depth is not innermost, in pieces of 16 bytes",
+            "Other templates compute it.",
+        )  # fmt: skip
+    return dims
+
+
+def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> IterVar:
+    """Blocks, groups, lanes of a stage with the rows and columns of the product; the loop of lanes.
+
+    Blocks go along a strip of rows first, so that those which run together read few tiles.
+    """
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    rows, columns = axes.tiled(op)
+    batch = [ax for ax in op.axis if ax not in (rows, columns)]
+    each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
+    block_m, m = stage.split(rows, factor=each_m * cfg["tile_m"].size[1])
+    block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
+    group_m, m = stage.split(m, factor=each_m)
+    group_n, n = stage.split(n, factor=each_n)
+    strips, strip = stage.split(block_m, factor=cfg["strip"].val)
+    stage.reorder(*batch, strips, block_n, strip, group_m, group_n, m, n)
+    if batch:
+        stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
+    stage.bind(stage.fuse(strips, block_n, strip), "blockIdx.x")
+    stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
+    lane, *_, pair = lanes(stage, m, n, atom.name)
+    stage.vectorize(pair)
+    return lane
+
+
+def _multiply(
+    cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, factors: list[Dims], nbytes: int
+) -> None:
+    """The sum of a group: slices of both factors, rows of so many bytes, come to shared memory."""
+    stage, op = s[local], op_of(s, local)
+    m, n = axes.tiled(op)
+    batch = [ax for ax in op.axis if ax not in (m, n)]
+    size = factors[0].tensor.dtype.bytes
+    slices, rest = stage.split(axes.depth(op), factor=nbytes // size)
+    step, inner = stage.split(rest, factor=atom.extents["k"])
+    rows, row = stage.split(m, factor=atom.extents["m"])
+    columns, column = stage.split(n, factor=atom.extents["n"])
+    stage.reorder(slices, step, *batch, rows, columns, row, column, inner)
+    stage.unroll(step)
+    stage.tensorize(row, atom.name)
+    groups = prod(cfg[name].size[1] for name in ("tile_m", "tile_n"))
+    for dims in factors:
+        shared = s.cache_read(dims.tensor, "shared", [local])
+        s[shared].compute_at(stage, slices)
+        s[shared].swizzle(nbytes)
+        width = max(ASYNC_BYTES) // size
+        fetch(s[shared], GROUP * groups, width, lanes=GROUP, slots=cfg["stages"].val)
+
+
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    """The fastest by the machine model."""
+    return fastest(sketch, *({"columns": e.val} for e in sketch.space.space_map["columns"]))
+
+
+anchor_template(
+    "dense.groups", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
+)(schedule_groups)

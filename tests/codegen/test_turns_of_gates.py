@@ -1,0 +1,139 @@
+"""Warps that take turns at gates, on a machine without a GPU: CUDA text compiled as C++."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lowering import bulk_products
+from lowering.bulk_products import H100, Bulk
+from tests.codegen.test_turns import _HOST, _MAIN
+from tests.ir import boxes, bulk_rings
+from tests.ir.boxes import Boxed
+from tests.ir.bulk_rings import FAULTS, BulkRing
+from tilewright.base.artifact import Source
+from tilewright.codegen import generate
+from tilewright.codegen.serial_gates import HELPERS
+from tilewright.codegen.serial_threads import copies, order, serialized
+from tilewright.driver import nvrtc
+from tilewright.ir.stmt import Program
+from tilewright.lowering.pipeline import lower_schedule
+
+COMPILER = shutil.which("g++")
+_WARPS = """
+static pthread_barrier_t warps[32];
+static int row, plane;
+static void __syncwarp() {
+  pthread_barrier_wait(&warps[(threadIdx.x + row * (threadIdx.y + plane * threadIdx.z)) / 32]);
+}
+static void tw_pause() { sched_yield(); }
+"""
+
+
+def turned(program: Program) -> Source:
+    source = serialized(generate(program, H100))
+    assert isinstance(source, Source) and copies(source)
+    return source
+
+
+def outputs(program: Program, given: list[np.ndarray], folder: Path) -> list[np.ndarray]:
+    """What comes out forwards and backwards, with copies early and late."""
+    source = turned(program)
+    (kernel,) = source.kernels
+    text = re.sub(r"  extern __shared__ .*\n", "", source.text)
+    helpers = re.findall(r"^static [^;]*? tw_floor\w+\(.*?^}$", text, re.M | re.S)
+    own = text[text.index("static __device__ const tw_view") :]
+    text = "\n".join([HELPERS, *helpers, own])
+    (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
+    types = [f"(float*)s->a[{n}]" if n < len(kernel.args) - 1 else f"(int*)s->a[{n}]"
+             for n in range(len(kernel.args))]  # fmt: skip
+    main = _MAIN.format(
+        name=kernel.name, arguments=", ".join(types), threads=x * y * z, blocks=gx * gy * gz,
+        gx=gx, gy=gy, x=x, y=y,
+    )  # fmt: skip
+    ready = f"  row = {x}; plane = {y};\n" + "".join(
+        f"  pthread_barrier_init(&warps[{k}], nullptr, 32);\n" for k in range(x * y * z // 32)
+    )
+    main = main.replace("  pthread_barrier_init(&met", f"{ready}  pthread_barrier_init(&met")
+    path, made = folder / "kernel.cpp", folder / f"{len(list(folder.iterdir()))}.so"
+    path.write_text(_HOST + _WARPS + text + main)
+    command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", str(path), "-o", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    function = getattr(ctypes.CDLL(str(made)), f"grid_{kernel.name}")
+    found = []
+    for late in (False, True):
+        for backwards in (False, True):
+            turns = order(backwards=backwards, group=32, seconds=5.0, late=late)
+            arrays = [*(a.copy() for a in given), np.array(turns, np.int32)]
+            own = (arrays[i].ctypes.data for i in kernel.args)
+            function((ctypes.c_void_p * len(kernel.args))(*own))
+            found.append(arrays[len(given) - 1])
+    return found
+
+
+def rings_are_right(ring: BulkRing, folder: Path) -> list[bool]:
+    found = outputs(bulk_rings.program(ring), bulk_rings.arrays(ring), folder)
+    return [bool(np.array_equal(o, bulk_rings.expected(ring))) for o in found]
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler"),
+]
+RINGS = (BulkRing(), BulkRing(loader=True, again=2), BulkRing(slots=1, loader=True))
+
+
+@pytest.mark.parametrize("ring", RINGS)
+def test_a_ring_is_right_however_late_its_copies_come(ring: BulkRing, tmp_path: Path) -> None:
+    assert all(rings_are_right(ring, tmp_path))
+
+
+SHOWN = [f for f in FAULTS if f not in ("missing fence", "copies never awaited")]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("loader", [False, True])
+@pytest.mark.parametrize("fault", SHOWN)
+def test_gates_used_wrongly_show(fault: str, loader: bool, tmp_path: Path) -> None:
+    ring = BulkRing(slots=2, tiles=6, loader=loader, fault=fault)
+    assert not all(rings_are_right(ring, tmp_path))
+
+
+CASES = ("three dimensions", "in steps", "rows of another dimension", "swizzled by 32 bytes")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_boxes_in_software_are_those_of_the_engine(name: str, tmp_path: Path) -> None:
+    case: Boxed = boxes.CASES[name]
+    given = boxes.arrays(case)
+    for found in outputs(boxes.program(case), given, tmp_path):
+        assert np.array_equal(found, boxes.expected(case))
+
+
+@pytest.mark.parametrize("form", [Bulk(k=44, loaders=1), Bulk(n=32, again=2), Bulk(pad=4)])
+def test_a_lowered_product(form: Bulk, tmp_path: Path) -> None:
+    program = lower_schedule(bulk_products.schedule(replace(form, m=8)), H100)
+    x, w, y = bulk_products.arrays(replace(form, m=8))[0]
+    expected = bulk_products.arrays(replace(form, m=8))[1]
+    order_of = [[b.name for b in program.args].index(n) for n in ("x", "w", "y")]
+    given = [a for _, a in sorted(zip(order_of, (x, w, y), strict=True), key=lambda p: p[0])]
+    for found in outputs(program, given, tmp_path):
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("atoms", [False, True])
+def test_nvrtc_accepts(atoms: bool) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    form = Bulk(loaders=1)
+    if atoms:
+        form = Bulk(m=64, n=64, k=96, rows=32, columns=16, step=32, threads=(1, 2), loaders=4,
+                    atoms=True, swizzle=64, dtype="float16")  # fmt: skip
+    source = turned(lower_schedule(bulk_products.schedule(form), H100))
+    assert nvrtc.build(source, H100).binary

@@ -1,0 +1,117 @@
+"""The template of large products by groups of warps: members compute what numpy says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.topi.test_templates_atoms import (
+    CUDA,
+    TF32,
+    batch_matmul,
+    computed,
+    dense,
+    integers,
+    matmul,
+    reference,
+)
+from tilewright import te, topi
+from tilewright.base.errors import ScheduleError
+from tilewright.cost.machine_model import seconds
+from tilewright.ir.stmt import Mma, MmaEnd, statements
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+from tilewright.topi.templates.gpu_warp_groups import row_bytes
+
+
+def weights_as_they_lie(m: int, k: int, n: int) -> list[Tensor]:
+    a = te.placeholder((m, k), "bfloat16", "a")
+    b = te.placeholder((k, n), "bfloat16", "b", constant=True)
+    return [a, b, topi.nn.matmul(a, b)]
+
+
+CASES: dict[str, list[Tensor]] = {
+    "dense": dense(128, 128, 64),
+    "dense of odd sizes": dense(70, 64, 66),
+    "dense of two inputs, in rows of 64 bytes": dense(64, 96, 64, constant=False),
+    "dense in tf32": dense(64, 64, 64, dtype="float32"),
+    "matmul": weights_as_they_lie(64, 64, 72),
+    "batch_matmul": batch_matmul(2, 64, 64, 64),
+}
+
+
+def sketch_of(tensors: list[Tensor], target: Target | None = None) -> Sketch:
+    dag = ComputeDAG(tensors)
+    target = target or (TF32 if tensors[0].dtype == "float32" else CUDA)
+    (registered,) = (t for t in anchor_templates(dag, target) if t.name == "dense.groups")
+    return sketch_of_anchor(registered, dag, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_members_compute_what_numpy_says(name: str) -> None:
+    """Integers in halves: exact, whatever the order of the sums."""
+    tensors = CASES[name]
+    sketch, rng = sketch_of(tensors), np.random.default_rng(len(name))
+    some = sketch.space.sample(256, rng)
+    legal = some[sketch.legal(some)]
+    given = [integers(rng, t) for t in tensors[:-1]]
+    whole = reference(name.partition(" ")[0].partition(",")[0], tensors, given)
+    for index in legal[:2]:
+        got: Any = computed(sketch, int(index), tensors, given)
+        np.testing.assert_array_equal(got.astype(np.float64), whole)
+
+
+def test_members_multiply_by_groups_of_whole_warps() -> None:
+    sketch = sketch_of(dense(512, 512, 512))
+    some = sketch.space.sample(64, np.random.default_rng(0))
+    for index in some[sketch.legal(some)][:4]:
+        (kernel,) = lower_schedule(sketch.close(int(index)), CUDA).kernels
+        found = list(statements(kernel.body))
+        assert any(isinstance(s, Mma) and s.atom.by_group for s in found)
+        assert found[-1] is not None and any(isinstance(s, MmaEnd) and not s.pending for s in found)
+        assert kernel.block[0] == 128
+
+
+@pytest.mark.parametrize("tensors", [
+    dense(16, 512, 512), dense(512, 512, 32), dense(512, 50, 512), matmul(512, 512, 512),
+    dense(512, 512, 512, dtype="float32"),
+])  # fmt: skip
+def test_small_products_and_factors_that_lie_otherwise_are_left_to_others(tensors) -> None:
+    with pytest.raises(ScheduleError, match="template for"):
+        sketch_of(tensors, CUDA)
+    assert not any("groups" in s.origin for s in anchor_sketches(ComputeDAG(tensors), CUDA))
+
+
+def test_devices_without_groups_are_left_to_others() -> None:
+    dag = ComputeDAG(dense(512, 512, 512))
+    for arch in ("sm_80", "sm_89", "sm_100"):
+        offered = anchor_sketches(dag, Target(f"cuda -arch={arch}"))
+        assert not any("groups" in s.origin for s in offered)
+    assert any("groups" in s.origin for s in anchor_sketches(dag, CUDA))
+
+
+@pytest.mark.parametrize(
+    ("depth", "size", "expected"),
+    [(128, 2, 128), (96, 2, 64), (48, 2, 32), (40, 2, 0), (32, 4, 128)],
+)
+def test_rows_are_as_long_as_the_depth_has_whole_ones(depth: int, size: int, expected: int) -> None:
+    assert row_bytes(depth, size) == expected
+
+
+def test_the_model_likes_them_for_large_products() -> None:
+    dag = ComputeDAG(dense(4096, 4096, 4096))
+    best: dict[str, float] = {}
+    for sketch in anchor_sketches(dag, CUDA):
+        index = sketch.fallback()
+        assert index is not None
+        (group,) = sketch.groups(np.array([index]))
+        best[sketch.origin] = float(seconds(group.resources, 1)[0])
+    groups, warps = (next(v for k, v in best.items() if w in k) for w in ("groups", "tensor"))
+    assert groups < warps
