@@ -145,7 +145,7 @@ def resnet_layer(number: int) -> ComputeDAG:
     return ComputeDAG([bias_relu(conv((1, ci, size, size), co, kernel, stride, kernel // 2))])
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(10)
 @pytest.mark.slow
 @pytest.mark.skipif(not opencl().exist, reason="no OpenCL device here")
 @pytest.mark.parametrize("name", COMPUTATIONS)

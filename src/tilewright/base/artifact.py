@@ -18,8 +18,8 @@ import numpy.typing as npt
 from tilewright.base.dtype import DType
 
 TENSOR_MAP_BYTES = 128  # of a parameter that says how an argument is seen; aligned to 64
-# What a kernel calls to wait for the one before it, in `Source.text`: kernels that come next may
-# begin behind the first; behind the other they have to be let in.
+# What a kernel calls to wait for the one before it, in `Source.text`: behind the first, kernels
+# that come next may begin, behind the other they have to be let in.
 AWAIT, AWAIT_ONLY = "tw_await_kernel", "tw_await_kernel_only"
 
 

@@ -40,7 +40,7 @@ _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, a
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
     r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
-    # these kernels are launched when the one before has ended
+    # These kernels are launched when the one before has ended.
     rf"\b({AWAIT}|{AWAIT_ONLY}|{LET_IN})\(\);": "",
 }
 
