@@ -33,6 +33,13 @@ def test_cuda_calls_a_function_for_each() -> None:
         assert line in lines
 
 
+def test_reads_end_before_the_engine_writes_again() -> None:
+    """Without the fence the assembler lets a warp arrive with loads of its tile under way."""
+    text = generate(program(BulkRing(loader=True)), H100).text
+    arrive = text[text.index("void tw_arrive(") :]
+    assert arrive.index("fence.proxy.async") < arrive.index("__syncwarp") < arrive.index("mbarrier")
+
+
 def test_a_launch_is_told_of_the_tensor() -> None:
     (kernel,) = generate(program(BulkRing()), H100).kernels
     assert kernel.maps == (TensorMap(0, "float32", (33, 24), (24, 1), (8, 16), (1, 1)),)

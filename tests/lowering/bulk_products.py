@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.schedule.space.decision import same
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.targets.target import Target
 
@@ -115,7 +116,7 @@ def schedule(b: Bulk) -> Schedule:
             width = 32 if b.atoms else b.threads[1]
             rows = b.threads[0] * b.threads[1] if b.atoms else b.threads[0]
             fetch(s[shared], width * rows, 16 // size, lanes=width, slots=b.slots)
-        if b.swizzle:
+        if not same(b.swizzle, 0):
             s[shared].swizzle(b.swizzle)
     return s
 

@@ -21,6 +21,7 @@ class Product:
     block:  along i and j; groups: along i and j
     slots:  of the rings; swizzle: bytes, and those of a slice of k
     padded: whether extents are rounded up to whole atoms
+    bulk:   whether a copy engine brings the tiles; loaders: warps that ask for them
     """
 
     m: int = 128
@@ -32,6 +33,8 @@ class Product:
     slots: int = 3
     swizzle: int = 128
     padded: bool = False
+    bulk: bool = False
+    loaders: int = 0
 
     @property
     def of(self) -> Atom:
@@ -93,6 +96,10 @@ def scheduled(p: Product, c: Tensor, d: Tensor) -> Schedule:
     for t in tiles:
         s[t].compute_at(s[c], ko)
         s[t].swizzle(p.swizzle)
+        if p.bulk:
+            s[t].bulk_copy()
+            s[t].pipeline(p.slots, p.loaders)
+            continue
         width = 16 // t.dtype.bytes
         fetch(s[t], p.groups[0] * p.groups[1] * GROUP, width, lanes=GROUP, slots=p.slots)
     return s

@@ -40,6 +40,7 @@ from tilewright.ir.stmt import (
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
+from tilewright.schedule.space.decision import var
 from tilewright.schedule.tree.legality import judge
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
@@ -331,3 +332,34 @@ def test_an_engine_takes_no_loads_of_threads() -> None:
     assert [float(r.ahead) for r in engine.rings] == [2.0]
     loading = facts(replace(small, loaders=4))
     assert (int(loading.loading), int(engine.loading)) == (128, 0)
+
+
+def test_masks_judge_populations_as_they_judge_one() -> None:
+    """Rows of numbers for what is open: tiles, slots, swizzle, warps that load."""
+    rows = [
+        (8, 16, 8, 3, 0, 0), (8, 16, 8, 1, 32, 1), (8, 16, 16, 4, 32, 0), (8, 16, 6, 2, 0, 1),
+        (16, 32, 16, 2, 64, 4), (4, 8, 4, 5, 0, 0), (8, 16, 2, 3, 0, 0),
+    ]  # fmt: skip
+    names = ("rows", "columns", "step", "slots", "swizzle", "loaders")
+    form = Bulk(m=40, n=72, k=96)
+    opened = schedule(replace(form, **{name: var(name) for name in names}))
+    columns = {
+        n: np.array(values) for n, values in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    many = Resources(LoopTree(opened).bounds(columns), H100)
+    (kernel,), verdict = many.kernels, judge(many)
+    (found,), times = analyse(many, len(rows))
+    for k, row in enumerate(rows):
+        alone = schedule(replace(form, **dict(zip(names, row, strict=True))))
+        one = Resources(LoopTree(alone).bounds(), H100)
+        assert np.broadcast_to(kernel.shared_bytes, len(rows))[k] == one.kernels[0].shared_bytes
+        assert (
+            np.broadcast_to(kernel.loading_threads, len(rows))[k] == one.kernels[0].loading_threads
+        )
+        told = {r for r, mask in verdict.refused.items() if np.broadcast_to(mask, len(rows))[k]}
+        assert told == set(judge(one).reasons())
+        (own,), _ = analyse(one, 1)
+        for fact in ("instructions", "traffic", "barriers"):
+            given = np.broadcast_to(getattr(found, fact), len(rows))[k]
+            assert given == pytest.approx(float(np.max(getattr(own, fact))))
+    assert len(times) == 1

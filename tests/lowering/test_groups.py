@@ -181,3 +181,24 @@ def test_operands_of_tf32_are_rounded_to_the_nearest() -> None:
         run(program, [a, b, np.zeros(8, np.float32), result])
         nearest = [1 + (k + 4) // 8 * unit for k in range(64)]  # halves go up
         np.testing.assert_array_equal(result[:, 3], nearest)
+
+
+@pytest.mark.parametrize("loaders", [0, 1, 4])
+@pytest.mark.parametrize("slots", [2, 4])
+def test_groups_read_what_an_engine_brings(slots: int, loaders: int) -> None:
+    p = Product(m=64, n=16, bulk=True, slots=slots, loaders=loaders)
+    schedule, args = product(p)
+    program = lower_schedule(schedule, TARGET, args=args)
+    verify(program)
+    rng = np.random.default_rng(0)
+    a, b, bias = (rng.integers(-3, 4, n).astype("float16") for n in ((64, p.k), (16, p.k), (16,)))
+    sums = a.astype("float32") @ b.astype("float32").T + bias.astype("float32")
+    d = np.zeros((64, 16), "float16")
+    run_fast(program, [a, b, bias, d])
+    assert np.array_equal(d, np.maximum(sums, 0).astype("float16"))
+
+
+def test_an_engine_does_not_round_what_groups_cut() -> None:
+    schedule, _ = product(Product(m=64, n=16, k=64, atom="m64n16k8.tf32", bulk=True))
+    with pytest.raises(ScheduleError, match="looks at the first digits only"):
+        LoopTree(schedule)

@@ -20,7 +20,8 @@ from tests.topi.test_templates_atoms import (
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
 from tilewright.cost.machine_model import seconds
-from tilewright.ir.stmt import Mma, MmaEnd, statements
+from tilewright.ir.bulk import BulkCopy
+from tilewright.ir.stmt import AsyncCopy, Mma, MmaEnd, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
@@ -66,6 +67,24 @@ def test_members_compute_what_numpy_says(name: str) -> None:
     for index in legal[:2]:
         got: Any = computed(sketch, int(index), tensors, given)
         np.testing.assert_array_equal(got.astype(np.float64), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [0, 1, 4])
+@pytest.mark.parametrize("name", ["dense of odd sizes", "matmul", "batch_matmul"])
+def test_members_whose_tiles_an_engine_brings(name: str, engine: int) -> None:
+    tensors = CASES[name]
+    sketch, rng = sketch_of(tensors), np.random.default_rng(engine)
+    some = sketch.space.sample(512, rng)
+    legal = some[sketch.legal(some)]
+    index = next(int(i) for i in legal if sketch.space.get(int(i))["engine"].val == engine)
+    program = lower_schedule(sketch.close(index), CUDA)
+    kinds = {type(s) for kernel in program.kernels for s in statements(kernel.body)}
+    assert {BulkCopy, MmaEnd} <= kinds and AsyncCopy not in kinds
+    given = [integers(rng, t) for t in tensors[:-1]]
+    whole = reference(name.partition(" ")[0], tensors, given)
+    got: Any = computed(sketch, index, tensors, given)
+    np.testing.assert_array_equal(got.astype(np.float64), whole)
 
 
 def test_members_multiply_by_groups_of_whole_warps() -> None:

@@ -207,6 +207,8 @@ def _bulk_copy(n: int) -> str:
 
 
 # What waits for a gate that never opens ends with an error, after a time in which all else has.
+# Who arrives has read what the engine writes next.  The engine's writes are not in the order of a
+# thread's reads, which may still be under way, unless a fence stands between both.
 _GATES = {
     TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
     **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
@@ -229,6 +231,7 @@ void tw_expect(long long* gate, unsigned int bytes) {
 }
 """,
     "tw_arrive": """static __device__ __forceinline__ void tw_arrive(long long* gate) {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncwarp();
   if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"

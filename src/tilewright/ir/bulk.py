@@ -139,7 +139,8 @@ class Expect(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Arrive(Stmt):
-    """The 32 lanes of a warp together arrive once at `gate`: what they did is done."""
+    """The 32 lanes of a warp together arrive once at `gate`: what they did is done, and what they
+    read may be written, by a copy engine, too."""
 
     gate: Region
 

@@ -191,6 +191,12 @@ def _turned(
             f"bulk_copy({node.name})", f"a tile of {nbytes} bytes", "Use smaller tiles."
         )
     before, own = _rounds(node, place), loaders_of(nodes, place)
+    if behind and before is not None:
+        raise LegalityError(
+            f"bulk_copy({node.name})",
+            "groups of warps are a tile behind, and the loop of its ring runs again",
+            "Use two slots, or bind the loops around it.",
+        )  # fmt: skip
     mine = first_thread(place, own)
 
     def uses(tile: Expr) -> Expr:

@@ -110,6 +110,19 @@ def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
     return where(logical_and(least >= SLOTS_OF_LAG, rounds == 1), 1, 0)
 
 
+def again_behind(node: Node, bounds: Bounds) -> Any:
+    """Whether the loop of a ring that bulk copies fill runs again while groups are behind: who
+    says then that the last tiles were read is not known."""
+    parent, axis = node.parent, node.attach_axis
+    if parent is None or axis is None:
+        return False
+    tree, rounds = bounds.tree, 1
+    for _, ax in tree.path(node):
+        if ax is not axis and ax not in tree.tag_of:
+            rounds = rounds * bounds.extent[ax]
+    return logical_and(lag(parent, axis, bounds) > 0, rounds > 1)
+
+
 def slot_elements(node: Node, bounds: Bounds) -> Any:
     """Elements from one slot to the next: each begins where the widest copy may, and swizzled rows
     do."""

@@ -48,6 +48,7 @@ WASTE = 1.34  # share of atoms that uneven tiles may add
 EACH_M = (1, 2)  # atoms of a group below each other
 GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
+ENGINES = (-1, 0, 1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -97,6 +98,8 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         "tile_n", -(-n // columns), policy="candidate", candidate=tiles(n, columns, (1,), GROUPS_N)
     )
     cfg.define_knob("stages", list(STAGES))
+    engine = a.target.copies_boxes and not atom.cut
+    cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
@@ -166,6 +169,10 @@ def _multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         s[shared].compute_at(stage, slices)
         s[shared].swizzle(nbytes)
+        if (loaders := int(cfg["engine"].val)) >= 0:
+            s[shared].bulk_copy()
+            s[shared].pipeline(cfg["stages"].val, loaders)
+            continue
         width = max(ASYNC_BYTES) // size
         fetch(s[shared], GROUP * groups, width, lanes=GROUP, slots=cfg["stages"].val)
 
