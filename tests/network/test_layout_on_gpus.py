@@ -109,6 +109,7 @@ def test_a_network_in_floats_stays_as_it_is() -> None:
     kernel = relay.const(np.ones((16, 16, 3, 3), "float32"))
     mod = ungrouped(relay.IRModule.from_expr(nn.conv2d(x, kernel, padding=1)), target=GPU)[0]
     assert L.usual_layouts(mod, GPU) == ("",) and not L.can_choose(mod, GPU)
+    assert L.usual_layouts(mod, Target("cuda -arch=sm_90 -precision=tf32")) == ("NHWC",)
 
 
 def records(mod: relay.IRModule, seconds: float) -> Database:
@@ -145,3 +146,21 @@ def test_a_short_search_is_of_the_network_as_it_is_built() -> None:
     assert convolutions and all("nhwc" in name for name in convolutions)
     every = [t.name for t in with_layouts(tasks, [network()], None, GPU, Options(trials=5000))]
     assert any("nhwc" in n for n in every) and any("nchw" in n for n in every)
+
+
+def test_what_is_behind_a_global_pooling_is_dense() -> None:
+    """Convolutions of one pixel, with what follows them; the mean reads halves."""
+    x = relay.var("x", shape=(1, 16, 8, 8), dtype="float16")
+    mean = relay.mean(relay.cast(x, "float32"), axis=(2, 3), keepdims=True)
+    y = nn.relu(nn.conv2d(relay.cast(mean, "float16"), weight(8, 16, 1, 1)) + weight(1, 8, 1, 1))
+    y = relay.sigmoid(nn.conv2d(y, weight(16, 8, 1, 1)))
+    mod = relay.IRModule.from_expr(nn.conv2d(x * y, weight(16, 16, 1, 1)))
+    groups = [g.name for g in fused_groups(decide.decide(mod, None, nothing_known(), GPU).main)]
+    own = [name for name in groups if "dense" in name or "mean" in name]
+    assert own == ["cast+mean+cast", "dense+add+relu", "dense+sigmoid"]
+    assert sum("conv2d" in name for name in groups) == 1
+    made = ungrouped(mod, target=GPU)[0]
+    image = np.random.default_rng(1).integers(-2, 3, (1, 16, 8, 8)).astype("float16")
+    found, wanted = (relay.evaluate(m, {"x": image}) for m in (made, mod))
+    np.testing.assert_array_equal(found, wanted)
+    assert next(n.shape for n in L.convolutions(ungrouped(mod, target=OLDER)[0])) == (1, 8, 1, 1)

@@ -32,6 +32,7 @@ from tilewright.graph.passes import (
     passes_of,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.single_pixels import single_pixels_dense
 from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
@@ -109,7 +110,9 @@ def ungrouped(
     made = optimize(mod, params, before, instruments=pass_options.instruments)
     free = target is not None and last is fuse and pass_options.layouts
     filled = halves_of(target) if target is not None and free else {}
-    return steps_to_channels(made, filled) if filled else made, last
+    if filled:
+        made = steps_to_channels(single_pixels_dense(made, filled), filled)
+    return made, last
 
 
 def halves_of(target: Target) -> dict[DType, int]:

@@ -27,7 +27,6 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
@@ -40,13 +39,15 @@ from tilewright.topi.templates.gpu import (
     accumulator,
     add_partials,
     divisors_of,
+    in_steps,
+    is_grouped,
     op_of,
     tile_sizes,
     wasted,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
-from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda",)
 STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
@@ -61,7 +62,6 @@ MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
 FEW = 32  # rows, of which longer slices fit, so that less waits in between
 LONG_STEPS = (*STEPS, 8, 16)
-FEW_SPLITS = (8, 16)  # of their sums, untuned
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
@@ -169,7 +169,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
     few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
-    cfg.define_knob("registers", [True, False] if constant else [False])
+    # beside a slab, constants that go through shared memory were never the fastest
+    ways = [True] if groups.image else [True, False]
+    cfg.define_knob("registers", ways if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
     atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
@@ -247,18 +249,6 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
-
-
-def is_grouped(op: ComputeOp) -> bool:
-    """Whether channels of a convolution fall into groups."""
-    return op.tag.startswith("group_")
-
-
-def in_steps(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether neighbours along an axis are not neighbours in what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
-    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -563,30 +553,6 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 
 
 # -- who uses it -----------------------------------------------------------------------------------
-
-
-def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, the sum split as far as the device asks for."""
-    space = sketch.space
-    if "ahead" in space.space_map:
-        return _fastest_of_few(sketch)
-    blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
-    ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
-
-
-def _fastest_of_few(sketch: Sketch) -> int:
-    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
-    over many.  The model does not see what it takes to fetch weights from memory."""
-    knobs = sketch.space.space_map
-    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
-    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
-    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
-    for name, wanted in (("step_k", 8), ("stages", 2)):
-        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
-    splits = [e.val for e in knobs["split_k"]]
-    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
-    return fastest(sketch, *({**held, "split_k": n} for n in ways))
 
 
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:

@@ -25,9 +25,9 @@ from tilewright.topi.templates.gpu_atoms import (
     STRUCTURES,
     WASTE,
     Groups,
-    fallback,
     schedule_tensor,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 
 
 def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
