@@ -23,14 +23,19 @@ def sum_of(dtype: str) -> str:
 
 
 def conv2d_bias_relu(
-    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, dtype: str = "float32"
-) -> list[Tensor]:
-    """Batch 1, NCHW, padded to keep its size (before the stride)."""
-    shape = (outputs, channels, kernel, kernel)
-    data = te.placeholder((1, channels, size, size), dtype, "data")
-    weight = te.placeholder(shape, dtype, "kernel", constant=True)
-    conv = topi.nn.conv2d_nchw(data, weight, stride, kernel // 2, 1, out_dtype=sum_of(dtype))
-    bias = te.placeholder((1, outputs, 1, 1), conv.dtype, "bias", constant=True)
+    channels: int, size: int, outputs: int, kernel: int, stride: int = 1, dtype: str = "float32",
+    batch: int = 1, last: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Padded to keep its size (before the stride); last: NHWC, else NCHW."""
+    image, taps = (size, size), (kernel, kernel)
+    shape = (batch, *image, channels) if last else (batch, channels, *image)
+    data = te.placeholder(shape, dtype, "data")
+    filters = (*taps, channels, outputs) if last else (outputs, channels, *taps)
+    weight = te.placeholder(filters, dtype, "kernel", constant=True)
+    op = topi.nn.conv2d_nhwc if last else topi.nn.conv2d_nchw
+    conv = op(data, weight, stride, kernel // 2, 1, out_dtype=sum_of(dtype))
+    each = (1, 1, 1, outputs) if last else (1, outputs, 1, 1)
+    bias = te.placeholder(each, conv.dtype, "bias", constant=True)
     return [data, weight, bias, topi.nn.relu(topi.add(conv, bias))]
 
 
@@ -57,6 +62,14 @@ def batch_matmul(
     left = te.placeholder((batch, rows, inner), dtype, "left")
     right = te.placeholder((batch, columns, inner), dtype, "right")
     return [left, right, topi.nn.batch_matmul(left, right, out_dtype=sum_of(dtype))]
+
+
+def attention(heads: int, rows: int, keys: int, depth: int, dtype: str = "float32") -> list[Tensor]:
+    """softmax(q k / sqrt(depth)) v, for each head."""
+    q = te.placeholder((heads, rows, depth), dtype, "q")
+    k, v = (te.placeholder((heads, keys, depth), dtype, name) for name in "kv")
+    scores = topi.nn.batch_matmul(topi.multiply(q, depth**-0.5), k)
+    return [q, k, v, topi.nn.batch_matmul(topi.nn.softmax(scores), v, transpose_b=False)]
 
 
 def softmax(rows: int, columns: int, dtype: str = "float32") -> list[Tensor]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tests import one_thread as _one_thread  # noqa: F401  # before anything imports numpy
+
+# isort: split
+
 import contextlib
 import gc
 import os
@@ -11,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiers, times, workers
+from tests import brief, tiers, times, workers
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,6 +69,14 @@ def kept_workers(request: pytest.FixtureRequest) -> Iterator[None]:
     """Pools of most tests begin with processes of earlier ones."""
     own = request.path.parent.name in workers.OWN or "own_workers" in request.keywords
     with contextlib.nullcontext() if own else workers.keep():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def brief_timing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What most tests time is timed briefly."""
+    own = request.path.parent.name in workers.OWN or request.config.option.long
+    with contextlib.nullcontext() if own else brief.keep():
         yield
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tests.groups_beside import Beside
 from tests.scalars import operation, rounded
 from tests.touches import Cells, Moment
-from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.bulk import (
     Arrive,
     Await,
@@ -50,6 +50,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -107,6 +108,10 @@ def run(program: Program, arrays: Sequence[Array], *, check: bool = True) -> Non
     - the same of an Mma of a group, which is 128 threads in order.  Each lane reads a part of its
       tiles, every element by two: one that its writer has not shown since, one written before the
       MmaEnd that covers the Mma; a sum touched before that, or stored to without an MmaBegin
+    - a Join that not all threads of the block reach together, as for barriers; its body, run by the
+      block whose count is the last, comes after what the first thread of each block that came did,
+      and what barriers put before that: not after what else other threads did in the same interval
+    - a counter of blocks that is not 0 at the end
     """
     memory = bind(program, arrays, check, _scalars)
     cells = {buffer: Cells(values) for buffer, values in memory.items()}
@@ -130,6 +135,7 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
         [tag for tag in reversed(tags) if tag in extents] for tags in (BLOCK_TAGS, THREAD_TAGS)
     )  # the last changes fastest: x
     fork, brought = object(), filled(kernel)
+    came: Came = {}
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
         shared: dict[Buffer, Cells] = {}
         running = []
@@ -139,10 +145,13 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
             running.append(_Thread(kernel, check, dict(cells), shared, now, bound, gates, brought))
-        _in_turn(kernel, running, gates)
+        _in_turn(kernel, running, gates, came)
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
+Came = dict[tuple[Join, int], list[tuple[int, int]]]  # block and interval of each that came
+
+
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates, came: Came) -> None:
     """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
@@ -156,12 +165,19 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
 
     unit = unit_of(kernel)
 
-    def met() -> None:
+    def met(stop: Any) -> bool | None:
+        seen: frozenset[tuple[int, int]] = frozenset()
+        last = None
+        if isinstance(stop, Join):
+            found = threads[0].count(stop, came)
+            last, seen = found is not None, frozenset(found or ())
         for thread in threads:
-            thread.now = replace(thread.now, interval=thread.now.interval + 1)
+            now = thread.now
+            thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
+        return last
 
     def diverged(waiting: Sequence[Any]) -> InterpreterError:
-        barriers = [s for s in statements(kernel.body) if isinstance(s, Barrier)]
+        barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
         told = (
             f"thread {waiting.index(stop)} "
             + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
@@ -175,15 +191,16 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates) -> None:
     if has_gates(kernel):
         run_block(gates, go_on, met, diverged)
         return
+    last: bool | None = None
     while True:
         waiting: list[Any] = []
         for first in range(0, len(threads), unit):
-            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, None)
+            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, last)
         if len(set(waiting)) > 1:
             raise diverged(waiting)
         if waiting[0] is None:
             return
-        met()
+        last = met(waiting[0])
 
 
 @dataclass
@@ -197,12 +214,13 @@ class _Flight:
     values: tuple[Any, ...]
 
 
-# of a thread through a statement: it stops at barriers, and at meetings, where it gets its sums
-Course = Generator[Barrier | Meeting | Waiting, Any, None]
+# of a thread through a statement: it stops at barriers, at joins, where it is told whether its
+# block is the last, and at meetings, where it gets its sums
+Course = Generator[Barrier | Join | Meeting | Waiting, Any, None]
 
 
 @dataclass
-class _Thread:
+class _Thread(Beside):
     """One thread.  cells: the buffers it sees; shared: those of its block; at: its variables."""
 
     kernel: Kernel
@@ -283,6 +301,23 @@ class _Thread:
     def barrier(self, stmt: Barrier) -> Course:
         yield stmt
 
+    def join(self, stmt: Join) -> Course:
+        if (yield stmt):
+            yield from self.run(stmt.body)
+
+    def count(self, stmt: Join, came: Came) -> list[tuple[int, int]] | None:
+        """This thread counts its block: the blocks that came, if it is the last of them."""
+        self.stmt, self.known = stmt, {}
+        at = self.place(stmt.counters, stmt.index, 0)
+        values = self.cells[stmt.counters].values
+        blocks = came.setdefault((stmt, at), [])
+        blocks.append((self.now.block, self.now.interval))
+        values[at] += 1
+        if values[at] != stmt.blocks:
+            return None
+        values[at] = 0
+        return came.pop((stmt, at))
+
     def store(self, stmt: Store) -> Course:
         buffer = stmt.buffer
         if stmt.value.dtype != buffer.dtype:
@@ -337,62 +372,6 @@ class _Thread:
         for at, value in zip(self.places(stmt.sum), results, strict=True):
             held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
             self.write(stmt.sum.buffer, at, held)
-
-    def multiply_beside(self, stmt: Mma) -> Course:
-        tiles = [self.tile(region, of) for region, of in stmt.operands if isinstance(of, Tile)]
-        a, b = (
-            tuple(self.read(region.buffer, at, beside=True) for at in places)
-            for region, places in zip((stmt.a, stmt.b), tiles, strict=True)
-        )
-        buffer, places = stmt.sum.buffer, self.places(stmt.sum)
-        cells = self.cells[buffer]
-        sums = tuple(cells.values[at] for at in places)
-        if self.check:
-            self.refuse("unfenced" if cells.stored else "", buffer, places[0])
-            self.refuse("unwritten" if None in sums else "", buffer, places[0])
-            for of, where in zip((stmt.a, stmt.b, stmt.sum), (*tiles, places), strict=True):
-                self.engage(of.buffer, where)
-        results = yield Meeting(stmt, (a, b, sums))
-        for at, value in zip(places, results, strict=True):
-            cells.values[at] = np.float64(value)
-
-    def engage(self, buffer: Buffer, places: Sequence[int]) -> None:
-        """The batch that is under way reads these elements, or adds to them."""
-        cells = self.cells[buffer]
-        if buffer in self.filled:
-            self.batches[-1].append(self.gates.engage(self.now.thread, buffer, places))
-            return
-        cells.busy.update(places)
-        self.batches[-1].append(lambda: cells.busy.subtract(places))
-
-    def tile(self, region: Region, tile: Tile) -> list[int]:
-        """Where the lane reads its part."""
-        buffer, first = region.buffer, self.value(region.index)
-        row, columns = buffer.swizzle // buffer.dtype.bytes, tile.shape[1]
-        if self.check:
-            inside = 0 <= first <= buffer.size - region.count
-            self.refuse("" if inside else "bounds", buffer, first)
-            begins = first // row % ROWS_OF_EIGHT == 0 and first % row % columns == 0
-            self.refuse("" if begins else "tile", buffer, first, columns)
-        lane = self.now.thread % GROUP
-        return [buffer.at(first + k) for k in tile.offsets(buffer.swizzle, lane)]
-
-    def show(self, stmt: Show) -> Course:
-        for cells, at in self.hidden:
-            cells.hidden.discard(at)
-        self.hidden = []
-        yield from ()
-
-    def begin(self, stmt: MmaBegin) -> Course:
-        self.cells[stmt.sum.buffer].stored = False
-        yield from ()
-
-    def end(self, stmt: MmaEnd) -> Course:
-        self.batches.append([])
-        while len(self.batches) - 1 > stmt.pending:
-            for release in self.batches.pop(0):
-                release()
-        yield from ()
 
     def load_rows(self, stmt: LoadRows) -> Course:
         given = yield Meeting(stmt, (self.fragment(stmt.source, stmt.source.count),))
@@ -578,6 +557,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Expect: _Thread.expect,
         Arrive: _Thread.arrive,
         Await: _Thread.wait_for_gate,
+        Join: _Thread.join,
         Exchange: _Thread.exchange,
     },
 )

@@ -184,6 +184,7 @@ REFUSED = [
     (lambda: tw.load({"weight": 1}, (1, 2)), "it is no model. Give .*a module of PyTorch"),
     (lambda: tw.load(tw.Network, (1, 2)), "it is no model .a class: call it to make a module"),
     (lambda: tw.load("mlp", layout="CWHN8"), "^mlp: layout 'CWHN8': not a string of axis letters"),
+    (lambda: tw.load("dqn", layout="NCHW48c"), "^dqn: the channels of no convolution"),
     (lambda: tw.load("mlp", layout="NCDHW"), "^mlp: layout NCDHW: they are not the axes of NCHW"),
     (lambda: tw.load("mlp", batch=(1, 1)), "not different whole numbers of at least 1"),
     (lambda: tw.load("mlp", dtype="int8"), "Use float32, float16, bfloat16"),

@@ -94,7 +94,7 @@ def test_no_string_names_a_module_of_a_later_room():
     for path in CORE:
         file = path.relative_to(PACKAGE)
         own = rank.get(file.parts[0].removesuffix(".py"), -len(layers))  # of files in no room
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_tree(path)):
             text = node.value if isinstance(node, ast.Constant) else None
             place = PLACE.fullmatch(text) if isinstance(text, str) else None
             if place is None:
@@ -110,10 +110,24 @@ def test_the_compiler_loads_nothing_of_tvms_home():
         "import sys, tilewright\n"
         "from tilewright import te, topi, front\n"
         "import tilewright.cli.app, tilewright.network.build, tilewright.models.networks\n"
+        "try: front.load('no.pt2')\n"
+        "except RuntimeError: pass\n"
         "print([m for m in sys.modules if m.startswith('tilewright_tvm')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_importing_it_and_its_help_load_no_numpy():
+    code = (
+        "import sys, tilewright\n"
+        "from tilewright.cli.app import cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        "print([m for m in sys.modules if m in ('numpy', 'tilewright.targets')])\n"
+        "from tilewright import Target; print(Target('llvm').kind)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.endswith("\n[]\nllvm\n"), done.stdout + done.stderr
 
 
 @pytest.mark.slow

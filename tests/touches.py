@@ -13,19 +13,29 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Moment:
-    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers."""
+    """fork: the launch or parallel loop; block: or iteration; interval: between two barriers; seen:
+    of other blocks that came to a join before, each with the interval in which it came."""
 
     fork: object
     block: int = 0
     interval: int = 0
     thread: int = 0
+    seen: frozenset[tuple[int, int]] = frozenset()
 
     def unordered(self, other: Moment) -> bool:
         """Whether nothing says which of the two comes first."""
         if self.fork is not other.fork:
             return False
-        together = self.interval == other.interval and self.thread != other.thread
-        return self.block != other.block or together
+        if self.block != other.block:
+            return not other.sees(self)
+        return self.interval == other.interval and self.thread != other.thread
+
+    def sees(self, other: Moment) -> bool:
+        """Whether what another block did is before this."""
+        ends = (interval for block, interval in self.seen if block == other.block)
+        return any(
+            other.interval < end or (other.interval == end and other.thread == 0) for end in ends
+        )
 
 
 @dataclass

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base import forward as _forward
 from tilewright.base import plugins as _plugins
-from tilewright.targets.target import Target as Target
 
 if TYPE_CHECKING:
     from tilewright import te as te
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from tilewright.schedule.task import Task as Task
     from tilewright.schedule.template import get_config as get_config
     from tilewright.schedule.template import template as template
+    from tilewright.targets.target import Target as Target
 
 __version__ = "0.1.0"
 
@@ -59,6 +59,7 @@ _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 _LAZY = {
     "Compiled": "tilewright.runtime.network.compiled",
     "Network": "tilewright.front",
+    "Target": "tilewright.targets.target",
     "Task": "tilewright.schedule.task",
     "Tuned": "tilewright.front",
     "compile": "tilewright.front",

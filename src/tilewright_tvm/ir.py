@@ -22,6 +22,7 @@ _RELAYS = {
     **dict.fromkeys(("load_json", "save_json"), "tilewright_tvm.relay.saved"),
     "Op": "tilewright_tvm.relay.op",
     "register_op_attr": "tilewright_tvm.relay.op",
+    **dict.fromkeys(("SourceName", "Span"), "tilewright_tvm.relay.spans"),
     "RelayExpr": "tilewright_tvm.relay.expr",
     "Type": "tilewright_tvm.relay.ty",
     "container": "tilewright_tvm.runtime.container:",

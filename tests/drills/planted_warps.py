@@ -1,5 +1,5 @@
-"""Wrong copies and wrong warps: rings and products of random shapes, each fault in turn; rings that
-lowering made of a schedule, too.
+"""Wrong copies, warps and joins of blocks: rings and products of random shapes, each fault in turn;
+rings, and sums that blocks share, that lowering made of a schedule, too.
 
 No device: the verifier and the interpreter must find what is wrong, and must accept what is right.
 """
@@ -13,8 +13,9 @@ from collections import Counter
 import numpy as np
 
 from drills.drill import Counts, Drill
-from lowering import row_rings
+from lowering import row_rings, split_sums
 from lowering.row_rings import Rows
+from lowering.split_sums import Sums
 from tests.ir import bulk_rings, products, rings
 from tests.ir.bulk_rings import BulkRing
 from tests.ir.products import Product
@@ -29,7 +30,7 @@ from tilewright.lowering.pipeline import lower_schedule
 
 _LOWERED = {f"lowered, {fault}": fault for fault in row_rings.FAULTS}
 _BULK = {f"bulk, {fault}": fault for fault in bulk_rings.FAULTS}
-_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *_BULK]
+_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *split_sums.FAULTS, *_BULK]
 
 
 def run(tries: int, seed: int) -> Counts:
@@ -39,14 +40,16 @@ def run(tries: int, seed: int) -> Counts:
         fault = _PLANTED[number // 2 % len(_PLANTED)] if number % 2 else ""
         rng = random.Random(f"{seed} {number}")
         if fault in _LOWERED or (not fault and number % 6 == 4):
-            kernel: Ring | Product | Rows | BulkRing = _rows(rng)
+            kernel: Ring | Product | Rows | BulkRing | Sums = _rows(rng)
         elif fault in _BULK or (not fault and number % 6 == 2):
             kernel = _bulk_ring(rng, _BULK.get(fault, ""))
+        elif fault in split_sums.FAULTS or (not fault and number % 12 == 6):
+            kernel = _sums(rng)
         elif fault in rings.FAULTS if fault else number % 4 == 0:
             kernel = _ring(rng, fault)
         else:
             kernel = _product(rng, fault)
-        found = _found(kernel, _LOWERED.get(fault, ""))
+        found = _found(kernel, _LOWERED.get(fault, fault))
         happened = f"found: {fault}" if fault and found else f"missed: {fault}"
         if not fault:
             happened = "right and refused" if found else "right and accepted"
@@ -90,11 +93,22 @@ def _rows(rng: random.Random) -> Rows:
     )
 
 
-def _found(kernel: Ring | Product | Rows | BulkRing, fault: str) -> str:
+def _sums(rng: random.Random) -> Sums:
+    """Several blocks, several tiles, several threads with something to do."""
+    tile, threads = rng.randint(4, 9), rng.randint(2, 4)
+    n, blocks = tile * rng.randint(2, 4) + rng.randint(0, 3), rng.randint(2, 5)
+    k = blocks * rng.randint(2, 5) + rng.randint(0, 3)
+    return Sums(n, k, rng.randint(1, 2), blocks, tile, threads, rng.choice((1, 2, 4)))
+
+
+def _found(kernel: Ring | Product | Rows | BulkRing | Sums, fault: str) -> str:
     """What is said against it; "" for a kernel that gives what it must.
 
-    fault: of `row_rings`, which other kernels have themselves
+    fault: of `row_rings` or `split_sums`, which other kernels have themselves
     """
+    if isinstance(kernel, Sums):
+        program = split_sums.wrong(kernel, fault) if fault else split_sums.program(kernel)
+        return _said(split_sums.ordered(program), *split_sums.arrays(kernel))
     if isinstance(kernel, Rows):
         if fault:
             return _said(row_rings.wrong(kernel, fault), *row_rings.arrays(kernel))
@@ -122,7 +136,8 @@ def _said(program: Program, arrays: list[np.ndarray], wanted: np.ndarray | None)
 
 DRILL = Drill(
     name="planted_warps",
-    tried="kernels with asynchronous copies or matrix instructions, every other one wrong",
+    tried="kernels with asynchronous copies, matrix instructions or blocks that join, every other"
+    " one wrong",
     run=run,
     never=(*(f"missed: {f}" for f in _PLANTED), "right and refused"),
     always=(*(f"found: {f}" for f in _PLANTED), "right and accepted"),

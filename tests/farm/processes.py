@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import tilewright
+from farm import forked
 from farm.proxy import Proxy
 
 SECONDS = 200.0  # to start, on a busy machine, an emulated one too
@@ -24,22 +26,30 @@ class Process:
 
     before: Python that runs in the process first, to spoil it; path: where it imports from;
     python: by which interpreter it is run
+    fresh: it imports everything itself, which takes most of its start; default: where something
+    runs first that modules may have to find when they are imported
     """
 
     def __init__(
         self, command: str, *arguments: str, log: Path, wait: bool = True, before: str = "",
-        path: str = SOURCE, python: str = sys.executable,
+        path: str = SOURCE, python: str = sys.executable, fresh: bool | None = None,
     ) -> None:  # fmt: skip
         self.log = log
         self.name = command
         module = f"tilewright_tvm.exec.{command}"
-        run = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__')"
-        with open(log, "wb") as out:
-            self._process = subprocess.Popen(
-                [python, *(["-c", run] if before else ["-m", module]), *arguments],
-                stdout=out, stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": path},
-            )  # fmt: skip
+        fresh = bool(before) if fresh is None else fresh
+        self._process: subprocess.Popen[bytes] | forked.Forked
+        if fresh or (path, python) != (SOURCE, sys.executable) or not hasattr(os, "fork"):
+            run = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__')"
+            with open(log, "wb") as out:
+                self._process = subprocess.Popen(
+                    [python, *(["-c", run] if before else ["-m", module]), *arguments],
+                    stdout=out, stderr=subprocess.STDOUT,
+                    env=os.environ | {"PYTHONPATH": path},
+                )  # fmt: skip
+        else:
+            log.write_bytes(b"")
+            self._process = forked.parent(path).start(module, arguments, log, before)
         self.port = self.wait_for("bind to") if wait else 0
 
     def wait_for(self, text: str) -> int:
@@ -123,7 +133,7 @@ class Farm:
         )  # fmt: skip
 
     def serve_at(
-        self, key: str, port: int, *options: str, tracker: int | None = None, **how: str
+        self, key: str, port: int, *options: str, tracker: int | None = None, **how: Any
     ) -> Process:
         """A device at a port, that reaches the tracker by another one; how: see `Process`."""
         return self._start(
@@ -147,7 +157,7 @@ class Farm:
             *self.options, *options, wait=wait,
         )  # fmt: skip
 
-    def _start(self, command: str, *arguments: str, wait: bool = True, **how: str) -> Process:
+    def _start(self, command: str, *arguments: str, wait: bool = True, **how: Any) -> Process:
         log = self.folder / f"{command}-{len(self.started)}.log"
         made = Process(command, *arguments, log=log, wait=wait, **how)
         self.started.append(made)

@@ -48,7 +48,8 @@ def empty(tmp_path: Path) -> Iterator[Farm]:
 
 def paced(made: Farm, name: str, seconds: float, more: str = "") -> Process:
     (made.folder / name).write_text(str(seconds))
-    return made.serve_at("k", 0, before=PACE.format(file=str(made.folder / name)) + more)
+    spoiled = PACE.format(file=str(made.folder / name)) + more
+    return made.serve_at("k", 0, before=spoiled, fresh=False)  # nobody took what it replaces
 
 
 def records(

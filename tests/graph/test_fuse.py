@@ -98,6 +98,17 @@ def test_a_sum_joins_an_anchor_rather_than_elementwise_steps():
     assert groups(nn.relu(image()) + conv(image("y"))) == ["relu", "conv2d add"]
 
 
+def test_a_reduction_reads_narrow_floats_itself():
+    """Where nothing else reads them as wide ones."""
+    x = relay.var("x", shape=(1, 4, 6, 6), dtype="float16")
+    wide = relay.cast(x, "float32")
+    means = relay.mean(wide, axis=(2, 3), keepdims=True)
+    assert groups(relay.cast(means, "float16")) == ["cast mean cast"]
+    assert groups(means * wide) == ["cast", "mean", "multiply"]
+    assert groups(relay.sum(relay.cast(image(), "float16"), axis=1)) == ["cast", "sum"]
+    assert groups(nn.max_pool2d(wide, 2)) == ["cast", "max_pool2d"]
+
+
 def test_stretching_ends_a_group():
     """exp would be computed once per element of the larger tensor."""
     small = relay.exp(tensor("s", 1, 4, 1, 1))

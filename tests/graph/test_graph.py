@@ -156,7 +156,7 @@ REFUSALS = {
         lambda: nn.conv2d(tensor("x", *X), relay.var("w")), "weight=w",
         "channels= and kernel_size=",
     ),
-    "unknown": (lambda: nn.relu(relay.var("v")).shape, "shapes of v", "relay.var(shape=)"),
+    "unknown": (lambda: nn.relu(relay.var("v")).shape, "shapes of v", "Give the shapes"),
     "rank": (lambda: nn.dense(tensor("x", 2, 3), tensor("w", *X)), "4 dimensions", "2 of"),
     "features": (
         lambda: nn.dense(tensor("x", 1, 5), tensor("w", 4, 3)), "5 features", "takes 3",
@@ -175,10 +175,10 @@ REFUSALS = {
         "3 and 4 meet at axis -1", "expand_dims",
     ),
     "dtype": (
-        lambda: tensor("x", 2) + tensor("y", 2, dtype="float64"), "element types differ", "cast",
+        lambda: tensor("x", 2) + tensor("y", 2, dtype="float64"), "element types differ", "Cast",
     ),
-    "integer": (lambda: relay.exp(tensor("x", 2, dtype="int32")), "int32", "relay.cast"),
-    "bool": (lambda: nn.relu(tensor("x", 2, dtype="bool")), "bool", "relay.cast"),
+    "integer": (lambda: relay.exp(tensor("x", 2, dtype="int32")), "int32", "Cast it to float32"),
+    "bool": (lambda: nn.relu(tensor("x", 2, dtype="bool")), "bool", "Cast it"),
     "vector": (
         lambda: nn.bias_add(tensor("x", *X), tensor("b", 8)), "bias has shape (8,)", "axis 1",
     ),
@@ -195,7 +195,7 @@ REFUSALS = {
         lambda: relay.concatenate([tensor("x", 2, 3), tensor("y", 3, 3)], 1), "part 1", "(3, 3)",
     ),
     "no-tuple": (
-        lambda: relay.op.call("concatenate", tensor("x", 2)), "not a tuple", "relay.Tuple",
+        lambda: relay.op.call("concatenate", tensor("x", 2)), "not a tuple", "Pass a list",
     ),
     "tuple": (lambda: nn.relu(relay.Tuple([tensor("x", 2)])), "is a tuple", "[0]"),
     "stretch": (lambda: relay.broadcast_to(tensor("x", 2, 3), (2, 1)), "extent 1"),
@@ -223,7 +223,7 @@ REFUSALS = {
         "extent 0", "Use less padding",
     ),
     "cast": (lambda: relay.cast(tensor("x", 2), "int4"), "int4"),
-    "number": (lambda: relay.op.call("nn.relu", 3), "int is not a graph value", "relay.const"),
+    "number": (lambda: relay.op.call("nn.relu", 3), "int is not a graph value", "const(x)"),
     "count": (lambda: relay.op.call("add", tensor("x", 2)), "1 arguments", "lhs, rhs"),
     "attribute": (
         lambda: relay.op.call("nn.relu", tensor("x", 2), alpha=1), "unknown attribute alpha",

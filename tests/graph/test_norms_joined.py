@@ -10,6 +10,7 @@ from tests.tiers import examples
 from tilewright.graph.expr import post_order
 from tilewright.graph.passes import canonicalize, fold_constants, join_norms
 from tilewright.graph.traversal import op_name
+from tilewright.network.extract import fused_groups, prepare
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
 
@@ -164,3 +165,39 @@ def test_a_norm_of_layers_is_one_kernel():
     reference = nn.layer_norm(X, tensor("g", 5), tensor("b", 5))
     (wanted,) = fused_groups(prepare(function(reference))["main"])
     assert group.key == wanted.key
+
+
+def normed(x: relay.Expr) -> relay.Expr:
+    squares = relay.mean(x * x, -1, keepdims=True)
+    return x * relay.rsqrt(squares + relay.const(1e-5, str(x.dtype)))
+
+
+def residual(kind: str, view: bool) -> relay.Function:
+    """A norm of what others read as well, in float32 inside."""
+    x = tensor("x", 1, 2, 64, dtype=kind) + tensor("y", 1, 2, 64, dtype=kind)
+    inner = relay.reshape(x, (2, 64)) if view else x
+    wide = relay.cast(inner, "float32")
+    if view:
+        wide = relay.reshape(wide, (1, 2, 64))
+    norm = relay.cast(normed(wide), kind)
+    return function(relay.Tuple([x, norm]))
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_a_norm_of_halves_widens_them_itself(kind: str, view: bool) -> None:
+    mod = relay.IRModule.from_expr(residual(kind, view))
+    groups = fused_groups(prepare(mod)["main"])
+    names = [g.name for g in groups for _ in g.calls]
+    assert sorted(names)[0] == "add" and len(names) == 2 and "standardize" in sorted(names)[1]
+    (norm,) = (g for g in groups if "standardize" in g.name)
+    assert [str(a.dtype) for a in norm.dag.args] == [kind, kind]
+
+
+def test_a_cast_that_others_read_has_its_kernel() -> None:
+    wide = relay.cast(tensor("x", 2, 64, dtype="float16"), "float32")
+    mod = relay.IRModule.from_expr(function(relay.Tuple([wide, normed(wide)])))
+    assert len(fused_groups(prepare(mod)["main"])) == 2
+    narrow = relay.cast(tensor("x", 2, 64), "float16")  # rounds: once for all passes
+    mod = relay.IRModule.from_expr(function(normed(narrow)))
+    assert len(fused_groups(prepare(mod)["main"])) == 2

@@ -196,3 +196,32 @@ def test_multiples_are_told_from_other_numbers() -> None:
     one_is_off[3, 5] += 0.3 * scales[3, 0]
     assert multiples(one_is_off) is None
     assert multiples(np.full((2, 3), np.inf, "float32")) is None
+
+
+# -- quantised as it runs --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+@pytest.mark.parametrize("form", ["conv", "dense"])
+def test_a_zero_point_may_be_computed(form: str, shape: tuple[int, ...]) -> None:
+    zero = tensor.cast(
+        tensor.reshape(tensor.max(var("z", shape=(3,), dtype="uint8")), shape), "int32"
+    )
+    data = var("x", shape=(1, 8, 7, 6) if form == "conv" else (5, 12), dtype="uint8")
+    steps = tensor.cast(data, "int32") - zero
+    if form == "conv":
+        body = nn.conv2d(steps, weights(16, 8, 3, 3), padding=(1, 1), strides=(2, 1))
+    else:
+        body = nn.dense(steps, weights(6, 12))
+    mod = before(body)
+    made = multiply_bytes(mod)
+    assert factors(made) == [{"uint8", "int8"}]
+    given = {p.name_hint: RNG.integers(0, 256, p.shape).astype("uint8") for p in mod["main"].params}
+    np.testing.assert_array_equal(evaluate(made, given), evaluate(mod, given))
+
+
+def test_zero_points_of_rows_stay() -> None:
+    zero = tensor.cast(var("z", shape=(5, 1), dtype="uint8"), "int32")
+    mod = before(nn.dense(tensor.cast(var("x", shape=(5, 12), dtype="uint8"), "int32") - zero,
+                          weights(6, 12)))  # fmt: skip
+    assert factors(multiply_bytes(mod)) == [{"int32"}]

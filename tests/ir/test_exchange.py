@@ -7,8 +7,10 @@ import pytest
 
 from tests.interpreter import InterpreterError
 from tests.ir.programs import BOTH
+from tilewright.base.artifact import Source
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
+from tilewright.codegen.serial_threads import serialized
 from tilewright.driver import nvrtc
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import (
@@ -100,6 +102,12 @@ def test_all_lanes_have_to_be_there(run) -> None:
 def test_the_verifier_refuses(made: Program, words: str) -> None:
     with pytest.raises(InternalError, match=words):
         verify(made)
+
+
+def test_it_takes_turns_by_warps() -> None:
+    changed = serialized(generate(program(1), Target("cuda -arch=sm_90")))
+    assert isinstance(changed, Source) and "__syncwarp" in changed.text
+    assert "tw_apart(" not in changed.text.partition("__global__")[2]  # no lane on its own
 
 
 @pytest.mark.slow

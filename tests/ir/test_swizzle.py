@@ -83,9 +83,8 @@ def test_text_has_places_and_the_memory_is_aligned() -> None:
     text = generate(lower_schedule(schedule, TARGET, args=args), TARGET).text
     assert "__align__(1024)" in text
     stores = re.findall(r"tw_copy_16\(&A_shared\[(.*)\], &A", text)
-    assert stores and all(
-        re.fullmatch(r"(.* + )?\(?\(.*\) \^ \(.* / 64 % 8 \* 8\)\)?", s) for s in stores
-    )
+    place = re.compile(r"(.* \+ )?\(?\(.*\) \^ \(.* / 64 % 8 \* 8\)\)?")
+    assert stores and all(map(place.fullmatch, stores))
     schedule, args = product(Product(slots=2))
     text = generate(lower_schedule(schedule, TARGET, args=args), TARGET).text
     assert "__align__(16)" in text and "^" not in text[text.index("__global__") :]

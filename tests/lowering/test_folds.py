@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedule.step_cases import shares, softmax_of_products
+from schedule.step_cases import masked_shares, shares, softmax_of_products
 from strategies import assert_computes
 from tests import interpreter
 from tests.tiers import examples
@@ -166,11 +166,24 @@ def test_slices_without_a_key_add_nothing() -> None:
     assert np.isnan(out[3]).all() and np.isnan(wanted[3]).all()
 
 
-def test_the_divisor_last() -> None:
-    dag = ComputeDAG(shares(5, 6, 7))
+@pytest.mark.parametrize("make", [shares, masked_shares])
+def test_the_divisor_last(make) -> None:
+    dag = ComputeDAG(make(5, 6, 7))
     s = Schedule(dag)
     s.divide_last(dag.outputs[0])
     assert_computes(lower_schedule(s, Target("llvm"), args=dag.args), dag)
+
+
+def test_a_sum_of_nothing_is_zero_whatever_divides_it() -> None:
+    dag = ComputeDAG(masked_shares(3, 2, 4))
+    s = Schedule(dag)
+    s.divide_last(dag.outputs[0])
+    program = lower_schedule(s, Target("llvm"), args=dag.args)
+    given = {"A": np.ones((3, 4), np.float32), "T": np.float32([0, np.nan, 2]),
+             "B": np.ones((4, 2), np.float32), "W": np.zeros(4, bool),
+             "C": np.ones((3, 2), np.float32)}  # fmt: skip
+    run_fast(program, [given[b.name] for b in program.args])
+    np.testing.assert_array_equal(given["C"], np.zeros((3, 2)))
 
 
 REFUSED = {

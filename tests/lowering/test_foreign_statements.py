@@ -144,8 +144,8 @@ def test_whatever_takes_programs_refuses_a_foreign_statement(body: str) -> None:
     arrays = [np.zeros(8, np.float32) for _ in range(2)]
     takers: dict[str, Callable[[], object]] = {
         "verifier": lambda: verify(broken),
-        "interpreter": lambda: run(broken, arrays),
-        "fast interpreter": lambda: run_fast(broken, arrays),
+        "(interpreter|traversal)": lambda: run(broken, arrays),
+        "(fast interpreter: )?(fast interpreter|traversal)": lambda: run_fast(broken, arrays),
         "printer": lambda: str(broken),
         **{
             rf"generate\(p, {kind}\)": lambda kind=kind: generate(broken, Target(kind))

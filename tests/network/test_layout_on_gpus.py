@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graph.small import database_of
+from tilewright.graph.passes import fuse
 from tilewright.measure.database import Database
 from tilewright.network import decide
 from tilewright.network import layouts as L
@@ -41,6 +42,17 @@ def network() -> relay.IRModule:
     return relay.IRModule.from_expr(nn.dense(z, weight(4, 32)))
 
 
+def of_bytes() -> relay.IRModule:
+    """Two quantised convolutions, zero points and all."""
+    rng, data = np.random.default_rng(0), relay.var("x", shape=(1, 32, 8, 8), dtype="uint8")
+    for zero in (120, 7):
+        steps = relay.cast(data, "int32") - relay.const(np.int32(zero))
+        kernel = relay.const(rng.integers(-128, 128, (32, 32, 3, 3)).astype("int32"))
+        made = relay.cast(nn.conv2d(steps, kernel, padding=1), "float32") * relay.const(0.001)
+        data = relay.cast(relay.clip(relay.round(made) + relay.const(100.0), 0, 255), "uint8")
+    return relay.IRModule.from_expr(data)
+
+
 def plain(target: Target = GPU) -> relay.IRModule:
     return ungrouped(network(), None, target=target)[0]
 
@@ -51,6 +63,23 @@ def nothing_known() -> Evidence:
 
 def layouts_of(mod: relay.IRModule) -> list[str]:
     return [n.attrs.data_layout for n in L.convolutions(mod)]
+
+
+def test_bytes_have_channels_last_as_well() -> None:
+    mod = ungrouped(of_bytes(), None, target=GPU)[0]
+    choice = decide.known_layouts(mod, nothing_known(), GPU)
+    assert choice == ("NHWC",) * 2
+    made = L.in_layouts(mod, choice)
+    kernels = fused_groups(fuse(made)["main"])
+    products = [g for g in kernels if "conv2d_nhwc" in g.name]
+    assert sum(len(g.calls) for g in products) == 2
+    assert sum(len(g.calls) for g in kernels) <= 4
+    for group in products:
+        assert {str(t.dtype) for t in group.dag.args[:2]} == {"uint8", "int8"}
+    x = np.random.default_rng(1).integers(0, 256, (1, 32, 8, 8)).astype("uint8")
+    want = relay.evaluate(of_bytes(), {"x": x})
+    np.testing.assert_array_equal(relay.evaluate(made, {"x": x}), want)
+    assert decide.known_layouts(ungrouped(of_bytes(), None)[0], nothing_known(), OLDER) == ()
 
 
 def test_without_records_channels_are_last_and_nothing_is_moved_between() -> None:
@@ -80,6 +109,7 @@ def test_a_network_in_floats_stays_as_it_is() -> None:
     kernel = relay.const(np.ones((16, 16, 3, 3), "float32"))
     mod = ungrouped(relay.IRModule.from_expr(nn.conv2d(x, kernel, padding=1)), target=GPU)[0]
     assert L.usual_layouts(mod, GPU) == ("",) and not L.can_choose(mod, GPU)
+    assert L.usual_layouts(mod, Target("cuda -arch=sm_90 -precision=tf32")) == ("NHWC",)
 
 
 def records(mod: relay.IRModule, seconds: float) -> Database:
@@ -116,3 +146,21 @@ def test_a_short_search_is_of_the_network_as_it_is_built() -> None:
     assert convolutions and all("nhwc" in name for name in convolutions)
     every = [t.name for t in with_layouts(tasks, [network()], None, GPU, Options(trials=5000))]
     assert any("nhwc" in n for n in every) and any("nchw" in n for n in every)
+
+
+def test_what_is_behind_a_global_pooling_is_dense() -> None:
+    """Convolutions of one pixel, with what follows them; the mean reads halves."""
+    x = relay.var("x", shape=(1, 16, 8, 8), dtype="float16")
+    mean = relay.mean(relay.cast(x, "float32"), axis=(2, 3), keepdims=True)
+    y = nn.relu(nn.conv2d(relay.cast(mean, "float16"), weight(8, 16, 1, 1)) + weight(1, 8, 1, 1))
+    y = relay.sigmoid(nn.conv2d(y, weight(16, 8, 1, 1)))
+    mod = relay.IRModule.from_expr(nn.conv2d(x * y, weight(16, 16, 1, 1)))
+    groups = [g.name for g in fused_groups(decide.decide(mod, None, nothing_known(), GPU).main)]
+    own = [name for name in groups if "dense" in name or "mean" in name]
+    assert own == ["cast+mean+cast", "dense+add+relu", "dense+sigmoid"]
+    assert sum("conv2d" in name for name in groups) == 1
+    made = ungrouped(mod, target=GPU)[0]
+    image = np.random.default_rng(1).integers(-2, 3, (1, 16, 8, 8)).astype("float16")
+    found, wanted = (relay.evaluate(m, {"x": image}) for m in (made, mod))
+    np.testing.assert_array_equal(found, wanted)
+    assert next(n.shape for n in L.convolutions(ungrouped(mod, target=OLDER)[0])) == (1, 8, 1, 1)

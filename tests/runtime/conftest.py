@@ -49,12 +49,12 @@ class Step:
 def compile_steps(
     device: Device, given: list[tuple], roles: str = "iio", packing: Packing | None = None
 ) -> Artifact:
-    """A compiled artefact over float32[SIZE] buffers; roles: a letter per buffer (i, o, w).
+    """A compiled artefact over float32[SIZE] buffers; roles: a letter per buffer (i, o, w, c).
 
     packing: of buffer 1
     """
     steps = [Step(*fields) for fields in given]
-    names = {"i": "input", "o": "output", "w": "workspace"}
+    names = {"i": "input", "o": "output", "w": "workspace", "c": "counters"}
     specs = tuple(BufferSpec(f"b{n}", "float32", (SIZE,), names[r]) for n, r in enumerate(roles))
     if packing is not None:
         shape = packing.apply(np.empty(packing.shape)).shape

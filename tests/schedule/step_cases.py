@@ -125,6 +125,17 @@ def shares(n: int, m: int, k: int) -> list[Tensor]:
     return [a, t, b, te.compute((n, m), lambda i, j: te.sum(value(i, j), axis=r), name="C")]
 
 
+def masked_shares(n: int, m: int, k: int) -> list[Tensor]:
+    """The same where a mask wants them, else zeros."""
+    a, t = te.placeholder((n, k), name="A"), te.placeholder((n,), name="T")
+    b, w = te.placeholder((k, m), name="B"), te.placeholder((k,), "bool", name="W")
+    quotient = lambda i, j: te.if_then_else(w[j], a[i, j] / t[i], 0.0)  # noqa: E731
+    p = te.compute((n, k), quotient, name="P")
+    r = te.reduce_axis((0, k), "r")
+    out = te.compute((n, m), lambda i, j: te.sum(p[i, r] * b[r, j], axis=r), name="C")
+    return [a, t, b, w, out]
+
+
 def quotients_of_columns(n: int, m: int, k: int) -> list[Tensor]:
     a, t = te.placeholder((n, k), name="A"), te.placeholder((k,), name="T")
     b = te.placeholder((k, m), name="B")
@@ -177,6 +188,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         window,
         half_products,
         shares,
+        masked_shares,
         quotients_of_columns,
         half_chain,
         softmax_of_products,
@@ -234,6 +246,10 @@ class Case:
 
 
 IN_SHARED = ("s[B].compute_at(s[C], C_i)", 's[B].set_scope("shared")')
+SHARES = (
+    "s[C].split(k, nparts=2)", "s.rfactor(C, k_outer)", "s[C].split(C_i, factor=2)",
+    's[C].bind(i_outer, "blockIdx.x")', 's[C_rf].bind(C_rf_k_outer, "blockIdx.y")',
+)  # fmt: skip
 SLICES = (
     's.cache_read(A, "shared", [C])', 's[C].bind(i, "blockIdx.x")', "s[C].split(k, factor=2)",
     "s[A_shared].compute_at(s[C], k_outer)",
@@ -378,8 +394,15 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("row_sums(4, 16)", "s[A_global].bulk_copy()", ('s.cache_read(A, "global", [C])',)),
         Case("chain(6, 4)", "s[B].bulk_copy()", ('s[B].set_scope("shared")',)),
     ],
+    S.Join: [
+        Case("row_sums(4, 10)", "s[C_rf].join(s[C], i_outer)", SHARES),
+        Case("row_sums(5, 9)", "s[C_rf].join(s[C], i_outer)", SHARES),
+        Case("row_sums(4, 10)", "s[C].join(s[C_rf], k_outer)", SHARES),
+        Case("half_sums(4, 10)", "s[C_rf].join(s[C], C_i)", SHARES),
+    ],
     S.DivideLast: [
         Case("shares(2, 3, 4)", "s.divide_last(C)"),
+        Case("masked_shares(2, 3, 4)", "s.divide_last(C)"),
         Case("shares(2, 3, 4)", "s.divide_last(C)", ("s[C].split(i, factor=2)",)),
         Case("quotients_of_columns(2, 3, 4)", "s.divide_last(C)"),
         Case("matmul(2, 3, 4)", "s.divide_last(C)"),

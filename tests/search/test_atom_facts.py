@@ -212,6 +212,9 @@ FORMS = {
     "halves": Lowered(), "halves, kn": Lowered(order="kn"), "halves, nk": Lowered(order="nk"),
     "bfloat16": Lowered(atom="m16n8k16.bfloat16"), "tf32, kn": Lowered(atom="m16n8k8.tf32"),
     "tf32, nk": Lowered(atom="m16n8k8.tf32", order="nk"), "not staged": Lowered(staged=False),
+    "3xtf32": Lowered(atom="m16n8k8.3xtf32", order="nk"),
+    "bytes, nk": Lowered(atom="m16n8k32.int8", order="nk", skew=16),
+    "bytes, kn": Lowered(atom="m16n8k32.uint8.int8", skew=16),
 }  # fmt: skip
 
 

@@ -16,7 +16,9 @@ from te.matrix_unit import apart, split_sums
 from tilewright import te
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.cli.options import network_options
+from tilewright.codegen import generate
 from tilewright.knowledge.device_class import device_class, device_classes
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.measure import signatures
 from tilewright.network.tune import tasks_of
 from tilewright.schedule.task import Task
@@ -164,6 +166,18 @@ def test_of_a_network_halves_are_a_precision(tf32: Target) -> None:
     net = small_network()
     half = tw.compile(net, "llvm", precision="float16").library
     assert {n.dtype for n in half.constants} == {np.dtype("float16")}
+
+
+def test_kernels_of_a_network_are_offered_atoms_of_its_precision() -> None:
+    net = small_network()
+    for precision, atom in (("float32", ""), ("3xtf32", "3xtf32"), ("tf32", "tf32")):
+        target = Target("cuda").with_precision(precision)
+        (task,) = tasks_of(net.modules, net.params, target)
+        found = [s for s in task.sketches if s.origin.endswith("dense.tensor")]
+        assert bool(found) is bool(atom)
+        for sketch in found:
+            source = generate(lower_schedule(sketch.close(sketch.fallback()), target), target)
+            assert f"tw_mma_m16n8k8_{atom}(" in source.text
 
 
 def small_network() -> Any:

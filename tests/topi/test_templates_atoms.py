@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowering.split_sums import backwards, joins
 from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen.cuda import generate
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.stmt import AsyncCopy, Mma, Wait, statements
+from tilewright.ir.stmt import AsyncCopy, Mma, Program, Wait, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
@@ -111,14 +112,23 @@ CASES: dict[str, list[Tensor]] = {
 }
 
 
+def is_of_products(name: str) -> bool:
+    """Whether a template is one of those that are tested here."""
+    return name.endswith(".tensor") and not name.startswith("attention")
+
+
 def sketch_of(tensors: list[Tensor], float32: Target = TF32) -> Sketch:
     dag, target = ComputeDAG(tensors), float32 if tensors[0].dtype == "float32" else CUDA
-    (registered,) = (t for t in anchor_templates(dag, target) if "tensor" in t.name)
+    (registered,) = (t for t in anchor_templates(dag, target) if is_of_products(t.name))
     return sketch_of_anchor(registered, dag, target)
 
 
 def computed(sketch: Sketch, index: int, tensors: list[Tensor], given: list[Any]) -> Any:
     program = lower_schedule(sketch.close(index), sketch.target, args=tensors)
+    return run_program(program, tensors, given)
+
+
+def run_program(program: Program, tensors: list[Tensor], given: list[Any]) -> Any:
     out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
     arrays = [
         a if b.packing is None else b.packing.apply(a)
@@ -263,7 +273,62 @@ def test_a_template_says_why_it_does_not_fit() -> None:
 def test_every_configuration_is_a_schedule(name: str) -> None:
     sketch = sketch_of(CASES[name], SPLIT if "3xtf32" in name else TF32)
     some = sketch.space.sample(256, np.random.default_rng(1))
-    assert sum(len(group.rows) for group in sketch.groups(some)) == len(some)
+    knobs = {name: [e.val for e in sketch.space.space_map[name]] for name in ("split_k", "joined")}
+    split, joined = (
+        np.array(values)[sketch.space.positions(some)[[*sketch.space.space_map].index(name)]]
+        for name, values in knobs.items()
+    )
+    alone = (split == 1) & joined  # of which the template says that nobody is joined
+    assert sum(len(group.rows) for group in sketch.groups(some)) == len(some) - alone.sum()
+
+
+SPLIT_SUMS: dict[str, list[Tensor]] = {
+    "dense": dense(40, 128, 40),
+    "dense of odd sizes": dense(33, 129, 7),
+    "dense, few rows": dense(3, 160, 48),
+    "matmul": matmul(24, 128, 40),
+    "conv NCHW": conv("NCHW", 128, 7, 24, 3),
+    "conv NCHW, strided": conv("NCHW", 128, 6, 40, 3, stride=2),
+    "conv NCHW, first layer": conv("NCHW", 7, 9, 24, 3, stride=2),
+    "conv NCHW 1x1": conv("NCHW", 128, 5, 40, 1),
+    "conv NHWC": conv("NHWC", 64, 6, 24, 3),
+    "conv NHWC, strided": conv("NHWC", 128, 7, 8, 3, stride=2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", SPLIT_SUMS)
+def test_blocks_that_join_compute_what_numpy_says(name: str) -> None:
+    """In one kernel, whichever of them is the last; with shares of warps and without."""
+    tensors = SPLIT_SUMS[name]
+    sketch, rng = sketch_of(tensors), np.random.default_rng(len(name))
+    some = sketch.space.sample(512, rng)
+    legal = [int(i) for i in some[sketch.legal(some)] if sketch.space.get(int(i))["joined"].val]
+    shares = {sketch.space.get(i)["warps_k"].val > 1: i for i in legal}
+    assert set(shares) == {False, True}
+    given = [integers(rng, t) for t in tensors[:-1]]
+    whole = reference(name, tensors, given)
+    for index in shares.values():
+        program = lower_schedule(sketch.close(index), sketch.target, args=tensors)
+        assert [j.blocks for j in joins(program)] == [sketch.space.get(index)["split_k"].val]
+        for each in (program, backwards(program)):
+            np.testing.assert_array_equal(run_program(each, tensors, given), whole)
+
+
+def test_the_last_block_adds_up_in_vectors_without_an_overhang() -> None:
+    """All partial sums of a thread are asked for before one is needed."""
+    sketch = sketch_of(dense(64, 256, 64))
+    space = sketch.space
+    wanted = {"registers": False, "split_k": 4, "warps_k": 1, "joined": True}
+    some = space.sample(4096, np.random.default_rng(0))
+    index = next(int(i) for i in some if _is(space.get(int(i)), wanted, [-1, 2, 2]))
+    program = lower_schedule(sketch.close(index), sketch.target)
+    partial = next(b for b in program.workspaces if b not in program.counters)
+    rows = 16 * np.prod(space.get(index)["tile_m"].size[1:])
+    assert partial.shape[1:] == (4, rows, 32)
+    text = generate(program, sketch.target).text
+    assert "*reinterpret_cast<const float4*>(" in text[text.index("if (tw_last_to_come(") :]
 
 
 def test_uneven_tiles_are_loaded_in_rows_and_stored_as_vectors() -> None:

@@ -38,6 +38,12 @@ def dense(m: int, k: int, n: int, dtype: str = "float16", constant: bool = True)
     return [data, weight, bias, out], lambda x, w, b: np.maximum(x @ w.T + b, 0)
 
 
+def of_bytes(m: int, k: int, n: int) -> Case:
+    data = te.placeholder((m, k), "int8", "data")
+    weight = te.placeholder((n, k), "int8", "weight", constant=True)
+    return [data, weight, topi.nn.dense(data, weight, out_dtype="int32")], lambda x, w: x @ w.T
+
+
 def matmul(m: int, k: int, n: int, constant: bool = False) -> Case:
     a = te.placeholder((m, k), "float16", "a")
     b = te.placeholder((k, n), "float16", "b", constant=constant)
@@ -58,6 +64,7 @@ CASES: dict[str, Case] = {
     "a depth that lanes do not divide": dense(1, 1000, 37),
     "bfloat16": dense(1, 128, 24, "bfloat16"),
     "float32": dense(2, 256, 64, "float32"),
+    "bytes": of_bytes(2, 96, 40),
     "weights as an input": dense(1, 256, 24, constant=False),
     "columns side by side": matmul(1, 256, 128),
     "four rows, columns side by side": matmul(4, 200, 96),
@@ -180,6 +187,11 @@ def test_what_is_no_matrix_times_rows_is_refused() -> None:
     with pytest.raises(ScheduleError, match="no product of a matrix"):
         sketch_of([x, same])
     w = te.placeholder((16, 64), "float16", "w")
+    r = te.reduce_axis((0, 4), "r")
+    y = te.placeholder((1, 64, 4), "float16", "y")
+    inner = te.compute((1, 64), lambda i, j: te.sum(y[i, j, r], r), "inner")
+    with pytest.raises(ScheduleError, match="inner, which it reads, is a sum itself"):
+        sketch_of([y, w, topi.nn.dense(inner, w)])
     apart = te.compute((1, 8), lambda i, j: te.sum(x[i, k] * w[j, 63 - k], k), tag="dense")
     with pytest.raises(ScheduleError, match="along no axis"):
         sketch_of([x, w, apart])

@@ -55,6 +55,7 @@ def test_a_layer_without_a_template(target: str, tmp_path: Path) -> None:
     assert len([r for r in Database.load(tmp_path / "conv2d.json") if not r.result.final]) == 4
 
 
+@pytest.mark.long
 def test_a_network(target: str, tmp_path: Path) -> None:
     short = {"trials": 1, "repeat": 2, "repeat_ms": 1, "number": 1}
     out = printed("tune_relay_cuda.py", tmp_path, target=target, **short)

@@ -89,8 +89,10 @@ class Packing:
 class BufferSpec:
     """One global buffer: row-major, `shape` in elements of `dtype`.
 
-    role:    "input", "output", "workspace" (allocated by whoever runs the program), or "extent"
-             (an integer that whoever runs it finds in the shapes of the arguments)
+    role:    "input", "output", "workspace" (allocated by whoever runs the program), "counters" (a
+             workspace that is zero before the first run, after which runs leave it so; runs that
+             may go on at the same time have one each), or "extent" (an integer that whoever runs it
+             finds in the shapes of the arguments)
     packing: of a constant input that kernels read in another layout; `shape` is then the packed one
     """
 

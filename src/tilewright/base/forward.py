@@ -8,7 +8,6 @@ In: a name.  Out: the module, or an AttributeError or ImportError.
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -45,7 +44,7 @@ def _told(room: str, name: str) -> str:
     return f". It is a name of TVM: {theirs}.{name} (import {HOME} as tvm)."
 
 
-class _Forward(MetaPathFinder):
+class _Forward:
     """Gives TVM's packages; asked last, too, to say where other modules of TVM are."""
 
     def __init__(self, last: bool) -> None:

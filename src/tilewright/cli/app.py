@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,7 +34,9 @@ from tilewright.cli.options import (
     network_options,
 )
 from tilewright.cli.tune import tune
-from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 _OUTPUT_LOST = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 

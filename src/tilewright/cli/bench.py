@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
-from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
     from tilewright.farm.address import Devices
     from tilewright.front import Network
     from tilewright.measure.database import Database
+    from tilewright.targets.target import Target
 
 NUMBER, REPEAT = 5, 20
 # Of the network's largest output: sqrt(additions) * eps along a path, with room for depth.

@@ -7,7 +7,7 @@ In: a network and a log; a file and inputs.  Out: the file; outputs, times, a pr
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,9 @@ from tilewright.cli.options import (
     log_option,
     network_options,
 )
-from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 NUMBER = 1  # runs of a repeat
 

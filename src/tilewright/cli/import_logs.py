@@ -14,10 +14,10 @@ import click
 
 from tilewright.base.errors import RecordError
 from tilewright.cli.options import File, TargetType
-from tilewright.targets.target import Target
 
 if TYPE_CHECKING:
     from tilewright.measure.formats import Workloads
+    from tilewright.targets.target import Target
 
 _FILE = File(exists=True)
 

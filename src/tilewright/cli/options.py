@@ -11,14 +11,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.base.errors import TilewrightError
-from tilewright.targets.kind import kinds
-from tilewright.targets.precision import HALVES, PRECISIONS
-from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 _SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
 _DIGITS = 18  # of a number; no extent has more
@@ -30,10 +30,40 @@ class TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
     name = "target"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Target:
+        from tilewright.targets.target import Target
+
         try:
             return Target(value)
         except TilewrightError as error:
             self.fail(f"{error.reason}.  {error.command or error.way_out}", param, ctx)
+
+
+class TargetOption(click.Option):
+    """Its help lists the kinds, which are looked up when somebody asks for it."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from tilewright.targets.kind import kinds
+
+        names = ", ".join(k.name for k in kinds())
+        self.help = f"{names}, perhaps with options: 'cuda -arch=sm_90'."
+        return super().get_help_record(ctx)
+
+
+class PrecisionType(click.Choice):  # type: ignore[type-arg]
+    """One of `targets.precision`, which is imported when the option is read or shown."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        from tilewright.targets.precision import HALVES, PRECISIONS
+
+        return (*PRECISIONS, *HALVES)
+
+    @choices.setter
+    def choices(self, none: object) -> None:
+        """Of a `Choice` they are given."""
 
 
 class File(click.Path):
@@ -73,12 +103,11 @@ def check_log(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 
 target_option = click.option(
-    "--target", type=TargetType(), default="llvm", show_default=True,
-    help=f"{', '.join(k.name for k in kinds())}, perhaps with options: 'cuda -arch=sm_90'.",
+    "--target", cls=TargetOption, type=TargetType(), default="llvm", show_default=True,
 )  # fmt: skip
 
 precision_option = click.option(
-    "--precision", type=click.Choice([*PRECISIONS, *HALVES]),
+    "--precision", type=PrecisionType(),
     help="In what products of float32 may be computed; the target's option of that name says the "
     "same, of float16 and bfloat16 --dtype.  [default: float32]",
 )  # fmt: skip
@@ -203,6 +232,8 @@ def network_options(command: Any) -> Any:
 
     @wraps(command)
     def in_precision(*, target: Target, precision: str | None, dtype: str, **given: Any) -> Any:
+        from tilewright.targets.precision import HALVES
+
         if precision in HALVES:
             if dtype not in ("float32", precision):
                 raise click.BadParameter(f"--dtype is {dtype}", param_hint="--precision")

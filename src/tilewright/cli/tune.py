@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -32,7 +32,9 @@ from tilewright.cli.options import (
     typed_shapes,
     typed_target,
 )
-from tilewright.targets.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 DEFAULT_MINUTES = 5.0  # as front.MINUTES, which takes longer to import
 RULES = "auto-scheduler"

@@ -15,30 +15,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import AWAIT, KernelInfo, Source, TensorMap
+from tilewright.base.artifact import AWAIT, KernelInfo, Source
 from tilewright.base.dtype import DType
+from tilewright.codegen.c_beside import BESIDE, view_of
 from tilewright.codegen.c_dialect import (
     FRESH,
-    MMA_BEGIN,
-    MMA_END,
-    SHOW,
+    LAST,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
     Names,
     async_copy,
-    bulk_copy,
     load_rows,
-    multiply,
 )
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
-from tilewright.codegen.cuda_groups import form
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP
-from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
+from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
@@ -51,20 +47,18 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
-    Mma,
-    MmaBegin,
-    MmaEnd,
     Prefetch,
     Program,
     Region,
     Seq,
-    Show,
     Stmt,
     Store,
     Wait,
     While,
+    read_buffers,
     statements,
     written_buffers,
 )
@@ -145,6 +139,14 @@ def _copies(body: Stmt) -> bool:
     return any(isinstance(s, Store) and s.buffer.scope == "shared" for s in inside)
 
 
+def _exchanged(kernel: Kernel) -> set[Buffer]:
+    """Buffers in which blocks find what other blocks of the launch stored, and their counters."""
+    joins = [s for s in statements(kernel.body) if isinstance(s, Join)]
+    stored = written_buffers(kernel.body) if joins else set()
+    read = set[Buffer]().union(*(read_buffers(s.body) for s in joins))
+    return (read & stored).union(s.counters for s in joins)
+
+
 class _KernelPrinter(ValuePrinter):
     """Prints one kernel once."""
 
@@ -167,7 +169,7 @@ class _KernelPrinter(ValuePrinter):
         copies = (s for s in statements(kernel.body) if isinstance(s, BulkCopy))
         self.maps = {
             view: names.claim(f"{kernel.params[view.argument].name}_map")
-            for view in dict.fromkeys(map(self._view, copies))
+            for view in dict.fromkeys(view_of(self, c) for c in copies)
         }
         self._waiting = None
         if steady is not None and AWAIT in dialect.instructions:
@@ -177,13 +179,14 @@ class _KernelPrinter(ValuePrinter):
     def run(self, name: str) -> str:
         d, kernel = self.dialect, self.kernel
         stored = written_buffers(kernel.body)
+        exchanged = _exchanged(kernel)  # of which compilers must know that others write them
         params = ", ".join(
             f"{'' if p in stored else 'const '}{d.spaces['global']}{self._storage(p.dtype)}* "
-            f"{d.restrict} {self.buffers[p]}"
+            f"{'' if p in exchanged else f'{d.restrict} '}{self.buffers[p]}"
             for p in kernel.params
         )
         if self.maps:
-            self._help(TENSOR_MAP)
+            self._define(TENSOR_MAP)
             views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
             params = ", ".join([params, *views])
         x, y, z = kernel.block
@@ -213,7 +216,7 @@ class _KernelPrinter(ValuePrinter):
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
                 value = f"({kind}){self.dialect.threads[tag]}"
                 if self.maps and tag in THREAD_TAGS[1:] and self.kernel.block[0] % WARP == 0:
-                    self._help(UNIFORM)
+                    self._define(UNIFORM)
                     value = f"{UNIFORM}({value})"
                 self._line(f"const {kind} {name} = {value};")
 
@@ -264,57 +267,16 @@ class _KernelPrinter(ValuePrinter):
     def _wait(self, stmt: Wait) -> None:
         self._call_helper("tw_wait_copies", f"{stmt.pending}")
 
-    def _view(self, stmt: BulkCopy) -> TensorMap:
-        source, box = stmt.source.buffer, stmt.box
-        return TensorMap(
-            self.kernel.params.index(source), source.dtype, box.shape, box.strides, box.reach,
-            box.steps, stmt.to.buffer.swizzle,
-        )  # fmt: skip
-
-    def _bulk_copy(self, stmt: BulkCopy) -> None:
-        corner = (self._print(self._closed(e)) for e in reversed(stmt.at))
-        begin = self._print(self._closed(stmt.to.index))  # of whole periods of a swizzle
-        to = f"&{self.buffers[stmt.to.buffer]}[{begin}]"
-        places = to, self.maps[self._view(stmt)], self._place(stmt.gate)
-        self._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
-
-    def _make_gates(self, stmt: MakeGates) -> None:
-        what = f"{self._place(stmt.gates)}, {stmt.gates.count}, {stmt.arrivals}"
-        self._call_helper("tw_make_gates", what)
-
-    def _fence(self, stmt: Fence) -> None:
-        self._call_helper("tw_fence", "")
-
-    def _expect(self, stmt: Expect) -> None:
-        self._call_helper("tw_expect", f"{self._place(stmt.gate)}, {stmt.nbytes}")
-
-    def _arrive(self, stmt: Arrive) -> None:
-        self._call_helper("tw_arrive", self._place(stmt.gate))
-
-    def _await(self, stmt: Await) -> None:
-        parity = self._print(self._closed(stmt.parity))
-        self._call_helper("tw_await_gate", f"{self._place(stmt.gate)}, {parity}")
-
-    def _mma(self, stmt: Mma) -> None:
-        regions, how = (stmt.sum, stmt.a, stmt.b), ""
-        if stmt.atom.by_group:
-            how = ", ".join(f"{form(region.buffer.swizzle)}" for region in regions[1:])
-        places = (self._place(region, as_told=stmt.atom.by_group) for region in regions)
-        self._call_helper(multiply(stmt.atom.name), ", ".join(places), how)
-
-    def _show(self, stmt: Show) -> None:
-        self._call_helper(SHOW, "")
-
-    def _mma_begin(self, stmt: MmaBegin) -> None:
-        self._call_helper(MMA_BEGIN, self._place(stmt.sum), f"{stmt.sum.count}")
-
-    def _mma_end(self, stmt: MmaEnd) -> None:
-        how = f"{stmt.sum.count}, {stmt.pending}"
-        self._call_helper(MMA_END, self._place(stmt.sum), how)
-
     def _load_rows(self, stmt: LoadRows) -> None:
         name = load_rows(stmt.matrices, stmt.to.buffer.dtype.bits, stmt.transposed)
         self._call_helper(name, f"{self._place(stmt.to)}, {self._place(stmt.source)}")
+
+    def _join(self, stmt: Join) -> None:
+        counter = self._place(Region(stmt.counters, stmt.index, 1))
+        self._define(LAST)
+        self._line(f"if ({LAST}({counter}, {stmt.blocks - 1}u)) {{")
+        self._block(stmt.body)
+        self._line("}")
 
     def _exchange(self, stmt: Exchange) -> None:
         for k in range(stmt.to.count):
@@ -333,10 +295,10 @@ class _KernelPrinter(ValuePrinter):
 
     def _call_helper(self, name: str, arguments: str, how: str = "") -> None:
         """how: what is known when it is compiled"""
-        self._help(name)
+        self._define(name)
         self._line(f"{name}{f'<{how}>' if how else ''}({arguments});")
 
-    def _help(self, name: str) -> None:
+    def _define(self, name: str) -> None:
         text = self.dialect.instructions.get(name)
         if text is None:
             raise self._broken(f"{self.dialect.language} has no instruction {name}")
@@ -551,10 +513,8 @@ class _KernelPrinter(ValuePrinter):
 
     _STATEMENTS: ClassVar[dict[type[Stmt], Callable[[_KernelPrinter, Any], None]]] = {
         Store: _store, Seq: _seq, For: _for, If: _if, While: _while, Allocate: _allocate,
-        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait, Mma: _mma,
-        LoadRows: _load_rows, Show: _show, MmaBegin: _mma_begin, MmaEnd: _mma_end,
-        Exchange: _exchange, Prefetch: _prefetch, BulkCopy: _bulk_copy,
-        MakeGates: _make_gates, Fence: _fence, Expect: _expect, Arrive: _arrive, Await: _await,
+        Barrier: _barrier, AsyncCopy: _async_copy, Commit: _commit, Wait: _wait,
+        LoadRows: _load_rows, Exchange: _exchange, Prefetch: _prefetch, Join: _join, **BESIDE,
     }  # fmt: skip
 
     # -- small things ------------------------------------------------------------------------------

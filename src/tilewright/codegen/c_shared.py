@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     LoadRows,
     Mma,
     MmaBegin,
@@ -111,7 +112,7 @@ class _Planner:
             for s in stmt.body:
                 self._fence(s, inside)
                 self.visit(s, inside)
-        elif isinstance(stmt, (For, While)):
+        elif isinstance(stmt, (For, While, Join)):
             self._enter((stmt.body,), inside)
         elif isinstance(stmt, If):
             self._enter((stmt.then,) if stmt.orelse is None else (stmt.then, stmt.orelse), inside)

@@ -19,6 +19,7 @@ from tilewright.codegen import c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
+    LAST,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -37,7 +38,7 @@ from tilewright.targets.target import Target
 
 _WORDS = """
     threadIdx blockIdx blockDim gridDim warpSize clock clock64 dim3 atomicAdd surfaceReference
-    textureReference cudaError
+    textureReference cudaError atomicInc
 """
 # Architectures before sm_80 round bfloat16 by hand: half an ulp, less a bit that makes ties even.
 _CONVERSIONS = {
@@ -282,6 +283,11 @@ _INSTRUCTIONS = {
   return __uint_as_float(y);
 }
 """,
+    # Of equal powers compilers keep one if this is a function to them, not PTX.
+    instruction("two_to"): """static __device__ __forceinline__ float tw_two_to(float x) {
+  return __nvvm_ex2_approx_ftz_f(x);
+}
+""",
     # What a pointer is after the wait must not be known to be what it was before: compilers read
     # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
     # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
@@ -299,6 +305,25 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {AWAIT}()
 #define {FRESH}(p) (p)
 #endif
+""",
+    # The first thread hands on what barriers put before to whoever finds its count (release), takes
+    # what others handed on so (acquire), and the barrier shows it to all threads of its block.
+    # A counter that was full begins at 0 again.
+    LAST: f"""static __device__ __forceinline__ bool {LAST}(int* counter, unsigned int last) {{
+  unsigned int found = 0;
+  if ((threadIdx.x | threadIdx.y | threadIdx.z) == 0) {{
+#if __CUDA_ARCH__ >= 700
+    asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+        : "=r"(found) : "l"(__cvta_generic_to_global(counter)), "r"(last) : "memory");
+#else
+    __threadfence();
+    found = atomicInc((unsigned int*)counter, last);
+    __threadfence();
+#endif
+    found = found == last;
+  }}
+  return __syncthreads_or(found);
+}}
 """,
     "tw_exchange": """template <typename T> static __device__ __forceinline__
 void tw_exchange(T* to, const T* from, int apart) {

@@ -24,7 +24,7 @@ from math import prod
 from tilewright.base.artifact import AWAIT, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl, serial_gates
-from tilewright.codegen.c_dialect import Dialect
+from tilewright.codegen.c_dialect import LAST, Dialect
 
 WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
@@ -94,6 +94,21 @@ static __device__ __noinline__ void tw_settle(tw_flights* f, tw_uint pending) {
   }
 }
 """
+# The first thread counts the block in its turn; all others are told behind a barrier.
+_COUNT = """static __device__ __noinline__
+bool tw_count(tw_uint* at, TW_TURN turn, tw_ulong until, tw_uint threads, volatile tw_uint* told,
+    bool first, int* counter, tw_uint last) {
+  if (first) {
+    __threadfence();
+    *told = atomicInc((tw_uint*)counter, last) == last;
+    __threadfence();
+  }
+  *at = tw_meet(turn, *at, threads, until);
+  return *told;
+}
+"""
+_COUNTED = re.compile(rf"\b{LAST}\((.*), (\d+u)\)\) \{{")
+_TOLD = "tw_told"
 _FLIGHTS = """
   tw_flights tw_copies;
   tw_copies.begin = tw_copies.end = tw_copies.commits = 0;
@@ -209,6 +224,7 @@ def serialized(source: Source) -> Source | str | None:
     late = _LATE if _KEPT in text else ""
     if serial_gates.SOFT in text:
         late += serial_gates.PAUSE + serial_gates.HELPERS
+    late += _COUNT if _TOLD in text else ""
     return replace(
         source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
         kernels=tuple(replace(k, args=(*k.args, last), maps=()) for k in source.kernels),
@@ -260,21 +276,29 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     for pattern, instead in _BEGUN.items():
         body = re.sub(pattern, instead, body)
     copied, together = _KEPT in body, any(name in body for name in _TOGETHER)
+    body, joins = _COUNTED.subn(
+        f"tw_count(&tw_at, tw_turn, tw_until, {threads}, {_TOLD}, tw_first, \\1, \\2)) {{"
+        + (" __syncwarp();" if together else ""),
+        body,
+    )
     own = [p.strip() for p in params.split(",") if p.strip()]
     maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]
     gated = serial_gates.GATED in body
     if gated and _BY_GROUP in body:  # which would wait for its other warps
         return _Unfit("groups of warps wait for gates")
+    if gated and joins:
+        return _Unfit("blocks that wait for gates are counted")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
     late = ["tw_order[4]"] if copied else []
+    counted = [f"&{_TOLD}", "me == 0"] if joins else []
     if gated:
         names = [re.findall(r"\w+$", p)[0] for p in own]
         begin += "".join(f"\n  {s}" for s in serial_gates.sources(kernel, maps, names))
         body = serial_gates.in_software(body, kernel, dialect.barrier)
-    call = f"{name}_body({', '.join([*given, '&tw_turn', 'at', 'until', *late])});"
+    call = f"{name}_body({', '.join([*given, '&tw_turn', 'at', 'until', *late, *counted])});"
     calls = "\n".join(
         f"    case {k}: tw_apart({k}); {call} tw_apart({k}); break;"
         for k in range(min(WARP, threads))
@@ -300,10 +324,14 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
         takes=", ".join([
             *takes, "TW_TURN tw_turn", "tw_uint tw_at", "tw_ulong tw_until",
             *(["tw_uint tw_late"] if copied else []),
+            *([f"volatile tw_uint* {_TOLD}", "bool tw_first"] if joins else []),
         ]),
         body=body.replace(dialect.barrier, met + (" __syncwarp();" if together else "")),
         head=head.replace("\0", ", ".join([*own, words.order])),
-        declared="\n".join(f"  {line}" for line in [*(d for d, *_ in arrays), words.turn]),
+        declared="\n".join(f"  {line}" for line in [
+            *(d for d, *_ in arrays), words.turn,
+            *([f"__shared__ tw_uint {_TOLD};"] if joins else []),
+        ]),
         linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
         block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
         poison=_poisoned(arrays, threads, dialect),

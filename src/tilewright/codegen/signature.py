@@ -34,7 +34,9 @@ def arguments_of(kernel: Kernel, program: Program) -> tuple[int, ...]:
 
 
 def source_of(program: Program, target: Target, text: str, kernels: Sequence[KernelInfo]) -> Source:
-    roles = program.roles + ("workspace",) * len(program.workspaces)
+    counters = program.counters
+    spaces = ("counters" if b in counters else "workspace" for b in program.workspaces)
+    roles = (*program.roles, *spaces)
     return Source(
         target=str(target),
         text=text,

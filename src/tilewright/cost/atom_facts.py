@@ -62,6 +62,12 @@ def conversions(atom: Atom) -> int:
     return 1 if atom.cut else 0
 
 
+def beside(node: Node, touch: Touch) -> bool:
+    """Whether the matrix unit itself reads it, for a group of warps."""
+    product = node.product
+    return product is not None and product.atom.by_group and touch.scope == "shared"
+
+
 def accumulators(node: Node, bounds: Bounds) -> Any:
     """Independent sums of a warp, each as large as the atom's."""
     assert node.held is not None

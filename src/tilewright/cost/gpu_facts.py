@@ -26,6 +26,7 @@ from tilewright.cost.addresses import (
 from tilewright.cost.atom_facts import (
     ACCUMULATORS,
     accumulators,
+    beside,
     conversions,
     in_pairs,
     in_rows,
@@ -40,6 +41,7 @@ from tilewright.ir.stmt import PLACE
 from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
+from tilewright.schedule.tree.joins import group, joined_in
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
@@ -121,6 +123,7 @@ class GpuKernel:
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
     operands: loads of a lane for operands of atoms
     loading: threads of a block beside `threads`, which do nothing but load
+    joins:   times that a block is counted, behind all that it has stored
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
     """
 
@@ -159,6 +162,7 @@ class GpuKernel:
     terms: Any = 0
     operands: Any = 0
     loading: Any = 0
+    joins: Any = 0
     width: Any = 1
     epilogue: Any = 0
     traffic: Any = 0
@@ -192,6 +196,7 @@ class _Counter:
                 self.lanes.place(node, lanes_at(node, nest.operand))
         self.anchor = max(self.nodes, key=whole_work)
         self.anatomy = anatomy(self.bounds.tree)
+        self.joined = joined_in(self.nodes)
         self._sectors_of: dict[Touch, Any] = {}
         self._asked: set[Any] = set()  # places where operands are copied, and from which memory
 
@@ -218,6 +223,7 @@ class _Counter:
             self._count(k, node)
         self._anchor(k)
         self._phases(k)
+        k.joins = int(self.joined is not None)
         k.unique = float(sum(tensor_bytes(t) for t in self._tensors()))
         return k
 
@@ -283,7 +289,7 @@ class _Counter:
             issued = issued + count  # of a copy: itself, and its address, which has no offset
             if touch.tensor.dtype.compute is not touch.tensor.dtype and not self._copies(node):
                 issued = issued + count * width  # each element is converted
-            if _beside(nest, touch):
+            if beside(nest.node, touch):
                 continue
             if touch is not nest.write and touch.scope in ("global", "shared"):
                 far = far + count * (touch.scope == "global") * (1 - alone)
@@ -365,7 +371,7 @@ class _Counter:
         self, k: GpuKernel, nest: Nest, touch: Touch, runs: Any, warps: Any, width: Any
     ) -> Any:
         """Instructions of a thread for one read or write; adds to the kernel's memory counts."""
-        if touch.scope in ("local", "fragment") or _beside(nest, touch):
+        if touch.scope in ("local", "fragment") or beside(nest.node, touch):
             return 0
         lanes_of_vector = nest.vector.extent / width if nest.vector is not None else 1
         count = nest.loads(touch, vector_factor=lanes_of_vector) * runs
@@ -416,13 +422,27 @@ class _Counter:
     def _traffic(self, k: GpuKernel, nest: Nest, touch: Touch, requests: Any, width: Any) -> Any:
         """Bytes between L2 and the cores: every sector asked for, unless L1 holds a block's."""
         moved = requests * self._sectors(touch) * SECTOR_BYTES
+        blocks = self._blocks(k, nest.node)
         if touch.write:
-            return moved * k.blocks
+            return moved * blocks
         inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
         room = self.limits.l1_bytes - k.shared_bytes
         once = footprint(nest, touch, inside, SECTOR_BYTES)
         kept = where(once <= room / 2, minimum(moved, once), moved)
-        return kept * k.blocks
+        return kept * blocks
+
+    def _blocks(self, k: GpuKernel, node: Node) -> Any:
+        """Blocks that run a stage: of those that are joined the last of each tile runs some."""
+        if self.joined is None or self._is_before(node, self.joined):
+            return k.blocks
+        return k.blocks / vector(group(self.joined, self.bounds))
+
+    def _is_before(self, node: Node, joined: Node) -> bool:
+        """Whether the stage is computed by all blocks of the joined one."""
+        above = node
+        while above.parent not in (None, joined.parent):
+            above = above.parent
+        return above.parent is not None and self.nodes.index(above) <= self.nodes.index(joined)
 
     def _width(self, nest: Nest) -> Any:
         """Elements of one access where the vectorised loop became one, else 1."""
@@ -553,12 +573,6 @@ class _Counter:
             ahead = maximum(least - 1 - self._lag(nodes[0]), 0)
             starts = executions / where(ahead > 0, turns, 1)
             k.rings.append(Ring(executions * alone, starts * alone, ahead))
-
-
-def _beside(nest: Nest, touch: Touch) -> bool:
-    """Whether the matrix unit itself reads it, for a group of warps."""
-    product = nest.node.product
-    return product is not None and product.atom.by_group and touch.scope == "shared"
 
 
 def arithmetic_of(node: Node) -> DType:

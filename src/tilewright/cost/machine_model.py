@@ -27,6 +27,7 @@ Vector = npt.NDArray[np.float64]
 GLOBAL_LATENCY = 500
 SHARED_LATENCY = 30
 BARRIER = 40
+JOIN = 1500  # of a block, to have its stores seen, to be counted, to see those of others
 FMA_LATENCY = 4
 BEGIN = 2000  # of a kernel, until its first block computes
 START = 1000  # of a block: its launch, first instructions, last stores
@@ -143,6 +144,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
         chained = maximum(k.tensor_wait, QUARTERS * tensor / k.warps)
         busy = maximum(busy, chained + k.shared_waits * SHARED_LATENCY)
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
+    fills = fills + k.joins * JOIN
     computing = soft_max(busy, units)
     for ring in k.rings:
         each = computing / maximum(ring.waits, 1)  # from one wait to the next

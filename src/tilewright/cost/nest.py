@@ -26,6 +26,7 @@ from tilewright.schedule.tree.touch import Anatomy, Touch, anatomy, atoms, moves
 from tilewright.te.tensor import IterVar
 
 CALL_COST = 16  # instructions of exp and its like
+POWER_COST = 3  # of exp where it is a power of two: see lowering/powers.py
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,26 +357,27 @@ class Mix:
 def mix(node: Node) -> Mix:
     """What one iteration computes; a sum of products is one multiply-add."""
     body = node.body
+    call = POWER_COST if node.held is not None else CALL_COST
     if node.op.combiner is None:
-        total, tests = _count(body)
+        total, tests = _count(body, call)
         return Mix(0, total, tests)
     value = node.op.reduced
-    total, tests = _count(value)
+    total, tests = _count(value, call)
     term = value.args[1] if value.op == "if_then_else" else value
     if node.op.combiner.name == "sum" and term.op == "mul":
         return Mix(1, total - 1, tests)
     return Mix(0, total + 1, tests)
 
 
-def _count(e: Expr) -> tuple[int, int]:
-    """Arithmetic instructions, and conditions of choices."""
+def _count(e: Expr, call: int) -> tuple[int, int]:
+    """Arithmetic instructions, and conditions of choices; call: instructions of a function."""
     if e.op in ("read", "var", "const"):
         return 0, 0
     if e.op in ("select", "if_then_else"):
-        parts = [_count(a) for a in e.args[1:]]
+        parts = [_count(a, call) for a in e.args[1:]]
         tests = sum(n.op in COMPARE for n in E.walk(e.args[0]))
         return max(p[0] for p in parts), tests + max(p[1] for p in parts)
-    inner = [_count(a) for a in e.args]
+    inner = [_count(a, call) for a in e.args]
     plain = e.op in ARITHMETIC or e.op in COMPARE or e.op in LOGIC
-    own = CALL_COST if e.op == "call" else int(plain)
+    own = call if e.op == "call" else int(plain)
     return own + sum(p[0] for p in inner), sum(p[1] for p in inner)

@@ -30,10 +30,10 @@ from tilewright.graph.expr import (
 from tilewright.graph.extension import extension
 from tilewright.graph.types import WAITING
 
-HOW_TO_TYPE = "Give relay.var(shape=), or call the function with values that have types."
+HOW_TO_TYPE = "Give the shapes of the inputs, or call the function with values that have types."
 WAY_OUT = (
-    'Run it with tilewright.relay.create_executor("vm", mod) or relay.vm.compile, which build it '
-    "for the values of each call, or make what decides it a constant."
+    "Make what decides it a constant, or run it with tilewright_tvm, whose relay.vm.compile and "
+    'relay.create_executor("vm", mod) build it for the values of each call.'
 )
 _DEEPEST = 10_000  # makings of one node in a row: trips of a loop
 

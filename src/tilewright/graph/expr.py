@@ -45,7 +45,7 @@ class Expr(Printed):
     origin: of a value whose extents are open, how it is made for numbers
     """
 
-    door_words = ("a value of relay", "relay.var and relay.const make them.")
+    door_words = ("a value of a graph", "var and const make them.")
 
     __slots__ = ("__weakref__", "_type", "origin")
 
@@ -266,7 +266,7 @@ class Call(Expr):
         if not hasattr(op, "infer"):
             raise ModelError(
                 f"relay.Call({op!r})", "it is no operator",
-                "Use the functions of relay and relay.nn, or a relay.Function.",
+                "Give a row of the operator table or a Function.",
             )  # fmt: skip
         self.op: Op | Function = op
         self.args: tuple[Expr, ...] = tuple(args)
@@ -369,7 +369,7 @@ class Function(Expr):
     Raises ModelError for a parameter listed twice.
     """
 
-    door_words = ("a relay.Function", "relay.Function(params, body) makes one.")
+    door_words = ("a Function", "Function(params, body) makes one.")
 
     __slots__ = ("attrs", "body", "params")
 
@@ -417,7 +417,7 @@ class Function(Expr):
             params, names = (", ".join(v.name_hint for v in vs) for vs in (self.params, free))
             raise ModelError(
                 f"Function({params})", f"the body reads {names}, which is no parameter",
-                "List it in params, or use relay.analysis.free_vars(body).",
+                "List it in params.",
             )  # fmt: skip
         return self
 
@@ -437,13 +437,13 @@ class Function(Expr):
         for arg, p in zip(args, self.params, strict=True):
             if not isinstance(arg, Expr):
                 raise ModelError(
-                    place, f"a {type(arg).__name__} is not a graph value", "Use relay.const."
+                    place, f"a {type(arg).__name__} is not a graph value", "Wrap it: const(x)."
                 )
             if arg.checked_type != p.checked_type:
                 raise ModelError(
                     place,
                     f"{p.name_hint} has type {p.checked_type}, the argument {arg.checked_type}",
-                    "Convert with relay.reshape or relay.cast.",
+                    "Reshape or cast it.",
                 )
 
 
@@ -452,7 +452,7 @@ def _name_apart(params: Sequence[Var]) -> None:
     if len(set(params)) < len(params):
         names = ", ".join(p.name_hint for p in params)
         raise ModelError(
-            f"Function({names})", "a parameter is listed twice", "List each relay.var once."
+            f"Function({names})", "a parameter is listed twice", "List each variable once."
         )
     taken: set[str] = set()
     for p in params:
@@ -491,7 +491,7 @@ class GlobalVar(str):
 class IRModule(Printed):
     """Functions by name; a network is the function called "main"."""
 
-    door_words = ("a module", "relay.IRModule.from_expr(function) makes one.")
+    door_words = ("a module", "IRModule.from_expr(function) makes one.")
 
     @door(ModelError)
     def __init__(self, functions: Mapping[str, Function] | None = None) -> None:

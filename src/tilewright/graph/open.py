@@ -37,6 +37,6 @@ def still_open(place: str, names: tuple[str, ...]) -> ModelError:
     build = "batch_sizes=[1, 8]" if len(names) == 1 else f"sizes=[{sizes}]"
     return ModelError(
         place, f"its extents are open: {', '.join(names)}",
-        f"Say which they may be: tilewright.relay.build(mod, {build}); or take one network: "
-        f"tilewright.relay.with_sizes(mod, {sizes}).",
+        f"Say which they may be: load(model, shape={sizes}), relay.build(mod, {build}), or for one "
+        f"network relay.with_sizes(mod, {sizes}).",
     )  # fmt: skip

@@ -164,11 +164,11 @@ class Printer:
         def line(text: str, node: Expr) -> None:
             nonlocal count
             if node is body:
-                lines.extend(f"{text}{_typed(node, is_opened)}".split("\n"))
+                lines.extend(f"{text}{self.note(node, is_opened)}".split("\n"))
                 return
             names[node] = f"%{count}"
             count += 1
-            lines.extend(f"{names[node]} = {text}{_typed(node, is_opened)};".split("\n"))
+            lines.extend(f"{names[node]} = {text}{self.note(node, is_opened)};".split("\n"))
 
         for node in order:
             if isinstance(node, Call):
@@ -207,6 +207,12 @@ class Printer:
         if isinstance(body, Constant) and not self.is_key and not shown:
             return [lines[0].partition(" /*")[0]]  # which says its type
         return lines
+
+    def note(self, node: Expr, is_opened: bool) -> str:
+        """What stands behind the line of a node: its type as a comment, where it is known yet."""
+        if node.waits:
+            return " /* what values decide */" if isinstance(node, Deferred) else ""
+        return f" /* ty={_type(node.checked_type, is_opened)} */"
 
     def deferred(self, node: Deferred, names: Mapping[Expr, str]) -> str:
         return node.text(names, _attr)
@@ -305,13 +311,6 @@ def _result(function: Function) -> str:
     if body.waits:
         return ""
     return f" -> {_type(body.checked_type, any(p.open_extents for p in function.params))}"
-
-
-def _typed(node: Expr, is_opened: bool) -> str:
-    """The type as a comment; nothing where it is not known yet."""
-    if node.waits:
-        return " /* what values decide */" if isinstance(node, Deferred) else ""
-    return f" /* ty={_type(node.checked_type, is_opened)} */"
 
 
 def _is_short(text: str) -> bool:

@@ -71,7 +71,7 @@ class TensorType:
         them in `shape`
     """
 
-    door_words = ("a relay.TensorType", "relay.TensorType(shape, dtype) makes one.")
+    door_words = ("a TensorType", "TensorType(shape, dtype) makes one.")
 
     shape: tuple[int, ...]
     dtype: DType = FLOAT32
@@ -194,7 +194,7 @@ def listed_types(types: Any, place: str) -> tuple[AnyType, ...]:
     if wrong := [t for t in found if not isinstance(t, TensorType | TupleType | OtherType)]:
         raise ModelError(
             f"{place}({wrong[0]!r})", "it is no type of a value",
-            "Give a list of relay.TensorType(shape, dtype), or of other types of relay.",
+            "Give a list of TensorType(shape, dtype), or of other types.",
         )  # fmt: skip
     return found
 

@@ -30,6 +30,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -113,6 +114,11 @@ class _Sync:
         union = start[0] | after[0], start[1] | after[1]
         return (seq(Barrier(), loop) if early else loop), union
 
+    def _join(self, stmt: Join, state: Accesses) -> tuple[Stmt, Accesses]:
+        """It is a barrier itself, and its body begins behind it."""
+        body, state = self._visit(stmt.body, _CLEAN)
+        return replace(stmt, body=body), state
+
     def _whole(self, stmt: Stmt, state: Accesses) -> tuple[Stmt, Accesses]:
         """A statement that gets a barrier before it or none."""
         writes, reads = self._of(stmt)
@@ -136,6 +142,7 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
         ),
         **dict.fromkeys((BulkCopy, MakeGates, Fence, Expect, Arrive, Await), _Sync._whole),
         Wait: _Sync._wait,
+        Join: _Sync._join,
     },
 )
 
@@ -184,6 +191,7 @@ _TOUCHES: Rules[Callable[[Any], tuple[Buffer | None, tuple[Expr, ...]]]] = Rules
         Store: lambda s: (s.buffer, (s.index, s.value)),
         **dict.fromkeys((If, While), lambda s: (None, (s.condition,))),
         AsyncCopy: lambda s: (s.to.buffer, (s.to.index, s.source.index, s.condition)),
+        Join: lambda s: (None, (s.index,)),
         Mma: lambda s: (
             s.sum.buffer,
             (s.sum.index, *(load(r.buffer, r.index) for r in (s.a, s.b))),

@@ -30,7 +30,7 @@ from tilewright.ir.interpreter_memory import (
     fault,
     write_back,
 )
-from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Kernel, Program
+from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS, Buffer, Join, Kernel, Program
 from tilewright.ir.warps import run_warp, unit_of
 
 
@@ -68,9 +68,9 @@ def _run_kernel(kernel: Kernel, memory: Memory, check: bool) -> None:
         lists += [memory[buffer], *_stamps(buffer, code.trackers[buffer])]
     try:
         if kernel.threads:
-            _run_grid(kernel, code, lists)
+            _run_grid(kernel, code, lists, memory)
         elif code.has_barrier:
-            _in_turn(kernel, [code.function(1, 1, 1, 0, 1, *lists)], 1, 1)
+            _in_turn(kernel, [code.function(1, 1, 1, 0, 1, *lists)], 1, 1, _Blocks((), memory))
         else:
             code.function(1, 1, 1, 0, 1, *lists)
     except Failure as failure:
@@ -82,7 +82,33 @@ def _run_kernel(kernel: Kernel, memory: Memory, check: bool) -> None:
         raise InterpreterError(f"{kernel.name}: {statement}", f"{error}") from error
 
 
-def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> None:
+class _Blocks:
+    """The blocks of a launch as they come to `joins`.
+
+    seen: of each join and place the stamps that are before its body, as `_join` of `fast_warps.py`
+    takes them, of the blocks that came since it was counted out
+    """
+
+    def __init__(self, joins: Sequence[Join], memory: Memory) -> None:
+        self.joins, self.memory = joins, memory
+        self.seen: dict[tuple[int, int], list[tuple[int, int]]] = {}
+
+    def count(self, join: int, at: int, start: int, epoch: int) -> list[tuple[int, int]] | None:
+        """What is before the body, for the last block; None for others.
+
+        start, epoch: the first stamp of the block, and that of its first thread now
+        """
+        stmt = self.joins[join]
+        counts, seen = self.memory[stmt.counters], self.seen.setdefault((join, at), [])
+        seen.append((start, epoch))
+        counts[at] += 1
+        if counts[at] != stmt.blocks:
+            return None
+        counts[at] = 0
+        return self.seen.pop((join, at))
+
+
+def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory: Memory) -> None:
     by_tag = {t.tag: t for t in kernel.threads}
     order = [by_tag[tag] for tag in (*BLOCK_TAGS, *THREAD_TAGS) if tag in by_tag]
     place = [order.index(t) for t in kernel.threads]  # of each parameter in (blocks, threads)
@@ -92,6 +118,7 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> Non
     count = len(lanes)
     gated, brought, words = has_gates(kernel), filled(kernel), gates_in(kernel)
     epoch = 1
+    met = _Blocks(code.joins, memory)
     for at in itertools.product(*blocks):
         start = epoch
         shared: list[Any] = []
@@ -110,9 +137,9 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]]) -> Non
             result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
             running.append(result)
         if gated:
-            epoch = _gated(kernel, gates, running, epoch, count)
+            epoch = _gated(kernel, gates, running, epoch, count, met)
         elif code.has_barrier:
-            epoch = _in_turn(kernel, running, epoch, count)
+            epoch = _in_turn(kernel, running, epoch, count, met)
         epoch += count + 1
 
 
@@ -120,39 +147,57 @@ def _stamps(buffer: Buffer, lists: int) -> list[list[int]]:
     return [[0] * buffer.size for _ in range(lists)]
 
 
-def _gated(kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int) -> int:
+def _gated(
+    kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int, met: _Blocks
+) -> int:
     """As `_in_turn`, for threads that wait for gates, too."""
+    start = epoch
 
-    def told() -> int:
+    def told(stop: Any) -> Any:
         nonlocal epoch
-        epoch += count + 1
-        return epoch
+        now, epoch = epoch, epoch + count + 1
+        return _told(stop, epoch, met, start, now)
 
     run_block(gates, lambda k, told: _advance(threads[k], told), told, partial(_diverged, kernel))
     return epoch
 
 
-def _in_turn(kernel: Kernel, threads: Sequence[Course], epoch: int, count: int) -> int:
+def _told(stop: Any, epoch: int, met: _Blocks, start: int, now: int) -> Any:
+    """What all threads are told that have come to a barrier, or to where blocks are counted.
+
+    epoch: of what they do next; start, now: as of `_Blocks.count`
+    """
+    if not isinstance(stop, tuple):
+        return epoch
+    _, join, at = stop
+    return epoch, met.count(join, at, start, now)
+
+
+def _in_turn(
+    kernel: Kernel, threads: Sequence[Course], epoch: int, count: int, met: _Blocks
+) -> int:
     """Run `threads` from barrier to barrier until all end; returns the last epoch."""
+    start = epoch
+    told: Any = None
 
     def go_on(k: int, told: Any) -> Any:
         return _advance(threads[k], told)
 
-    waiting: list[int | None] = []
+    waiting: list[Any] = []
     unit = unit_of(kernel)
-    first = True
     while True:
         waiting = []
         for warp in range(0, len(threads), unit):
             lanes = min(unit, len(threads) - warp)
-            waiting += run_warp(kernel, warp, lanes, go_on, None if first else epoch)
-        first = False
+            waiting += run_warp(kernel, warp, lanes, go_on, told)
         reached = set(waiting)
         if reached == {None}:
             return epoch
         if len(reached) > 1:
             raise _diverged(kernel, waiting)
+        now, stop = epoch, waiting[0]
         epoch += count + 1
+        told = _told(stop, epoch, met, start, now)
 
 
 def _advance(thread: Course, told: Any) -> Any:
@@ -163,7 +208,8 @@ def _advance(thread: Course, told: Any) -> Any:
 
 
 def _diverged(kernel: Kernel, waiting: Sequence[Any]) -> InterpreterError:
-    places = {site: waiting.index(site) for site in waiting}
+    sites = [stop[0] if isinstance(stop, tuple) else stop for stop in waiting]
+    places = {site: sites.index(site) for site in sites}
     told = [
         f"thread {thread} " + ("has ended" if site is None else f"waits at barrier {site}")
         for site, thread in places.items()

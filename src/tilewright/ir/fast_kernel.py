@@ -6,12 +6,12 @@ In: nothing.  Out: `PythonKernel`, made by `fast_source.py` and run by `fast_int
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.ir.expr import Expr
 from tilewright.ir.interpreter_memory import first_line
-from tilewright.ir.stmt import Buffer, Stmt
+from tilewright.ir.stmt import Buffer, Join, Stmt
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class PythonKernel:
     lines: dict[int, Stmt]
     has_barrier: bool
     check: bool
+    joins: tuple[Join, ...] = ()
 
     def statement_at(self, error: BaseException) -> str | None:
         """The statement whose generated code raised `error`, or None if it came from elsewhere."""
@@ -52,3 +53,12 @@ class PythonKernel:
                 found = first_line(self.lines[trace.tb_lineno])
             trace = trace.tb_next
         return found
+
+
+@dataclass
+class Block:
+    """Lines at one indentation: the hoisted ones, then the others; nested blocks have a header."""
+
+    prelude: list[str] = field(default_factory=list)
+    body: list[str | tuple[str, Block]] = field(default_factory=list)
+    statement: list[Stmt] = field(default_factory=list)  # one per entry of body

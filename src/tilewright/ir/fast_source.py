@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import part_of
 from tilewright.ir.expr import ARITHMETIC, COMPARE, Expr, binary, logical_not, walk
 from tilewright.ir.fast_bulk import BULK, BULK_NAMES, filled, look
+from tilewright.ir.fast_kernel import Block as _Block
 from tilewright.ir.fast_kernel import PythonKernel, Site
 from tilewright.ir.fast_ranges import Range, operation_range
 from tilewright.ir.fast_scalars import FLIGHT, NAMESPACE, wrapped
@@ -34,6 +34,7 @@ from tilewright.ir.stmt import (
     Buffer,
     For,
     If,
+    Join,
     Kernel,
     Rules,
     Seq,
@@ -68,15 +69,6 @@ def python_kernel(kernel: Kernel, check: bool = True) -> PythonKernel:
 # -- the writer ------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Block:
-    """Lines at one indentation: the hoisted ones, then the others; nested blocks have a header."""
-
-    prelude: list[str] = field(default_factory=list)
-    body: list[str | tuple[str, _Block]] = field(default_factory=list)
-    statement: list[Stmt] = field(default_factory=list)  # one per entry of body
-
-
 class _Writer:
     def __init__(self, kernel: Kernel, check: bool) -> None:
         self.kernel, self.check = kernel, check
@@ -105,7 +97,9 @@ class _Writer:
         self.loaded = read_buffers(kernel.body) | self.copied
         self.filled = filled(kernel)
         self.beside, self.summed = of_groups(everything, self.filled)
-        self.has_barrier = any(isinstance(s, STOPS) for s in everything)
+        self.has_barrier = any(isinstance(s, (Join, *STOPS)) for s in everything)
+        self.joins = {s: k for k, s in enumerate(s for s in everything if isinstance(s, Join))}
+        self.joined = False  # in the body of one
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
         self.allocated = [s.buffer for s in everything if isinstance(s, Allocate)]
         self.shared = [b for b in self.allocated if b.scope == "shared" and kernel.threads]
@@ -137,6 +131,7 @@ class _Writer:
         return PythonKernel(
             namespace["kernel"], source, tuple(self.parameters), tuple(self.shared), trackers,
             tuple(self.sites), self.variables, origins, self.has_barrier, self.check,
+            tuple(self.joins),
         )  # fmt: skip
 
     def _flatten(
@@ -203,6 +198,11 @@ class _Writer:
     def _barrier(self, stmt: Barrier) -> None:
         self._line(f"epoch = yield {self._number()}")
         self._line("cur = epoch + tid; many = epoch + threads")
+
+    def _race(self, stamp: str) -> str:
+        """Whether what left this stamp is neither before this statement nor by this thread."""
+        test = f"{stamp} >= fork and {stamp} != cur and not block <= {stamp} < epoch"
+        return f"{test} and not any(a <= {stamp} <= z for a, z in seen)" if self.joined else test
 
     def _masked(self, stmt: If) -> None:
         """Every lane whose condition holds runs `then`; the condition is of indices only."""
@@ -312,14 +312,11 @@ class _Writer:
         self._line(f"w = {stamp}[{at}]; x = {text}")
         if buffer in self.copied:
             self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
-        self._guard(
-            "w >= fork and w != cur and not block <= w < epoch"
-            f" and {name}[{at}] != x and x == x", "store twice", buffer, at,
-        )  # fmt: skip
+        differs = f"{self._race('w')} and {name}[{at}] != x and x == x"
+        self._guard(differs, "store twice", buffer, at)
         if buffer in self.loaded:
             self._line(f"r = {name}r[{at}]")
-            after = "r >= fork and r != cur and not block <= r < epoch"
-            self._guard(after, "store race", buffer, at)
+            self._guard(self._race("r"), "store race", buffer, at)
         self._line(f"{stamp}[{at}] = cur; {name}[{at}] = x")
         if buffer in self.beside:
             self._line(f"hide(hidden, {name}u, {at})")
@@ -456,8 +453,7 @@ class _Writer:
             self._line(f"w = {name}w[{at}]; r = {name}r[{at}]")
             if buffer in self.copied:
                 self._guard(f"w == {FLIGHT}", "in flight", buffer, at)
-            after = "w >= fork and w != cur and not block <= w < epoch"
-            self._guard(after, "load race", buffer, at)
+            self._guard(self._race("w"), "load race", buffer, at)
             first = f"{name}r[{at}] = cur if r < epoch else many"
             self._line(f"if r != cur and not fork <= r < block: {first}")
         if self.check and buffer in self.summed:

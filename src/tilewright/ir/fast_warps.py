@@ -1,8 +1,10 @@
-"""Asynchronous copies and meetings of lanes in the source that `fast_source.py` writes.
+"""Asynchronous copies, meetings of lanes and of blocks in the source that `fast_source.py` writes.
 
 In: the writer and a statement.  Out: lines of Python.  `groups` of a thread has its copies that
 have not been waited for, as (elements, stamps, places, values), one list per group, the oldest
 first; the last list is of those not committed.  An element in flight has the stamp FLIGHT.
+In the body of a `Join`, `seen` has the first and the last stamp of what is before it, for each of
+its blocks; it is None in a block that is not the last.
 Read next: `interpreter_memory.py`, which says what is a fault.
 """
 
@@ -19,6 +21,7 @@ from tilewright.ir.stmt import (
     Buffer,
     Commit,
     Exchange,
+    Join,
     LoadRows,
     Mma,
     MmaBegin,
@@ -210,6 +213,17 @@ def _load_rows(w: Any, stmt: LoadRows) -> None:
         w._write(stmt.to.buffer, at, load(stmt.to.buffer, stmt.to.index + k), f"{got}[{k}]")
 
 
+def _join(w: Any, stmt: Join) -> None:
+    """A barrier where a block learns what came before, if it is the last of its kind."""
+    w._begin(stmt.index)
+    at = w._index(stmt.counters, stmt.index)
+    w._line(f"epoch, seen = yield ({w._number()}, {w.joins[stmt]}, {at})")
+    w._line("cur = epoch + tid; many = epoch + threads")
+    w.joined = True
+    w._nest("if seen is not None:", stmt.body)
+    w.joined = False
+
+
 def _exchange(w: Any, stmt: Exchange) -> None:
     """The lane gives what it has and goes on with what the other one had."""
     w._begin(stmt.source.index, stmt.to.index)
@@ -231,5 +245,6 @@ WARPS: dict[type[Stmt], Callable[..., None]] = {
     Show: _show,
     MmaBegin: _mma_begin,
     MmaEnd: _mma_end,
+    Join: _join,
     Exchange: _exchange,
 }

@@ -61,7 +61,7 @@ def first_line(stmt: Stmt) -> str:
 def bind(program: Program, arrays: Sequence[Array], check: bool, scalars: Scalars) -> Memory:
     """The elements of arguments and workspaces before the program runs.
 
-    check: outputs and workspaces start unwritten, else as given and as zeros
+    check: outputs and workspaces start unwritten, else as given and as zeros; counters are zeros
     """
     if program.calls:
         raise InterpreterError(
@@ -74,9 +74,11 @@ def bind(program: Program, arrays: Sequence[Array], check: bool, scalars: Scalar
             f"Give {', '.join(b.name for b in program.args)}, in this order.",
         )  # fmt: skip
     memory: Memory = {}
+    counters = program.counters
     for buffer in program.workspaces:
         memory[buffer] = scalars(np.zeros(buffer.size, buffer.dtype.storage))
-        if check:  # what lies behind the tensor counts as written: tiles that overhang may read it
+        # What lies behind the tensor counts as written: tiles that overhang may read it.
+        if check and buffer not in counters:
             count = min(buffer.size, math.prod(buffer.shape)) if buffer.shape else buffer.size
             memory[buffer][:count] = [None] * count
     for buffer, role, given in zip(program.args, program.roles, arrays, strict=True):
@@ -96,6 +98,13 @@ def bind(program: Program, arrays: Sequence[Array], check: bool, scalars: Scalar
 
 def write_back(program: Program, memory: Memory, arrays: Sequence[Array], check: bool) -> None:
     """Outputs, and whatever else the program stored to, back into `arrays`."""
+    for buffer in program.counters if check else ():
+        for at, count in enumerate(memory[buffer]):
+            if count:
+                raise InterpreterError(
+                    f"{program.name}: {buffer.name}[{at}]",
+                    f"{count} blocks have come here, and not the last: the next run begins with it",
+                )
     stored = set().union(*(written_buffers(kernel.body) for kernel in program.kernels))
     for buffer, role, array in zip(program.args, program.roles, arrays, strict=True):
         if role != "output" and buffer not in stored:

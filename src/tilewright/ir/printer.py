@@ -23,6 +23,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -207,6 +208,12 @@ def _load_rows(stmt: LoadRows, indent: int) -> str:
     return f"{_pad(indent)}{to} = {how} of {stmt.matrices} from {source}"
 
 
+def _join(stmt: Join, indent: int) -> str:
+    place = f"{stmt.counters.name}[{_text(stmt.index)}]"
+    head = f"{_pad(indent)}last of {stmt.blocks} blocks at {place}:"
+    return f"{head}\n{statement_text(stmt.body, indent + 1)}"
+
+
 def _exchange(stmt: Exchange, indent: int) -> str:
     return f"{_pad(indent)}{_region(stmt.to)} = {_region(stmt.source)} of lane ^ {stmt.apart}"
 
@@ -274,6 +281,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Expect: _expect,
         Arrive: _arrive,
         Await: _await,
+        Join: _join,
         Exchange: _exchange,
     },
 )

@@ -253,6 +253,24 @@ class LoadRows(Stmt):
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Join(Stmt):
+    """`body`, by the last of `blocks` blocks to come here with the same `index`; others go on.
+
+    The first thread of a block counts it, and what it finds is told to all, which is a barrier.
+    What the first thread of each of these blocks has done, and what barriers put before that, is
+    before `body`, where all their stores to global memory are seen.  In what order blocks come is
+    open: `body` depends on no index of a block that `index` does not tell.
+    counters: int32 in global memory, which nothing else touches; the element `index` counts, is 0
+              before the first block comes, and again when the last one has come
+    """
+
+    counters: Buffer
+    index: Expr
+    blocks: Any
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Exchange(Stmt):
     """What another lane of the warp holds, by its 32 lanes together.
 
@@ -348,6 +366,12 @@ class Program(Printed):
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
 
+    @property
+    def counters(self) -> frozenset[Buffer]:
+        """The workspaces that are zero before and after each run: those that count blocks."""
+        found = (s for kernel in self.kernels for s in statements(kernel.body))
+        return frozenset(s.counters for s in found if isinstance(s, Join))
+
 
 def seq(*stmts: Stmt | None) -> Stmt:
     """The statements in order, flattened; a single one stays itself."""
@@ -423,6 +447,7 @@ STATEMENTS: Rules[Parts] = Rules(
         Show: Parts(),
         MmaBegin: Parts(read=("sum",)),
         MmaEnd: Parts(read=("sum",)),
+        Join: Parts(statements=("body",), expressions=("index",), written=("counters",)),
         Exchange: Parts(written=("to",), read=("source",)),
     },
 )

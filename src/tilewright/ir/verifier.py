@@ -30,6 +30,7 @@ from tilewright.ir.stmt import (
     LOOP_KINDS,
     ROW,
     SCOPES,
+    STATEMENTS,
     THREAD_TAGS,
     Allocate,
     AsyncCopy,
@@ -39,6 +40,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -54,6 +56,7 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    expressions,
     read_buffers,
     read_regions,
     statements,
@@ -73,7 +76,9 @@ def verify(program: Program) -> None:
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
     no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
     their lanes; tiles of a group in swizzled rows; gates are words of shared memory that nothing
-    else touches, bulk copies the only ones that write to their buffers.
+    else touches, bulk copies the only ones that write to their buffers; a Join outside of loops
+    and branches, the only statement that touches its counters, whose body uses no index of a block
+    that its own index does not tell.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -116,6 +121,7 @@ class _Checker:
         self.sources: dict[Buffer, Stmt] = {}  # of asynchronous copies
         self.gates: set[Buffer] = set()  # buffers of gates
         self.vector = False  # in a loop that becomes one, so that small copies become large
+        self.again = ""  # why a block may not come here once
 
     def run(self) -> None:
         tags = [t.tag for t in self.kernel.threads]
@@ -162,12 +168,14 @@ class _Checker:
         if _empty(stmt.extent):
             raise self._fail(f"a loop of extent {stmt.extent}")
         self._bind(stmt.var)
-        before = self.divergent, self.vector
+        before = self.divergent, self.vector, self.again
+        if isinstance(stmt.extent, Expr) or stmt.extent != 1:
+            self.again = self.again or "in a loop"
         if stmt.kind == "parallel":
             self.divergent = self.divergent or "in a parallel loop"
         self.vector = self.vector or stmt.kind == "vectorized"
         self._statement(stmt.body)
-        self.divergent, self.vector = before
+        self.divergent, self.vector, self.again = before
         self.live.discard(stmt.var)
 
     def _if(self, stmt: If) -> None:
@@ -176,7 +184,8 @@ class _Checker:
             raise self._fail(f"a condition must be a bool, not {stmt.condition.dtype}")
         if stmt.condition.lanes != 1:
             self._mask(stmt)
-        before = self.divergent, self.split
+        before = self.divergent, self.split, self.again
+        self.again = self.again or f"under the condition {stmt.condition}"
         if any(n in self.threaded for n in walk(stmt.condition)):
             reason = f"under the condition {stmt.condition}, which differs between threads"
             self.divergent = self.divergent or reason
@@ -186,16 +195,17 @@ class _Checker:
         self._statement(stmt.then)
         if stmt.orelse is not None:
             self._statement(stmt.orelse)
-        self.divergent, self.split = before
+        self.divergent, self.split, self.again = before
 
     def _while(self, stmt: While) -> None:
         self._expression(stmt.condition)
         if stmt.condition.dtype != "bool" or stmt.condition.lanes != 1:
             raise self._fail("a loop goes on by a bool")
-        before, reason = (self.divergent, self.split), "in a loop that data end"
+        before, reason = (self.divergent, self.split, self.again), "in a loop that data end"
         self.divergent, self.split = self.divergent or reason, self.split or reason
+        self.again = self.again or reason
         self._statement(stmt.body)
-        self.divergent, self.split = before
+        self.divergent, self.split, self.again = before
 
     def _mask(self, stmt: If) -> None:
         """A condition of several lanes: every store under it has as many."""
@@ -373,6 +383,31 @@ class _Checker:
         if region.index.lanes != 1 or region.count < 1:
             raise self._fail(f"{region.count} elements from {region.index} on are no region")
 
+    def _join(self, stmt: Join) -> None:
+        counters = stmt.counters
+        self._use(counters)
+        self._expression(stmt.index)
+        self._check_index(stmt.index)
+        if counters.scope != "global" or counters.dtype != "int32" or not self.kernel.threads:
+            raise self._fail(f"blocks are not counted in {counters!r}")
+        if self.again or self.divergent:
+            raise self._fail(f"blocks are counted {self.again or self.divergent}")
+        if isinstance(stmt.blocks, Expr) or stmt.blocks < 1 or stmt.index.lanes != 1:
+            raise self._fail(f"{stmt.blocks} blocks of index {stmt.index} are no number of them")
+        if any(n in self.threaded for n in walk(stmt.index)):
+            raise self._fail("threads of a block count it at different places")
+        touched = (s for s in statements(self.kernel.body) if s is not stmt)
+        if any(counters in _touched(s) for s in touched):
+            raise self._fail(f"another statement touches {counters!r}")
+        told = set(walk(stmt.index))
+        blocks = (t for t in self.kernel.threads if t.tag in BLOCK_TAGS and t.var not in told)
+        used = {n for root in expressions(stmt.body) for n in walk(root)}
+        for thread in blocks:
+            if thread.var in used:
+                raise self._fail(f"which block is the last shows in {thread.var}")
+        self.again = "behind another"
+        self._statement(stmt.body)
+
     def _allocate(self, stmt: Allocate) -> None:
         buffer = stmt.buffer
         if buffer.scope not in SCOPES:
@@ -448,9 +483,19 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Expect: _Checker._expect,
         Arrive: _Checker._arrive,
         Await: _Checker._await,
+        Join: _Checker._join,
         Exchange: _Checker._exchange,
     },
 )
+
+
+def _touched(stmt: Stmt) -> set[Buffer]:
+    """Buffers that a statement itself names, those under it left out."""
+    parts = STATEMENTS[type(stmt)]
+    named = [getattr(stmt, name) for name in (*parts.written, *parts.read)]
+    roots = [e for name in parts.expressions if isinstance(e := getattr(stmt, name), Expr)]
+    loads = {n.attr for n in walk(*roots) if n.op == "load"}
+    return loads.union(p.buffer if isinstance(p, Region) else p for p in named)
 
 
 def _empty(extent: Any) -> bool:

@@ -17,6 +17,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, load
 from tilewright.ir.symbols import is_symbol, plain
+from tilewright.lowering.joins import tile
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.storage import Storage
 from tilewright.schedule.tree.layout import Fragments
@@ -62,6 +63,12 @@ class Accesses:
         buffers = self.storage.of(node)
         self.used |= dict.fromkeys(buffers)
         return buffers
+
+    def counters(self, node: Node) -> Buffer:
+        """What counts the blocks of a joined stage."""
+        buffer = self.storage.counters[node]
+        self.used[buffer] = None
+        return buffer
 
     def store_index(self, node: Node) -> Expr:
         return self._flat(node, [self.place.coordinate(node, ax) for ax in node.op.axis])
@@ -110,9 +117,12 @@ class Accesses:
 
     def _flat(self, node: Node, index: Sequence[Expr]) -> Expr:
         """Flat position in the node's buffer of an index into its whole tensor: of a ring, in the
-        slot of the iteration that it is computed in."""
+        slot of the iteration that it is computed in; of a joined stage, in the block's tile."""
         flat = E.convert(self.storage.layouts[node].place(self._relative(node, index)))
-        return self.place.simplify(flat + self.slot_begin(node))
+        flat = flat + self.slot_begin(node)
+        if node.joined:
+            flat = flat + tile(node, self.place) * plain(self.place.bounds.elements(node))
+        return self.place.simplify(flat)
 
     def slot_begin(self, node: Node) -> Expr:
         """Where in a ring the slot of an iteration begins; 0 where the stage has none."""

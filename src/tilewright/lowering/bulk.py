@@ -311,7 +311,12 @@ def computes(place: Placement) -> Expr:
 
 
 def check_threads(node: Node, place: Placement) -> None:
-    """Raise LegalityError for a block that is no whole warps."""
+    """Raise LegalityError for a block that is no whole warps, or counts others."""
+    if counted := next((other.name for other in place.nodes if other.joined), None):
+        raise LegalityError(
+            f"bulk_copy({node.name})", f"its blocks count each other to join {counted}",
+            "Leave one of the two out; asynchronous copies bring tiles, too.",
+        )  # fmt: skip
     if any(tag in THREAD_TAGS for tag in place.launch) and threads_of(place) % WARP == 0:
         return
     raise LegalityError(

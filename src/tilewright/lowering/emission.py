@@ -6,7 +6,7 @@ around a statement.  Read next: `reductions.py`, `nest.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.base.errors import LoweringError
@@ -16,8 +16,10 @@ from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.bulk import Gates, Turned, computes
 from tilewright.lowering.guards import Guards
+from tilewright.lowering.joins import finished
 from tilewright.lowering.placement import Placement
 from tilewright.lowering.ring import Tiles, turned
+from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
 from tilewright.schedule.tree.rings import atoms_of, lag, slots
@@ -96,18 +98,31 @@ class Emission:
             self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
             int(lag(node, axis, bounds)),
         )  # fmt: skip
-        plain = [tiles.copy for tiles in made.values() if not tiles.slots]
         bulk = Turned.of(
             {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
             self.place, self.unroll_limit,
         )  # fmt: skip
-        body = seq(bulk.begin, begin, *plain, inner(), bulk.end)
-        for child in reversed(children):
-            if made[child].slots < 2 and child.view is None and child.stage.along is None:
-                body = self.allocated(child, body)
-            for other in child.children:
-                if other.stage.along is not None:  # it is read behind the loops of the child
-                    body = self.allocated(other, body)
+
+        def during(those: Sequence[Node], body: Stmt) -> Stmt:
+            for child in reversed(those):
+                if made[child].slots < 2 and child.view is None and child.stage.along is None:
+                    body = self.allocated(child, body)
+                for other in child.children:
+                    if other.stage.along is not None:  # it is read behind the loops of the child
+                        body = self.allocated(other, body)
+            return body
+
+        def plain(those: Sequence[Node]) -> list[Stmt]:
+            return [made[child].copy for child in those if not made[child].slots]
+
+        joined, body = joined_in(children), inner()
+        if joined is not None:  # the rest is for the last block
+            at = children.index(joined)
+            body = during(children[at + 1 :], seq(*plain(children[at + 1 :]), body))
+            counts = self.accesses.counters(joined)
+            body = finished(joined, self.place, counts, made[joined].copy, body)
+            children = children[:at]
+        body = during(children, seq(bulk.begin, begin, *plain(children), body, bulk.end))
         loop = self.loop(node, axis, body) if repeat else body
         if bulk.beside is not None:
             loop = If(computes(self.place), loop, bulk.beside)

@@ -18,7 +18,9 @@ from tilewright.ir.atoms import shared_bits
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, Buffer, Exchange, Region, Stmt, Store, load, seq
 from tilewright.lowering.emission import Emission, Renaming, guarded
+from tilewright.lowering.fragments import of_held
 from tilewright.lowering.guards import ALL, SPATIAL
+from tilewright.lowering.powers import in_powers_of_two
 from tilewright.lowering.reductions import Reduction
 from tilewright.lowering.running import followed
 from tilewright.schedule.tree.accumulators import first_reduction
@@ -109,6 +111,7 @@ def _update(emission: Emission, node: Node, combiner: Combiner) -> Stmt:
     root = fold.column.root
     reduced = reduction_of(node.body)
     assert reduced is not None
+    held = of_held(place, node)  # rows beyond the end are no matter
     stmts: list[Stmt] = []
     for element in range(source.elements):
         row, column = source.place(lane, element)
@@ -116,10 +119,11 @@ def _update(emission: Emission, node: Node, combiner: Combiner) -> Stmt:
         inside = {fold.row: row, root: column}
         values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
         here = replace(place, values=values)
-        tests = replace(emission.guards, place=here).tests(node, ALL)
+        there = replace(place, values=values | {fold.row: place.values[fold.row]})
+        tests = replace(emission.guards, place=there if held else here).tests(node, ALL)
         tests.append(here.coordinate(node, root) < root.size)
         at = place.simplify(index + which)
-        value = emission.accesses.at(here).value(node, reduced.args[0])
+        value = in_powers_of_two(emission.accesses.at(here).value(node, reduced.args[0]))
         both = combiner.combine(load(buffer, at), value)
         test = place.simplify(E.all_of(*tests))
         stmts.append(guarded(test, Store(buffer, at, both)))

@@ -42,6 +42,7 @@ from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
 from tilewright.lowering.loops import WORD, Lanes, same_for_all
 from tilewright.lowering.placement import Placement
+from tilewright.lowering.powers import in_powers_of_two
 from tilewright.lowering.reductions import Reduction
 from tilewright.schedule.tree.accumulators import first_reduction
 from tilewright.schedule.tree.layout import Strided
@@ -97,12 +98,30 @@ def _element(emission: Emission, node: Node, lane: Expr, element: Expr, known: R
     here = replace(place, values=values, simplify=simple)
     accesses, guards = emission.accesses.at(here), replace(emission.guards, place=here)
     value = accesses.value(node, node.body)
+    value = in_powers_of_two(value) if _of_sums(place, node) else value
     edges = guards.edges(node, among=_zero_beyond(accesses, node))
+    if of_held(place, node):  # rows beyond the end change no others, where there are tiles of them
+        depth = node.op.axis[next(dim for dim, letter in held.letters if letter == "k")]
+        values = {**place.values, depth: values[depth]}
+        edges = replace(guards, place=replace(here, values=values)).edges(node)
     tests = [*guards.iterations(node, SPATIAL), *edges]
     tests += _within_sums(here.coordinates(node), emission, node)
     if value.op == "if_then_else" and value.args[2] is E.const(0, value.dtype):
         tests, value = [*tests, value.args[0]], value.args[1]
     return _Element(E.all_of(*dict.fromkeys(map(simple, tests))), value)
+
+
+def of_held(place: Placement, node: Node) -> bool:
+    """Whether a stage reads nothing but what its warp holds, so that it may read too much."""
+    makers = [place.producer(n) for n in E.walk(node.body) if n.op == "read"]
+    return all(maker is not None and maker.held is not None for maker in makers)
+
+
+def _of_sums(place: Placement, node: Node) -> bool:
+    """Whether an operand is computed of what atoms have added up."""
+    reads = (n for n in E.walk(node.body) if n.op == "read")
+    makers = (place.producer(read) for read in reads)
+    return any(maker is not None and maker.product is not None for maker in makers)
 
 
 def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
@@ -231,7 +250,7 @@ def in_pairs(stmt: Stmt, place: Placement) -> Stmt:
 
     def at(stmt: Stmt, which: Expr) -> Stmt:
         tile = {var: first + which}
-        return map_children(stmt, lambda s: s, lambda e: simple(E.substitute(e, tile)))
+        return map_children(stmt, lambda s: at(s, which), lambda e: simple(E.substitute(e, tile)))
 
     zero, one = E.const(0), E.const(1)
     index = simple(E.substitute(rows.source.index, {var: first + second}))

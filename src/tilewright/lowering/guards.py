@@ -18,6 +18,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import BLOCK_TAGS, THREAD_TAGS
 from tilewright.lowering.placement import Placement
 from tilewright.schedule.scopes import in_registers
+from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Base, Node, Quotient
 from tilewright.schedule.tree.recurrence import steps_of
 from tilewright.te.tensor import IterVar
@@ -86,7 +87,7 @@ class Guards:
     def lanes(self, node: Node, *, reduce: bool = True, once: bool = True) -> Expr:
         """Which threads of the block take part: those inside the stage's own extents (`reduce`: of
         its reduction axes too) and, if `once`, a single one of those that would only repeat the
-        work on memory that all of them see."""
+        work on memory that all of them see: blocks, too, where none of them is joined."""
         place, tests = self.place, []
         bound = [
             (ax, tag) for ax, tag in node.stage.binds.items() if reduce or ax.kind == "spatial"
@@ -97,7 +98,8 @@ class Guards:
                 tests.append(place.thread_var[tag] < place.extent(ax))
         if once and not in_registers(node.scope):
             mine = {tag for ax, tag in node.stage.binds.items() if ax.kind == "spatial"}
-            sharing = (THREAD_TAGS, BLOCK_TAGS) if node.scope == "global" else (THREAD_TAGS,)
+            alone = node.scope != "global" or joined_in(place.nodes) is not None
+            sharing = (THREAD_TAGS,) if alone else (THREAD_TAGS, BLOCK_TAGS)
             for tags in sharing:
                 for tag, extent in place.launch.items():
                     if tag in tags and tag not in mine and _fewer(1, extent):

@@ -25,6 +25,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -294,7 +295,8 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys(
-            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd), _Unroll._parts
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
+            _Unroll._parts,
         ),
         **dict.fromkeys(GATED, _Unroll._step),
     },

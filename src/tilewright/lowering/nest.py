@@ -58,7 +58,7 @@ class Nests:
     unroll_limit: loop variable -> auto_unroll_max_step in force there
     given:        symbol -> the buffer of its value
     narrow:       whether they store or compute in formats of memory: work for `types.py`
-    spaces:       memory that kernels of statements share
+    spaces:       memory that kernels of statements share; counters: of blocks that are joined
     calls:        of Python functions, each with how many kernels come before it
     """
 
@@ -68,6 +68,7 @@ class Nests:
     unroll_limit: dict[Expr, int]
     narrow: bool
     spaces: tuple[Buffer, ...] = ()
+    counters: tuple[Buffer, ...] = ()
     calls: tuple[tuple[int, PackedCall], ...] = ()
 
 
@@ -119,7 +120,10 @@ def build_nests(
     else:
         kernels = [replace(kernel, name=name) for kernel in kernels]
     narrow = any(map(is_narrow, tree.schedule.dag.types))
-    return Nests(kernels, kept.storage.buffers, given, limits, narrow, spaces, tuple(calls))
+    return Nests(
+        kernels, kept.storage.buffers, given, limits, narrow, spaces,
+        tuple(kept.storage.counters.values()), tuple(calls),
+    )  # fmt: skip
 
 
 def _finished(kernel: Kernel, given: Mapping[Expr, Given]) -> Kernel:

@@ -114,7 +114,8 @@ def lower_schedule(
         kernels.append(kernel)
     params = _parameters(schedule, nests, args)
     stored = [nests.buffers[t] for stage in tree.stored_alone for t in stage.tensors]
-    workspaces = tuple(b for b in (*stored, *nests.spaces) if b not in params)
+    stored += [nests.buffers[t] for n in tree.nodes if n.joined for t in n.stage.tensors]
+    workspaces = tuple(b for b in (*stored, *nests.counters, *nests.spaces) if b not in params)
     roles = tuple(params.values())
     program = Program(name, tuple(params), roles, tuple(kernels), workspaces, nests.calls)
     if watch.debug:
@@ -134,6 +135,11 @@ def _check_target(tree: LoopTree, target: Target) -> None:
             raise LoweringError(
                 f"pipeline({node.name})", f"{target} has no asynchronous copies",
                 "Leave it out, or build for cuda -arch=sm_80 or later.",
+            )  # fmt: skip
+        if node.joined and not target.counts_blocks:
+            raise LoweringError(
+                f"join({node.name})", f"blocks of {target} cannot count each other",
+                "Use compute_root: another kernel goes on, or build for cuda.",
             )  # fmt: skip
         if node.product is not None and not target.has(node.product.atom.name):
             raise LoweringError(

@@ -16,8 +16,19 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, Barrier, Buffer, Stmt, Store, load, seq
+from tilewright.ir.stmt import (
+    Allocate,
+    Barrier,
+    Buffer,
+    Exchange,
+    Region,
+    Stmt,
+    Store,
+    load,
+    seq,
+)
 from tilewright.ir.tuples import parts, together
 from tilewright.lowering.emission import Around, Emission, Renaming, guarded
 from tilewright.lowering.guards import ALL, SPATIAL
@@ -25,6 +36,7 @@ from tilewright.lowering.placement import Placement
 from tilewright.schedule.state import narrowed
 from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
+    exchanges,
     first_reduction,
     has_accumulator,
     held_axes,
@@ -307,6 +319,9 @@ def _across_threads(
         both = combiner.combine(_loads(board, mine), other)
         combine += [guarded(place.simplify(test), stores(board, mine, both)), Barrier()]
         stride //= 2
+    if exchanges(node):
+        _refuse_exchange(node, place, reduced, width)
+        return Reduction(_exchanged(emission, node, combiner, partial, update), {}, upto=first)
     result = narrowed(node.op, _loads(board, place.simplify(group * width)))
     final = E.binary("and", guards.lanes(node, reduce=False), guards.of(node, SPATIAL))
     steps = seq(
@@ -321,6 +336,43 @@ def _across_threads(
     for buffer in (*partial, *board):
         steps = Allocate(buffer, steps)
     return Reduction(steps, {}, upto=first)
+
+
+def _exchanged(
+    emission: Emission, node: Node, combiner: Combiner, partial: Sequence[Buffer], update: Stmt
+) -> Stmt:
+    """A thread's share, then those of the other lanes of its warp; one of them stores the result.
+
+    rewrite:  got = part of lane ^ 16; part += got; .. got = part of lane ^ 1; part += got
+    """
+    accesses, guards, zero = emission.accesses, emission.guards, E.const(0)
+    got = [Buffer(f"{b.name}.other", b.dtype, 1, "local", (1,)) for b in partial]
+    joined: list[Stmt] = []
+    for apart in (16, 8, 4, 2, 1):
+        joined += [
+            Exchange(Region(g, zero, 1), Region(b, zero, 1), apart)
+            for g, b in zip(got, partial, strict=True)
+        ]
+        both = combiner.combine(_loads(partial, zero), _loads(got, zero))
+        joined.append(stores(partial, zero, both))
+    result = narrowed(node.op, _loads(partial, zero))
+    final = E.binary("and", guards.lanes(node, reduce=False), guards.of(node, SPATIAL))
+    body = seq(
+        stores(partial, zero, combiner.identity), update, *joined,
+        guarded(final, stores(accesses.targets(node), accesses.store_index(node), result)),
+    )  # fmt: skip
+    for buffer in (*partial, *got):
+        body = Allocate(buffer, body)
+    return body
+
+
+def _refuse_exchange(node: Node, place: Placement, reduced: Sequence[str], width: int) -> None:
+    if list(reduced) != ["threadIdx.x"] or width != WARP:
+        raise LoweringError(
+            f"pragma({node.name}, exchange)",
+            f"{width} threads along {', '.join(reduced)} share the reduction",
+            f"The {WARP} lanes of a warp, which are all of threadIdx.x, can exchange.",
+        )  # fmt: skip
 
 
 def _refuse_across_threads(place: Placement, node: Node, first: int) -> None:

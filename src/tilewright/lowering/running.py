@@ -18,6 +18,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Allocate, Buffer, Stmt, Store, load, seq
 from tilewright.lowering.emission import Emission, Renaming, guarded
 from tilewright.lowering.guards import SPATIAL
+from tilewright.lowering.powers import in_powers_of_two
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.running import Scaled
 
@@ -39,7 +40,7 @@ def followed(emission: Emission, node: Node, newer: Stmt) -> Stmt:
     def grown(renamed: Renaming) -> Stmt:
         places = [renamed(index + k) for k in range(rows)]
         steps = (E.cast(kind, load(before, at)) - E.cast(kind, load(own, at)) for at in places)
-        factors = (E.call("exp", step) for step in steps)
+        factors = (in_powers_of_two(E.call("exp", step)) for step in steps)
         stores = (Store(factor, at, f) for at, f in zip(places, factors, strict=True))
         return guarded(renamed(guard), seq(*stores))
 

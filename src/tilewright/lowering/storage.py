@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilewright.base.dtype import DType
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.swizzle import period
 from tilewright.ir.symbols import number, plain
 from tilewright.schedule.scopes import SCOPES
 from tilewright.schedule.space.decision import ceil_div
+from tilewright.schedule.tree import joins
 from tilewright.schedule.tree.layout import Layout, Strided
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
 from tilewright.schedule.tree.rings import slot_elements, slots, swizzle
@@ -26,10 +28,12 @@ from tilewright.te.tensor import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """buffers: of every tensor that is stored; layouts: of the buffer of a stage"""
+    """buffers: of every tensor that is stored; layouts: of the buffer of a stage, of one tile of it
+    where it is joined; counters: of the blocks that compute one"""
 
     buffers: Mapping[Tensor, Buffer]
     layouts: Mapping[Node, Layout]
+    counters: Mapping[Node, Buffer] = field(default_factory=dict)
 
     def of(self, node: Node) -> tuple[Buffer, ...]:
         """Of each tensor of a stage."""
@@ -57,7 +61,8 @@ class Storage:
             for tensor in node.stage.tensors
         }
         layout = Strided(row_major(shape, tree.storage_order(node)), math.prod(shape))
-        return Storage({**self.buffers, **grown}, {**self.layouts, node: layout})
+        layouts = {**self.layouts, node: layout}
+        return replace(self, buffers={**self.buffers, **grown}, layouts=layouts)
 
 
 def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
@@ -78,6 +83,9 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
         held = slots(node, bounds)
         if held > 1:
             size, shape = slot_elements(node, bounds) * held, (held, *shape)
+        if node.joined:
+            count = plain(joins.tiles(node, bounds))
+            size, shape = number(size * count, bounds.symbols), (count, *shape)
         if node.parent is None and 0 in node.op.shape:  # of which bounds count one element
             size, shape = 0, node.op.shape
         stage = node.stage
@@ -92,7 +100,14 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
             buffers[tensor] = Buffer(own, kind, count, scope, shape, packing, ring, turned)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
-    return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes})
+    counts = {node: _counters(node, bounds) for node in tree.nodes if node.joined}
+    return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes}, counts)
+
+
+def _counters(node: Node, bounds: Bounds) -> Buffer:
+    """What counts the blocks of each tile of a joined stage."""
+    count = number(joins.tiles(node, bounds), bounds.symbols)
+    return Buffer(f"{node.name}.come", DType("int32"), count, "global", (count,))
 
 
 def _layout(node: Node, bounds: Bounds) -> Layout:

@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Exchange,
     For,
     If,
+    Join,
     Kernel,
     LoadRows,
     Mma,
@@ -175,7 +176,7 @@ _SPREAD: Rules[Callable[..., bool]] = Rules(
         **dict.fromkeys((AsyncCopy, Mma, LoadRows, Exchange), _VirtualThread._spread_regions),
         **dict.fromkeys((If, While), _VirtualThread._spread_if),
         **dict.fromkeys(
-            (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd),
+            (For, Seq, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
             _VirtualThread._spread_parts,
         ),
         **dict.fromkeys(GATED, _VirtualThread._spread_parts),
@@ -190,7 +191,7 @@ _VISIT: Rules[Callable[..., Stmt]] = Rules(
         ),
         **dict.fromkeys((If, While), _VirtualThread._visit_if),
         Allocate: _VirtualThread._visit_allocate,
-        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Show), _VirtualThread._visit_parts),
+        **dict.fromkeys((For, Seq, Barrier, Commit, Wait, Show, Join), _VirtualThread._visit_parts),
         **dict.fromkeys(GATED, _VirtualThread._visit_once),
     },
 )

@@ -53,7 +53,7 @@ from tilewright.network.memory import (
 from tilewright.network.schedules import DEFAULT
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
-from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.plan import COUNTERS, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.search.predictions import Predictions
@@ -357,6 +357,8 @@ class _Network:
         for k, spec in enumerate(self._artifact(call).source.buffers):
             if spec.role == "workspace":
                 yield Operand("slot", *self._slots[call, k])
+            elif spec.role == "counters":
+                yield COUNTERS
             elif spec.role == "output":
                 yield self._place(call)
             else:
@@ -388,5 +390,5 @@ def _results(body: Expr) -> list[Expr]:
         return [body]
     raise ModelError(
         "relay.build", f"its result is a {type(body).__name__} of several values",
-        "Return a relay.Tuple of tensors.",
+        "Return a tuple of tensors.",
     )  # fmt: skip

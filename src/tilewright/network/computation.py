@@ -70,7 +70,7 @@ def tensors_of(
     if not isinstance(result, te.Tensor):
         raise ModelError(
             f"lower({function.attrs.get('name', 'function')})",
-            "a kernel has one tensor as its result", "Fuse the module first, with relay.optimize.",
+            "a kernel has one tensor as its result", "Fuse the module first.",
         )  # fmt: skip
     return inputs, result
 

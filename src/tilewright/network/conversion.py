@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.graph.expr import IRModule
+from tilewright.base.errors import ModelError
+from tilewright.graph.expr import Call, IRModule, post_order
 from tilewright.graph.passes import PASSES, fold_constants, fuse, optimize
 from tilewright.graph.passes.data_layout import axis_layout
 from tilewright.graph.passes.layouts import convert_layout
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
+from tilewright.graph.traversal import op_name
 
 CONVOLUTIONS = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
 
@@ -23,7 +25,21 @@ def in_layout(mod: IRModule, layout: str | None) -> IRModule:
     if layout is None:
         return mod
     axis_layout("NCHW", layout, "layout")  # where no convolution looks at it, too
-    return convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
+    made = convert_layout(mod, {name: [layout, "default"] for name in CONVOLUTIONS})
+    found = _layouts(made)
+    if found and layout not in found and found == _layouts(mod):
+        raise ModelError(
+            "layout", f"the channels of no convolution divide into the blocks of {layout}",
+            "Use NHWC or smaller blocks, or leave it out.",
+        )  # fmt: skip
+    return made
+
+
+def _layouts(mod: IRModule) -> set[str]:
+    """Of the data of its convolutions."""
+    nodes = (n for f in mod.functions.values() for n in post_order(f.body))
+    calls = (n for n in nodes if isinstance(n, Call) and op_name(n) in CONVOLUTIONS)
+    return {str(call.attrs["data_layout"]) for call in calls}
 
 
 def in_type(

@@ -32,6 +32,7 @@ from tilewright.graph.passes import (
     passes_of,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.single_pixels import single_pixels_dense
 from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
@@ -104,12 +105,14 @@ def ungrouped(
             some types faster than others; None: any
     """
     *before, last = passes_of(pass_options)
-    if target is not None and pass_options.opt_level >= 3 and _multiplies_bytes(target):
+    if target is not None and pass_options.opt_level >= 3 and bytes_of(target):
         before += [multiply_bytes, fold_shift, eliminate_dead_code]
     made = optimize(mod, params, before, instruments=pass_options.instruments)
     free = target is not None and last is fuse and pass_options.layouts
     filled = halves_of(target) if target is not None and free else {}
-    return steps_to_channels(made, filled) if filled else made, last
+    if filled:
+        made = steps_to_channels(single_pixels_dense(made, filled), filled)
+    return made, last
 
 
 def halves_of(target: Target) -> dict[DType, int]:
@@ -119,9 +122,9 @@ def halves_of(target: Target) -> dict[DType, int]:
     return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
 
 
-def _multiplies_bytes(target: Target) -> bool:
-    """Whether it has a unit of its own for them; elsewhere int32 is as fast."""
-    return any(ATOMS[name].a.dtype in BYTES for name in target.atoms)
+def bytes_of(target: Target) -> frozenset[DType]:
+    """Give the types of bytes for which it has a unit of its own; elsewhere int32 is as fast."""
+    return frozenset({ATOMS[name].a.dtype for name in target.atoms} & set(BYTES))
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:

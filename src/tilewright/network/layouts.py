@@ -35,7 +35,8 @@ from tilewright.graph.passes.layout_propagation import (
 )
 from tilewright.graph.passes.layouts import prefer_layouts
 from tilewright.graph.traversal import op_name
-from tilewright.network.extract import FusedGroup, groups_of_body, halves_of
+from tilewright.ir.atoms import ATOMS
+from tilewright.network.extract import FusedGroup, bytes_of, groups_of_body
 from tilewright.targets.target import Target
 
 Choice = tuple[str, ...]  # the layout of each convolution's data, in post-order; "": as it is
@@ -45,8 +46,8 @@ def candidate_layouts(target: Target, mod: IRModule | None = None) -> tuple[str,
     """List layouts of data of convolutions: blocks of a vector's channels, channels last, first.
 
     On GPUs neighbouring threads read neighbouring columns as well as channels, so that there are
-    none; but matrix units are fed best by copies of neighbouring channels: a network that has its
-    convolutions in halves may have them last.  Pairs of channels (NCHW2c) lose to that everywhere.
+    none; but matrix units are fed best by copies of neighbouring channels: a network whose
+    convolutions they multiply may have channels last.  Pairs of channels (NCHW2c) lose to that.
     """
     if target.has_threads:
         return ("NHWC", "NCHW") if mod is not None and _in_atoms(mod, target) else ()
@@ -63,15 +64,17 @@ def usual_layouts(mod: IRModule, target: Target) -> Choice:
 
 
 def _in_atoms(mod: IRModule, target: Target) -> bool:
-    """Whether most of what convolutions multiply is halves, for which the target has atoms."""
-    halves = halves_of(target)
-    whole = of_halves = 0
+    """Whether most of what convolutions multiply is of types for which the target has atoms, in the
+    precision that it is asked for."""
+    allowed = (ATOMS[name].a.dtype for name in target.atoms if target.allows(name))
+    fed = {*(dtype for dtype in allowed if dtype.is_float), *bytes_of(target)}
+    whole = of_atoms = 0
     for node in convolutions(mod):
         work = prod(node.shape) * prod(node.args[1].shape)
         work //= max(node.args[1].shape[node.attrs.kernel_layout.index("O")], 1)
         whole += work
-        of_halves += work if node.args[0].dtype in halves else 0
-    return 2 * of_halves > whole
+        of_atoms += work if node.args[0].dtype in fed else 0
+    return 2 * of_atoms > whole
 
 
 def can_choose(mod: IRModule, target: Target) -> bool:

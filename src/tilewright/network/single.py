@@ -20,7 +20,7 @@ from tilewright.network.kernels import build_kernels
 from tilewright.network.schedules import choices
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library
-from tilewright.runtime.network.plan import Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.plan import COUNTERS, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.schedule.task import Task
 from tilewright.search.predictions import Predictions
@@ -71,6 +71,9 @@ def _plan(target: str, buffers: tuple[BufferSpec, ...]) -> Plan:
         if buffer.role == "input":
             operands.append(Operand("input", len(inputs)))
             inputs.append(spec)
+            continue
+        if buffer.role == "counters":
+            operands.append(COUNTERS)
             continue
         operands.append(Operand("slot", len(slots)))
         slots.append(buffer.nbytes)

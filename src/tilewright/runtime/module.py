@@ -30,7 +30,8 @@ from tilewright.runtime.timing import BenchmarkResult, measure
 
 TimeEvaluator = Callable[..., BenchmarkResult]
 
-_OWN = ("workspace", "extent")  # what a module passes beside the caller's arguments
+_SPACES = ("workspace", "counters")
+_OWN = (*_SPACES, "extent")  # what a module passes beside the caller's arguments
 _TEXTS = {".ll": "ll", ".s": "asm", ".asm": "asm", ".cu": "cu", ".cl": "cl"}
 _NUMBERS = (numbers.Real, np.generic)
 
@@ -97,7 +98,7 @@ class Module:
         if not load_later and (self.device.exist or artifact.binary):
             self.kernels = self.device.driver.load(artifact)
         self.parameters = tuple(b for b in source.buffers if b.role not in _OWN)
-        self._spaces = tuple(b for b in source.buffers if b.role == "workspace")
+        self._spaces = tuple(b for b in source.buffers if b.role in _SPACES)
         self._has_scalars = any(not b.shape for b in self.parameters)
         self._has_packing = any(spec.packing for spec in self.parameters)
         self._idle: list[_Ready] = []  # appended to and popped from, which threads may do at once
@@ -294,7 +295,7 @@ class Module:
             for at, b in enumerate(buffers)
             if b.role == "extent"
         )
-        return _Call(kernels, given, tuple(b for b in buffers if b.role == "workspace"), values)
+        return _Call(kernels, given, tuple(b for b in buffers if b.role in _SPACES), values)
 
     def _arrays(self, arrays: tuple[Any, ...]) -> tuple[NDArray, ...]:
         """The arguments, numbers among them as arrays without dimensions."""
@@ -315,7 +316,12 @@ class Module:
         return array(number.astype(spec.dtype.storage), self.device)
 
     def _workspaces(self, call: _Call) -> tuple[NDArray, ...]:
-        return tuple(empty(b.shape, b.dtype, self.device) for b in call.spaces)
+        return tuple(
+            empty(b.shape, b.dtype, self.device)
+            if b.role == "workspace"
+            else array(np.zeros(b.shape, b.dtype.storage), self.device)
+            for b in call.spaces
+        )
 
     def _packed(self, arrays: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
         """The arrays that the kernels read: a new one for each packed constant."""

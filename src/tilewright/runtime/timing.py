@@ -93,10 +93,9 @@ def measure(
     """
     if min(number, repeat, repeats_to_cooldown) < 1:
         raise DeviceError(
-            f"time_evaluator(number={number}, repeat={repeat}, "
-            f"repeats_to_cooldown={repeats_to_cooldown})",
+            f"number={number}, repeat={repeat}, repeats_to_cooldown={repeats_to_cooldown}",
             "all must be at least 1",
-            "Try number=10, repeat=3, repeats_to_cooldown=1.",
+            "Try number=10, repeat=3.",
         )
     results = []
     for index in range(repeat):

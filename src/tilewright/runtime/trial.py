@@ -360,7 +360,10 @@ def _run(
 def _fill(buffers: list[_Buffer], filling: Filling, inputs: Inputs) -> None:
     given = iter(inputs)
     for buffer in buffers:
-        value = next(given) if buffer.spec.role == "input" else None
+        spec = buffer.spec
+        value = next(given) if spec.role == "input" else None
+        if spec.role == "counters":
+            value = np.zeros(spec.shape, spec.dtype.storage)
         buffer.fill(filling, None if isinstance(value, NDArray) else value)
 
 
@@ -376,6 +379,9 @@ def _check_guards(buffers: list[_Buffer]) -> None:
         damage = buffer.damage()
         if damage:
             raise _Wrong(f"the kernel {damage}")
+        spec = buffer.spec
+        if spec.role == "counters" and (left := buffer.read()).any():
+            raise _Wrong(f"the kernel leaves its counters {spec.name} at {left.max()}, not at 0")
 
 
 def _check_outputs(buffers: list[_Buffer], case: _Wanted) -> list[np.ndarray]:

@@ -81,6 +81,7 @@ class Spread:
     vector:        neighbours that a thread stores at once
     keep:          stages as long as a row are kept in shared memory, not computed for each reader
     fetch:         so are inputs that several stages read
+    exchange:      the threads of a row are a warp, whose lanes exchange what they have reduced
     """
 
     threads: Any
@@ -88,6 +89,7 @@ class Spread:
     vector: Any = 1
     keep: bool = False
     fetch: bool = False
+    exchange: bool = False
 
 
 def rows_of(s: Schedule) -> Rows | None:
@@ -177,7 +179,9 @@ def rows_on_threads(s: Schedule, found: Rows, spread: Spread) -> list[Stage]:
         _, row = stage.split(op.axis[last], factor=spread.rows)
         stage.bind(row, "threadIdx.y")
         if op.reduce_axis:
-            _along(stage, stage.fuse(*op.reduce_axis), spread)
+            shared = _along(stage, stage.fuse(*op.reduce_axis), spread)
+            if spread.exchange:
+                stage.pragma(shared, "exchange", 1)
         elif prod(op.shape[found.outer :]) > 1:
             _along(stage, stage.fuse(*op.axis[found.outer :]), spread, vectors=stage in copies)
         stage.set_scope("shared")
@@ -200,12 +204,12 @@ def _fetched(s: Schedule, tensor: Tensor) -> Stage:
     return s[s.cache_read(tensor, "shared", [r.tensor for r in s.readers(tensor)])]
 
 
-def _along(stage: Stage, loop: IterVar, spread: Spread, vectors: bool = False) -> None:
-    """The threads of a row take it in turns."""
+def _along(stage: Stage, loop: IterVar, spread: Spread, vectors: bool = False) -> IterVar:
+    """The threads of a row take it in turns.  Returns the loop that they run."""
     if vectors:
         loop, lane = stage.split(loop, factor=spread.vector)
         stage.vectorize(lane)
-    deal(stage, loop, spread.threads)
+    return deal(stage, loop, spread.threads)
 
 
 def _on_cores(

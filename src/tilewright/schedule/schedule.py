@@ -156,6 +156,11 @@ class Stage(StageState):
         host = self.schedule[parent]
         self._do(S.ComputeAt(self.name, host.name, host._axis("compute_at", axis)))
 
+    def join(self, parent: Stage, axis: IterVar) -> None:
+        """Compute by blocks of its own, the last of which goes on; see `steps.Join`."""
+        host = self.schedule[parent]
+        self._do(S.Join(self.name, host.name, host._axis("join", axis)))
+
     def accumulate_at(self, parent: Stage, axis: IterVar) -> None:
         """Reduce along with a reduction loop of another stage; see `steps.AccumulateAt`."""
         host = self.schedule[parent]

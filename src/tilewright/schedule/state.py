@@ -59,6 +59,7 @@ class StageState:
                     unless attach_kind is "scope"
     along:          the reduction axis of the stage it is computed in, of which each iteration of
                     the loop adds a part to this stage's own reduction; None: it is whole at once
+    joined:         whether blocks of its own compute it there, and the last of them reads it
     all_iter_vars:  every axis there ever was, roots first; their names differ
     leaf_iter_vars: those that are loops, outermost first
     units:          loops of one iteration that stand for no axis of the operation
@@ -83,6 +84,7 @@ class StageState:
         self.attach_kind = "root"
         self.attach: tuple[StageState, IterVar] | None = None
         self.along: IterVar | None = None
+        self.joined = False
         self.restart(op)
 
     # -- operations of steps -----------------------------------------------------------------------
@@ -140,10 +142,15 @@ class StageState:
             self.leaf_iter_vars[where] = ax
 
     def attach_to(
-        self, kind: str, at: tuple[StageState, IterVar] | None = None, along: IterVar | None = None
+        self,
+        kind: str,
+        at: tuple[StageState, IterVar] | None = None,
+        along: IterVar | None = None,
+        *,
+        joined: bool = False,
     ) -> None:
         """Compute the stage at its "root", "inline", or (kind "scope") inside a loop `at`."""
-        self.attach_kind, self.attach, self.along = kind, at, along
+        self.attach_kind, self.attach, self.along, self.joined = kind, at, along, joined
 
     def _new_axis(self, name: str, kind: str, extent: int | None = None) -> IterVar:
         axis = IterVar(fresh_name(name, {ax.name for ax in self.all_iter_vars}), extent, kind)

@@ -72,6 +72,7 @@ class DeviceKind:
                   from such places only
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
+    counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
     bounded:      which worker processes may be given less address space: of "build", "run".
                   Drivers of GPUs reserve more addresses than there is memory
@@ -102,6 +103,7 @@ class DeviceKind:
     alignment: int = 64
     copies_alone: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
+    counts_blocks: bool = False
     vectors_are_aligned: bool = False
     bounded: tuple[str, ...] = ("build", "run")
     kernels_per_process: int = 4

@@ -237,6 +237,11 @@ class Target:
         return self.device_kind.copies_boxes(self.arch)
 
     @property
+    def counts_blocks(self) -> bool:
+        """Blocks of one launch can tell which of them is done last."""
+        return self.device_kind.counts_blocks
+
+    @property
     def is_mali(self) -> bool:
         """A GPU whose threads run vectors, and whose shared memory is memory like any other; the
         option `-device=mali` says so."""

@@ -310,6 +310,8 @@ class IndexTuner(Tuner):
 
     range_idx: (first, last) index to look at, both included; None: all
     range_length, index_offset: how many those are, and the first
+    begin_idx, end_idx: the first, and the one after the last
+    visited_max: how many of them a filter leaves, and so are proposed at most
     counter: configurations that were proposed, or told of
     """
 
@@ -319,12 +321,17 @@ class IndexTuner(Tuner):
         self.range_idx = _checked_range(task, range_idx)
         first, last = self.range_idx or (0, task.config_space.range_length - 1)
         self.range_length, self.index_offset = last - first + 1, first
+        self.begin_idx, self.end_idx = first, last + 1
         super().__init__(task, seed=seed)
 
     @property
     def tried(self) -> list[Task]:
         """None where there is a range: it is one of the task's own indices."""
         return [] if self.range_idx is not None else super().tried
+
+    @property
+    def visited_max(self) -> int:
+        return self.task.config_space.subrange_length(self.begin_idx, self.end_idx)
 
     @property
     def counter(self) -> int:
@@ -341,9 +348,20 @@ class RandomTuner(IndexTuner):
 
 
 class GridSearchTuner(IndexTuner):
-    """Ascending index over the sensible configurations."""
+    """Ascending index over the sensible configurations.
+
+    index: the next that no filter leaves out; `end_idx` behind the last
+    """
 
     name = "gridsearch"
+
+    @property
+    def index(self) -> int:
+        after = max(self.visited, default=self.begin_idx - 1)
+        for left in self.task.config_space._valid_chunks(after + 1, self.end_idx):
+            if len(left):
+                return int(left[0])
+        return self.end_idx
 
     def make_proposer(self, task: Task) -> Proposer:
         return GridProposer(task, self.seed, self.range_idx)

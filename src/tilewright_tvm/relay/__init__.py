@@ -106,6 +106,7 @@ from tilewright_tvm.relay.selection import __all__ as _selection
 from tilewright_tvm.relay.shapes import *  # noqa: F403
 from tilewright_tvm.relay.shapes import __all__ as _shapes
 from tilewright_tvm.relay.signal import dft, sliding_window, stft
+from tilewright_tvm.relay.spans import SourceName, Span
 from tilewright_tvm.relay.statistics import *  # noqa: F403
 from tilewright_tvm.relay.statistics import __all__ as _statistics
 
@@ -115,15 +116,15 @@ __all__ = [
     "data_dep_optimization", "dataflow_pattern", "dft", "einsum", "evaluate", "Expr", "expr",
     "expr_functor", "ExprFunctor", "ExprMutator", "ExprVisitor", "free_vars", "fromtext",
     "frontend", "Function", "FuncType", "GlobalTypeVar", "GlobalVar", "If", "image",
-    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load", "load_param_dict",
-    "loops", "Match", "nn", "op", "optimize", "parse", "parse_expr", "parser", "PASSES", "Pattern",
-    "PatternConstructor", "PatternTuple", "PatternVar", "PatternWildcard", "prelude", "qnn",
-    "random", "RefCreate", "RefRead", "RefType", "RefWrite", "save_param_dict", "scalar_type",
-    "scope_builder", "ScopeBuilder", "sliding_window", "stft", "TensorType", "testing", "to_onnx",
+    "IncompleteType", "IRModule", "layout_transform", "Let", "Library", "load",
+    "load_param_dict", "loops", "Match", "nn", "op", "optimize", "parse", "parse_expr",
+    "parser", "PASSES", "Pattern", "PatternConstructor", "PatternTuple", "PatternVar",
+    "PatternWildcard", "prelude", "qnn", "random", "RefCreate", "RefRead", "RefType",
+    "RefWrite", "save_param_dict", "scalar_type", "scope_builder", "ScopeBuilder",
+    "sliding_window", "SourceName", "Span", "stft", "TensorType", "testing", "to_onnx",
     "searchsorted", "transform", "Tuple", "TupleGetItem", "TupleType", "TupleWrapper", "ty",
     "TypeCall", "TypeData", "TypeKind", "TypeVar", "Var", "var", "vision", "vm", "with_sizes",
-    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes,
-    *_statistics,
+    *_dynamic, *_indexing, *_operators, *_reductions, *_selection, *_shapes, *_statistics,
 ]  # fmt: skip
 
 OPERATORS = (  # what text may call, too

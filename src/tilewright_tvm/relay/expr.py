@@ -12,7 +12,7 @@ from tilewright.graph.expr import Constant, Expr, GlobalVar, Tuple, TupleGetItem
 from tilewright.graph.leaves import const, var
 from tilewright_tvm.relay.functional.nodes import Call, Function, RefCreate, RefRead, RefWrite
 from tilewright_tvm.relay.functional.scope import If, Let, bind
-from tilewright_tvm.relay.text.whole import astext
+from tilewright_tvm.relay.text.whole import Annotate, astext
 
 RelayExpr = Expr
 
@@ -33,8 +33,8 @@ class TupleWrapper(Sequence[Expr]):
     def astuple(self) -> Expr:
         return self.tuple_value
 
-    def astext(self, show_meta_data: bool = True) -> str:
-        return astext(self.tuple_value, show_meta_data)
+    def astext(self, show_meta_data: bool = True, annotate: Annotate | None = None) -> str:
+        return astext(self.tuple_value, show_meta_data, annotate)
 
     def __len__(self) -> int:
         return self.size

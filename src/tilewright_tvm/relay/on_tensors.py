@@ -255,16 +255,27 @@ def _scaled(
     data: Expr, gamma: Expr, beta: Expr | None, axis: Any, epsilon: float, center: bool
 ) -> Any:
     rank = len(data.shape)
-    given = axis if isinstance(axis, (list, tuple)) else [axis]
-    if not all(map(is_integer, given)):
-        raise ExpressionError(
-            f"topi.nn.{'layer' if center else 'rms'}_norm(axis={axis!r:.80})",
-            "axes are integers, a bias is a tensor", "Give the last axes, such as axis=-1.",
-        )  # fmt: skip
-    axes = sorted(a % rank for a in given)
+    axes = _axes("layer" if center else "rms", data, axis)
     wide = [data.shape[k] if k in axes else 1 for k in range(rank)]
     made = relay.nn.standardize(data, axes, epsilon, center) * relay.reshape(gamma, wide)
     return made if beta is None else made + relay.reshape(beta, wide)
+
+
+def _axes(kind: str, data: Expr, axis: Any) -> list[int]:
+    """The axes that are normalised over, counted from the first, in order."""
+    rank = len(data.shape)
+    given = axis if isinstance(axis, (list, tuple)) else [axis]
+    place = f"topi.nn.{kind}_norm(axis={axis!r:.80})"
+    if not all(map(is_integer, given)):
+        raise ExpressionError(
+            place, "axes are integers, a bias is a tensor", "Give the last axes, such as axis=-1."
+        )
+    if not given or not all(-rank <= a < rank for a in given):
+        raise ExpressionError(
+            place, f"these are no axes of data of shape {data.shape}",
+            "Count axes from 0, or back from -1, the last.",
+        )  # fmt: skip
+    return sorted({a % rank for a in given})
 
 
 def instance_norm(
@@ -273,7 +284,12 @@ def instance_norm(
     """Each channel of each image normalised over `axis`; gamma and beta are those of axis 1, or
     have an element for each of what is normalised over."""
     rank = len(data.shape)
-    axes = sorted(a % rank for a in ([axis] if isinstance(axis, int) else axis))
+    axes = _axes("instance", data, axis)
+    if rank < 2:
+        raise ExpressionError(
+            f"topi.nn.instance_norm(data={data.shape})", "it has no axis of channels",
+            "Give data of a batch, channels and axes that are normalised over.",
+        )  # fmt: skip
     if gamma.shape != (data.shape[1],) and gamma.shape == tuple(data.shape[k] for k in axes):
         return layer_norm(data, gamma, beta, axes, epsilon)
     wide = [data.shape[1] if k == 1 else 1 for k in range(rank)]

@@ -44,6 +44,23 @@ def test_generations_of_a_genetic_algorithm() -> None:
     assert all(space.is_index_valid(space.knob2point(gene)) for gene in filtered.genes)
 
 
+def test_where_tuners_by_index_are() -> None:
+    task, _ = get_sample_task()
+    tuner = autotvm.tuner.GridSearchTuner(task)
+    assert (tuner.begin_idx, tuner.end_idx, tuner.index, tuner.visited_max) == (0, 64, 0, 64)
+    tuner.next_batch(3)
+    assert tuner.index == 3
+    task.config_space.multi_filter(lambda cfg: cfg["tile_x"].size[1] * cfg["tile_y"].size[1] >= 32)
+    found = [k for k in range(64) if task.config_space.is_index_valid(k)]
+    within = [k for k in found if 8 <= k <= 15]
+    tuner = autotvm.tuner.GridSearchTuner(task, range_idx=(8, 15))
+    assert (tuner.begin_idx, tuner.end_idx) == (8, 16)
+    assert (tuner.index, tuner.visited_max) == (within[0], len(within))
+    tuner.next_batch(8)
+    assert tuner.index == 16 and not tuner.has_next()
+    assert autotvm.tuner.RandomTuner(task).visited_max == len(found)
+
+
 def test_how_far_a_droplet_is() -> None:
     task, target = get_sample_task()
     tuner = autotvm.tuner.DropletTuner(task, start_position=[3, 3])

@@ -113,6 +113,15 @@ def test_numbers(text):
     assert again.dtype == dtype and again.data.item() == value
 
 
+def test_notes_may_stand_where_types_do():
+    x = tensor("x", 2, 3)
+    mod = relay.IRModule.from_expr(relay.Function([x], nn.relu(x) * x))
+    text = mod.astext(annotate=lambda node: f"/* {node.op.name} */")
+    assert "nn.relu(%x) /* nn.relu */;" in text and "multiply(%0, %x) /* multiply */" in text
+    assert not first_difference(relay.parse(text), mod)
+    assert "/*" not in mod.astext(annotate=lambda node: "")
+
+
 def test_constants_are_behind_the_text_or_are_given():
     x = tensor("x", 2, 3)
     weight = relay.const(np.arange(6, dtype="float32").reshape(2, 3))

@@ -32,7 +32,7 @@ def _in_floats(function: F) -> F:
         if not kind.is_float:
             raise ModelError(
                 f"nn.{function.__name__}(data={data.shape} {data.dtype})",
-                "it is of floating-point tensors", 'Convert with relay.cast(x, "float32").',
+                "it is of floating-point tensors", 'Cast it to float32.',
             )  # fmt: skip
         if kind.compute is kind:
             return function(data, *args, **kwargs)

@@ -87,7 +87,7 @@ def _conv(
         if channels is None or size is None:
             raise ModelError(
                 f"{place}(weight={weight.name_hint})", "its shape is not known",
-                "Give channels= and kernel_size=, or relay.var(shape=).",
+                "Give channels= and kernel_size=, or weights with a shape.",
             )  # fmt: skip
         wanted = dict(zip(IMAGE[rank], size, strict=True))
         outer = {"I": inputs, "O": channels // groups} if transposed else {

@@ -119,9 +119,9 @@ def _check_layouts(data: str, kernel: str, out: str, dtype: str) -> None:
     same_layout(out, data, PLACE)
     _require(
         (data, kernel) == ("NCHW", "OIHW"), f"data_layout={data}, kernel_layout={kernel}",
-        "Use NCHW and OIHW, and relay.transpose for others.",
+        "Use NCHW and OIHW, and transpose others.",
     )  # fmt: skip
-    _require(str(dtype) == "", f"out_dtype={dtype}", "Cast the result: relay.cast.")
+    _require(str(dtype) == "", f"out_dtype={dtype}", "Cast the result.")
 
 
 def _require(holds: bool, reason: str, way_out: str) -> None:

@@ -25,7 +25,7 @@ def layout_transform(data: Expr, src_layout: str, dst_layout: str) -> Expr:
         raise ModelError(place, error.reason, error.way_out) from None
     plain, shape = "".join(extents), list(extents.values())
     if not data.tensor_type.size:
-        raise ModelError(place, "it has no elements to move", "Use relay.zeros of the new shape.")
+        raise ModelError(place, "it has no elements to move", "Make zeros of the new shape.")
     source, wanted = axis_layout(plain, src_layout, place), axis_layout(plain, dst_layout, place)
     if not wanted.fits(shape):
         raise ModelError(

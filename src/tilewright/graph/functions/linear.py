@@ -60,9 +60,7 @@ def nn_matmul(
 def product(a: Expr, b: Expr) -> Expr:
     """`a @ b` as numpy has it: vectors, matrices and batches of them, which broadcast."""
     if not a.shape or not b.shape:
-        raise ModelError(
-            f"matmul({a.shape}, {b.shape})", "a number is no matrix", "Use relay.multiply."
-        )
+        raise ModelError(f"matmul({a.shape}, {b.shape})", "a number is no matrix", "Use multiply.")
     left = tensor.expand_dims(a, 0) if len(a.shape) == 1 else a
     right = tensor.expand_dims(b, 1) if len(b.shape) == 1 else b
     made = _matrices(left, right)
@@ -181,7 +179,7 @@ def _parsed(operands: Sequence[Expr], equation: str) -> tuple[list[str], str]:
     if len(set(result)) != len(result) or not set(result) <= set(extents):
         raise refuse(f"the result {result!r} repeats a letter, or has one that no operand has")
     if len({x.dtype for x in operands}) > 1:
-        raise refuse("the element types differ", "Convert one with relay.cast.")
+        raise refuse("the element types differ", "Cast one of them.")
     return terms, result
 
 

@@ -53,7 +53,7 @@ def same_layout(out_layout: str, layout: str, place: str) -> None:
     if out_layout not in ("", layout):
         raise ModelError(
             f"{place}(out_layout={out_layout!r})", f"results have the layout of the data, {layout}",
-            "Leave out_layout out, and use relay.transpose behind it.",
+            "Leave out_layout out, and transpose the result.",
         )  # fmt: skip
 
 

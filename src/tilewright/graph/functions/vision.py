@@ -65,7 +65,7 @@ def _nchw(name: str, layout: str) -> None:
     if layout != "NCHW":
         raise ModelError(
             f"vision.{name}(layout={layout!r})", "only NCHW is supported",
-            "Transpose the data: relay.transpose(data, (0, 3, 1, 2)).",
+            "Transpose the data: axes (0, 3, 1, 2).",
         )  # fmt: skip
 
 

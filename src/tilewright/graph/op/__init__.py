@@ -56,7 +56,7 @@ def get(name: str) -> Op:
     if name in TABLE:
         return TABLE[name]
     near = difflib.get_close_matches(name, TABLE, 3) or [n for n in TABLE if n.endswith(name)]
-    hint = f"Near it: {', '.join(near)}." if near else "relay.op.TABLE lists all."
+    hint = f"Near it: {', '.join(near)}." if near else "TABLE of graph/op lists all."
     raise ModelError(f"relay.op.get({name!r})", "there is no such operator", hint)
 
 

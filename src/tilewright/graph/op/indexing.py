@@ -24,7 +24,7 @@ def _indices(site: Site, index: int = 1) -> TensorType:
     found = site.tensor(index)
     site.require(
         found.dtype.is_int, f"{site.op.inputs[index]} of type {found.dtype} are no integers",
-        'Convert with relay.cast(indices, "int32").',
+        'Cast them to int32.',
     )  # fmt: skip
     return found
 

@@ -31,9 +31,7 @@ def _reshape_type(site: Site) -> Type:
 
 def _flatten_type(site: Site) -> Type:
     data = site.tensor(0)
-    site.require(
-        len(data.shape) >= 1, "a scalar has no batch axis", "Add one with relay.expand_dims."
-    )
+    site.require(len(data.shape) >= 1, "a scalar has no batch axis", "Add one with expand_dims.")
     return TensorType((data.shape[0], math.prod(data.shape[1:])), data.dtype)
 
 
@@ -158,7 +156,7 @@ def _slice_type(site: Site) -> Type:
     site.require(
         all(len(v) == len(data.shape) for v in given) and 0 not in a.strides,
         "begin, extents and strides are not one number for each axis",
-        "Use relay.strided_slice.",
+        "Use strided_slice.",
     )
     for k, (n, b, e, s) in enumerate(zip(data.shape, *given, strict=True)):
         ends = b, b + s * (e - 1)
@@ -194,7 +192,7 @@ def _set_type(site: Site) -> Type:
     site.same_dtype()
     site.require(
         len(data.shape) == len(v.shape) == len(a.begin) == len(a.strides) and 0 not in a.strides,
-        "begin, strides and the values are not one for each axis", "Use relay.strided_set.",
+        "begin, strides and the values are not one for each axis", "Use strided_set.",
     )  # fmt: skip
     for k, (n, m, b, s) in enumerate(zip(data.shape, v.shape, a.begin, a.strides, strict=True)):
         ends = b, b + s * (m - 1)

@@ -95,7 +95,7 @@ class Site:
         if not fields or len(tensors) != len(fields):
             raise self.refuse(
                 f"{self.op.inputs[index]} is not a tuple of tensors",
-                "Pass a list or relay.Tuple([...]).",
+                "Pass a list of them.",
             )
         return tensors
 
@@ -105,7 +105,7 @@ class Site:
         self.require(
             len({t.dtype for t in among}) == 1,
             "the element types differ",
-            "Convert one with relay.cast.",
+            "Cast one of them.",
         )
         return among[0].dtype
 
@@ -115,14 +115,14 @@ class Site:
         self.require(
             dtype.is_float,
             f"{dtype} is not a floating-point type",
-            'Convert with relay.cast(x, "float32").',
+            "Cast it to float32.",
         )
         return dtype
 
     def number_dtype(self, *types: TensorType) -> DType:
         """`same_dtype`, which must not be bool."""
         dtype = self.same_dtype(*types)
-        self.require(dtype != "bool", "there is no arithmetic on bool", "Convert with relay.cast.")
+        self.require(dtype != "bool", "there is no arithmetic on bool", "Cast it.")
         return dtype
 
     def product_dtype(self) -> DType:
@@ -210,7 +210,7 @@ class Op:
             if not isinstance(arg, Expr):
                 raise ModelError(
                     f"{self.name}({name}={arg!r})", f"a {type(arg).__name__} is not a graph value",
-                    "Wrap numbers and arrays in relay.const.",
+                    "Wrap numbers and arrays: const(x).",
                 )  # fmt: skip
             if isinstance(arg, Function):
                 raise ModelError(

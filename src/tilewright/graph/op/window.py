@@ -160,7 +160,7 @@ def image_size(site: Site, sizes: Sequence[int], kernel: Sequence[int]) -> tuple
         site.require(
             max(before, after) <= extent + FURTHEST,
             f"padding {a.padding} is much more than the extent {extent}",
-            "Use relay.nn.pad if it is meant.",
+            "Use nn.pad if it is meant.",
         )
         site.require(
             extent + before + after >= reach,

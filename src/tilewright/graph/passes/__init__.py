@@ -28,7 +28,8 @@ from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
-from tilewright.graph.passes.norms import join_norms
+from tilewright.graph.passes.norms import join_norms, widen_inside
+from tilewright.graph.passes.points import choose_points
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,       # what depends on constants only is computed now
     join_norms,           # norms and softmax that were taken apart are one operator
     single_heads,         # products of an attention with one head have a batch of one
+    choose_points,        # what is written at one place is a choice
     moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
@@ -56,6 +58,7 @@ PASSES: tuple[Pass, ...] = (
     combine_products,     # queries, keys and values are one product
     slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
+    widen_inside,         # norms of halves cast them by themselves
     fuse,                 # groups that become one kernel each
 )
 # fmt: on
@@ -129,9 +132,9 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "combine_products", "defuse", "drop_empty",
-    "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
+    "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
+    "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of", "separate",
-    "simplify_inference", "single_heads", "slices_first",
+    "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
+    "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
 ]  # fmt: skip

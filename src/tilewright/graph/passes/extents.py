@@ -131,7 +131,7 @@ class Numbers:
         self.sizes = {stand_in(name): size for name, size in sizes.items()}
         if len(self.sizes) < len(sizes):
             raise ModelError(
-                place, "two of the names cannot be told apart", "Give relay.Any other names."
+                place, "two of the names cannot be told apart", "Give the open extents other names."
             )
 
     def extent(self, value: int) -> int:

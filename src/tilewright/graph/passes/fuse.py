@@ -7,7 +7,8 @@ kernel; views, and what `views.py` finds, stay outside, they cost nothing.  Read
 A group is one anchor (or reduction) and the elementwise steps behind it, or elementwise and moving
 steps alone.  It has one result, the value of its last step.  No step is computed twice: a value
 read by several groups ends its group, whatever came before it in that group stays inside.  This is
-TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside.
+TVM's partition, except that elementwise steps in front of an anchor or reduction stay outside, but
+for conversions to wider floats in front of a reduction.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
     each_function,
@@ -95,6 +97,7 @@ def fuse(mod: IRModule) -> IRModule:
     take(table, indices) -> add            one group, also where `indices` are computed
     more than LONGEST operators            several groups; also where the text would be too large
     softmax                                a group of its own
+    standardize(cast(x))                   one group, if the cast loses nothing and is read once
     """
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
@@ -136,6 +139,7 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
         group_of |= dict.fromkeys(group.steps, group)
     if join:
         _merge(group_of, readers, position)
+        _widen(group_of, readers, position)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -160,6 +164,28 @@ def _merge(
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
+        if merged is not None:
+            group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _widen(
+    group_of: dict[Expr, Group],
+    readers: Mapping[Expr, Sequence[Expr]],
+    position: Mapping[Expr, int],
+) -> None:
+    """What only makes wider floats for one reduction, or for a norm in each of its passes, becomes
+    part of it, which reads the narrow ones: half as many bytes, and a kernel less."""
+    for step in sorted(group_of, key=position.__getitem__):
+        group = group_of[step]
+        ends = {group_of.get(r) for r in _calls(step, readers)}
+        reader = next(iter(ends)) if len(ends) == 1 else None
+        if len(group.steps) > 1 or not widens(step) or reader is None:
+            continue
+        norms = [s for s in reader.steps if is_call(s, "nn.standardize")]
+        first = not norms or (reader.steps[0] is norms[0] and len(readers[step]) == 1)
+        if not first or not (norms or reader.anchor == Pattern.REDUCTION):
+            continue
+        merged = Group([group.result], group.anchor, {step: 1}).with_steps(reader.steps)
         if merged is not None:
             group_of |= dict.fromkeys(merged.steps, merged)
 

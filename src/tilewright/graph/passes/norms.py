@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from tilewright.graph.expr import Call, Constant, Expr, IRModule
 from tilewright.graph.op import call
 from tilewright.graph.op.reduction import reduced_axes
+from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, rewrite, users, with_body
 
 Axes = tuple[int, ...]
@@ -30,6 +31,40 @@ def join_norms(mod: IRModule) -> IRModule:
     A step that something else reads as well is computed anyway, and the rest stays as it is.
     """
     return each_function(mod, lambda f: with_body(f, _rewritten(f.body)))
+
+
+def widen_inside(mod: IRModule) -> IRModule:
+    """standardize(view(cast(x)))  ->  standardize(cast(view(x))), where nothing else reads the cast
+    of halves: `fuse` has both in one kernel then."""
+
+    def change(body: Expr) -> Expr:
+        readers = users(body)
+
+        def visit(old: Expr, node: Expr) -> Expr:
+            if not is_call(node, "nn.standardize"):
+                return node
+            assert isinstance(old, Call) and isinstance(node, Call)
+            view, own = node.args[0], old.args[0]
+            if not is_view(view) or not isinstance(view, Call) or not isinstance(own, Call):
+                return node
+            cast = view.args[0]
+            if not widens(cast) or len(readers[own]) > 1 or len(readers[own.args[0]]) > 1:
+                return node
+            assert isinstance(cast, Call)
+            seen = call("reshape", cast.args[0], newshape=view.shape)
+            return Call(node.op, (Call(cast.op, (seen,), cast.attrs),), node.attrs)
+
+        return rewrite(body, visit)
+
+    return each_function(mod, lambda f: with_body(f, change(f.body)))
+
+
+def widens(node: Expr) -> bool:
+    """Whether `node` is a cast of floats to a type that has them all."""
+    if not is_call(node, "cast") or not isinstance(node, Call):
+        return False
+    source = node.args[0].dtype
+    return source.is_float and node.dtype.is_float and source.bits < node.dtype.bits
 
 
 def _rewritten(body: Expr) -> Expr:

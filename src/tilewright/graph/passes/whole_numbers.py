@@ -34,6 +34,8 @@ def multiply_bytes(mod: IRModule) -> IRModule:
     of every convolution, and of dense.  The second is a constant: what s adds to each sum, less at
     the edges of an image.
 
+    A zero point that is computed (`DynamicQuantizeLinear`) is multiplied with that constant.
+
     conv(float32(int32(x) + s), c * W) -> c * float32(conv(int32(x) + s, W)), for weights that are
     multiples of a number, one for each channel of the result: those of a network that is quantised
     and written in floats, whose scales have been folded into them.
@@ -75,7 +77,9 @@ def _of_whole(node: Call, data: Expr, weight: Array) -> Expr:
         return node
     factor = Constant(weight.astype(kind.storage))
     narrow = Call(node.op, (x, factor), {**node.attrs, "out_dtype": "int32"})
-    return call("add", narrow, Constant(shift * _sums(node, weight))) if shift else narrow
+    if isinstance(shift, int):
+        return call("add", narrow, Constant(shift * _sums(node, weight))) if shift else narrow
+    return call("subtract", narrow, call("multiply", shift, Constant(_sums(node, weight))))
 
 
 def _kernel(node: Call) -> str:
@@ -115,20 +119,25 @@ def multiples(weight: Array) -> tuple[Array, Array] | None:
     return None
 
 
-def _shifted(data: Expr) -> tuple[Expr, int] | None:
-    """x and s of `int32(x) + s`, x of bytes, under whatever shape; None for anything else."""
+def _shifted(data: Expr) -> tuple[Expr, int | Expr] | None:
+    """x and s of `int32(x) + s`, x of bytes and s a number, or of `int32(x) - s`, s of one element
+    that the network computes; under whatever shape.  None for anything else."""
     if not isinstance(data, Call):
         return None
     if is_call(data, "reshape"):
         found = _shifted(data.args[0])
         return None if found is None else (Call(data.op, (found[0],), data.attrs), found[1])
     source: Expr = data
-    shift = 0
+    shift: int | Expr = 0
     if is_call(data, "add"):
         source, added = data.args
         if not isinstance(added, Constant) or added.data.size != 1:
             return None
         shift = int(added.data.reshape(-1)[0])
+    elif is_call(data, "subtract"):
+        source, shift = data.args
+        if shift.tensor_type.size != 1 or len(shift.shape) > len(source.shape):
+            return None
     if not isinstance(source, Call) or not is_call(source, "cast") or source.dtype is not INT32:
         return None
     (x,) = source.args

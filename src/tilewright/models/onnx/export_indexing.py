@@ -18,7 +18,7 @@ def _take(w: Writer, node: Call) -> str:
     data, indices = node.args
     a = node.attrs
     if a.batch_dims:
-        raise ModelError("to_onnx: take", "ONNX has no batch_dims for it", "Use relay.gather.")
+        raise ModelError("to_onnx: take", "ONNX has no batch_dims for it", "Use gather.")
     extent = data.shape[a.axis % len(data.shape)]
     at = w.cast(w.name(indices), "int64")
     # ONNX counts from the end where an index is negative, and knows none further out

@@ -72,7 +72,7 @@ class Writer:
         assert isinstance(node, Call)
         if isinstance(node.op, Function):
             raise ModelError(
-                "to_onnx", "the module is fused already", "Export it before relay.optimize."
+                "to_onnx", "the module is fused already", "Export it before it is optimised."
             )
         return self.exporters[node.op.name](self, node)
 

@@ -235,7 +235,7 @@ def _take(t: Sequence[Any], a: Any, result: Any) -> Any:
     extent, axis = data.shape[a.axis], a.axis % data.dim()
     at = indices.long() % extent if a.mode == "wrap" else indices.long().clamp(0, extent - 1)
     if a.batch_dims:
-        raise ModelError("PyTorch", "no rule for take with batch_dims", "Use relay.gather.")
+        raise ModelError("PyTorch", "no rule for take with batch_dims", "Use gather.")
     return data.index_select(axis, at.reshape(-1)).reshape(result.shape)
 
 

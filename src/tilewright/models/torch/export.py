@@ -70,7 +70,7 @@ def from_exported_program(
         kind = type(exported_program).__name__
         raise ModelError(
             f"{place}({kind})", "it is no ExportedProgram",
-            "Use torch.export.export(module.eval(), args), or relay.frontend.from_pytorch.",
+            "Use torch.export.export(module.eval(), args), or load the module with inputs.",
         )  # fmt: skip
     return import_program(read(decomposed(exported_program), place), place, limits)
 

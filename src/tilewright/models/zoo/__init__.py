@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.base import plugins
 from tilewright.base.errors import ModelError
+from tilewright.base.model_files import is_path
 from tilewright.models.zoo import (
     mlp,
     mobilenet,
@@ -61,7 +62,8 @@ def network_names() -> tuple[str, ...]:
 
 
 def is_network(name: str) -> bool:
-    return name in NETWORKS or name in network_names()
+    """Whether a network is called so; for what is a path, packages above are not asked."""
+    return name in NETWORKS or (not is_path(name) and name in network_names())
 
 
 def unknown_network(name: str) -> ModelError:

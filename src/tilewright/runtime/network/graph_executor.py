@@ -250,7 +250,7 @@ class GraphModule:
         found = []
         for launch, taken in zip(launches, seconds, strict=True):
             buffers = library.kernels[launch.kernel].source.buffers
-            nbytes = sum(b.nbytes for b in buffers if b.role != "workspace")
+            nbytes = sum(b.nbytes for b in buffers if b.role in ("input", "output"))
             told = library.report.kernels[launch.kernel]
             found.append(KernelTime(told.name, taken, told.flop, nbytes, told.label))
         return Profile(tuple(found), run, str(self.device), call)

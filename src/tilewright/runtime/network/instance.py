@@ -14,7 +14,7 @@ from tilewright.base.artifact import BufferSpec
 from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.runtime.drivers import Memory
-from tilewright.runtime.ndarray import NDArray, empty
+from tilewright.runtime.ndarray import NDArray, array, empty
 from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.plan import Operand, Plan
 from tilewright.runtime.sequence import KernelCall, LaunchSequence
@@ -60,6 +60,15 @@ class Instance:
         self.launches = [self._calls(k) for k in range(len(self.plan.launches))]
 
     @cached_property
+    def _counters(self) -> NDArray:
+        """Zeros, which every launch leaves as it found them."""
+        kernels = self.module.library.kernels
+        used = {launch.kernel for launch in self.plan.launches}
+        buffers = [b for k in used for b in kernels[k].source.buffers if b.role == "counters"]
+        zeros = np.zeros(max((b.nbytes for b in buffers), default=1), np.uint8)
+        return array(zeros, self.module.device)
+
+    @cached_property
     def sequence(self) -> LaunchSequence | None:
         calls = [call for launch in self.launches for call in launch]
         return LaunchSequence(self.module.device, calls) if calls else None
@@ -80,7 +89,8 @@ class Instance:
     def _memory(self, where: Operand, nbytes: int) -> Memory:
         """`nbytes` of an operand; the same object each time it is asked for."""
         held = {"input": self.inputs, "constant": self.module.constants, "slot": self.slots}
-        whole = held[where.kind][where.index].memory
+        own = held.get(where.kind)
+        whole = (self._counters if own is None else own[where.index]).memory
         if not where.offset and nbytes == whole.nbytes:
             return whole
         if (where, nbytes) not in self._parts:

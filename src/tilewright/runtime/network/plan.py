@@ -38,7 +38,8 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an argument of a kernel lives: "input", "constant" or "slot", and which of them.
+    """Where an argument of a kernel lives: "input", "constant" or "slot", and which of them; or
+    "counters", which all launches of a plan share, and plans that run at the same time do not.
 
     offset: where in that it begins, in bytes: values share slots, and a slice is a part of a value
     """
@@ -46,6 +47,9 @@ class Operand:
     kind: str
     index: int
     offset: int = 0
+
+
+COUNTERS = Operand("counters", 0)
 
 
 @dataclass(frozen=True)
@@ -96,9 +100,13 @@ class Plan:
             if any(not 0 <= i < len(source.buffers) for k in source.kernels for i in k.args):
                 return f"{source.entry_name} reads an argument that it has not"
             for operand, buffer in zip(launch.operands, source.buffers, strict=True):
+                if buffer.role == "counters" and operand == COUNTERS:
+                    continue
                 wrong = _misplaced(operand, buffer.nbytes, held)
                 if wrong:
                     return f"{buffer.name} of {source.entry_name}: {wrong}"
+                if buffer.role == "counters":
+                    return f"{source.entry_name} counts in {operand.kind} {operand.index}"
                 if buffer.role != "input" and operand.kind != "slot":
                     return f"{source.entry_name} writes to {operand.kind} {operand.index}"
         for spec, operand in self.outputs:

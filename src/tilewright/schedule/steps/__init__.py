@@ -5,12 +5,13 @@ axes by their unique names, so a list of steps replays on an equal DAG, prints a
 (`python.py`), and is what records store (`table.py`).  Numbers may be `Choice`s.
 The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py.
 Read next: `step.py`, `loops.py` (loops of a stage), `atoms.py` (loops that a matrix instruction
-runs), `places.py` (where a stage is computed), `copies.py` (how copies are made), `stages.py`,
-`layouts.py`, `products.py`, `matrices.py` (new stages).
+runs), `places.py` (where a stage is computed), `joins.py` (by which blocks), `copies.py` (how
+copies are made), `stages.py`, `layouts.py`, `products.py`, `matrices.py` (new stages).
 """
 
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
     ANNOTATIONS,
@@ -43,7 +44,7 @@ from tilewright.schedule.steps.widening import Widen
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
     "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
-    "DivideLast", "Fuse", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder", "SetScope",
-    "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
+    "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
+    "SetScope", "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
     "describe", "step_from_json",
 ]  # fmt: skip

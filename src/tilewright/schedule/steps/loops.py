@@ -25,7 +25,7 @@ from tilewright.schedule.steps.step import (
 from tilewright.te.tensor import IterVar
 
 ANNOTATIONS = ("vectorize", "unroll", "parallel")
-PRAGMAS = ("auto_unroll_max_step", "unroll_explicit")
+PRAGMAS = ("auto_unroll_max_step", "unroll_explicit", "exchange")
 
 
 @dataclass(frozen=True)
@@ -274,6 +274,8 @@ class Pragma(Step):
 
     auto_unroll_max_step: loops inside are unrolled while their steps together stay within it
     unroll_explicit:      0 or 1; accepted for schedules of TVM
+    exchange:             0 or 1; of a reduction over threadIdx.x: its 32 lanes exchange what they
+                          have reduced, without shared memory and barriers
 
     rewrite:  s[C].pragma(i, "auto_unroll_max_step", 16)
         C: float32[4] global, 4 elements, 16 bytes

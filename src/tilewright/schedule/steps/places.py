@@ -197,7 +197,7 @@ class AccumulateAt(Step):
             for i.outer in 2:
               for c.inner in 2:
                 C[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner] = O[i.outer*8 + i.inner.c.outer.fused//4, i.inner.c.outer.fused%4*2 + c.inner]/T[i.outer*8 + i.inner.c.outer.fused//4]
-    legal:    a reduction of rows in scope fragment, over one axis as long as the reader's.
+    legal:    a reduction of rows in scope fragment, over one axis, no longer than the reader's.
     """  # noqa: E501
 
     parent: str
@@ -219,7 +219,7 @@ class AccumulateAt(Step):
                 "compute_at computes it at once.",
             )  # fmt: skip
         assert root is not None
-        if own.size != root.size or stage.scope != FRAGMENT:
+        if own.size > root.size or stage.scope != FRAGMENT:
             raise ScheduleError(
                 place, f"{own.name} has {own.size} terms, {root.name} {root.size}; the scope is"
                 f" {stage.scope!r}",

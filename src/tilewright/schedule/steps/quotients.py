@@ -24,8 +24,10 @@ from tilewright.te.tensor import ComputeOp, Tensor
 class DivideLast(Step):
     """What divides all terms of a sum of products divides the sum.
 
-    sum_k (a[k] / t) * b[k] = (sum_k a[k] * b[k]) / t, so a factor need not wait for its divisor,
-    and there are fewer quotients.  The factor itself is stored undivided, in the type that it has.
+    sum_k (a[k] / t) * b[k] = (sum_k a[k] * b[k]) * (1 / t), so a factor need not wait for its
+    divisor, and there is one quotient for all sums that share it.  The factor itself is stored
+    undivided, in the type that it has.  Where terms are quotients or zero, as a mask chooses, a sum
+    of nothing stays zero, whatever its divisor.
 
     rewrite:  s.divide_last(C)
         P: float16[2, 4] global, 8 elements, 16 bytes
@@ -50,10 +52,12 @@ class DivideLast(Step):
         C: float32[2, 3] global, 6 elements, 24 bytes
           for i in 2:
             for j in 3:
-              C[i, j] = C.undivided[i, j]/T[i]
+              C[i, j] = C.undivided[i, j]*(1.0/T[i])
     legal:    a sum of products of two reads, without scheduled loops; one of the factors is a
               computed stage that nothing else reads, a quotient whose divisor is what no reduction
-              axis of the sum moves, and no other factor is.
+              axis of the sum moves, and no other factor is.  1 / t must not overflow, which is for
+              whoever takes the step to know: of a sum of exponentials that has a term of 1, it does
+              not.
     """
 
     verb: ClassVar[str] = "divide_last"
@@ -82,7 +86,7 @@ class DivideLast(Step):
                 "A divisor of all terms is the same for each of them.",
             )  # fmt: skip
         quotient.stage.set_body(quotient.body)
-        return _divided(s, stage, product, divisor)
+        return _divided(s, stage, product, divisor, quotient.chosen)
 
     def python(self, names: PythonNames) -> str:
         return f"s.divide_last({names.tensor(self.stage)})"
@@ -90,12 +94,14 @@ class DivideLast(Step):
 
 @dataclass(frozen=True)
 class _Quotient:
-    """read: where the sum reads it; body: of its stage, without the divisor"""
+    """read: where the sum reads it; body: of its stage, without the divisor; chosen: whether it may
+    be zero instead"""
 
     stage: StageState
     read: Expr
     body: Expr
     divisor: Expr
+    chosen: bool
 
 
 def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
@@ -110,12 +116,21 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
     while value.op == "cast":
         casts.append(value.dtype)
         (value,) = value.args
+    test: Expr | None = None
+    if value.op in ("select", "if_then_else") and _is_zero(value.args[2]):
+        test, value, _ = value.args
     if value.op != "div" or not value.dtype.is_float:
         return None
     body, divisor = value.args
+    if test is not None:
+        body = E.select(test, body, E.const(0.0, body.dtype))
     for kind in reversed(casts):
         body = E.cast(kind, body)
-    return _Quotient(stage, read, body, divisor)
+    return _Quotient(stage, read, body, divisor, test is not None)
+
+
+def _is_zero(value: Expr) -> bool:
+    return value.op == "const" and value.attr == 0
 
 
 def _whole(s: AnyState, body: Expr) -> Expr:
@@ -133,7 +148,9 @@ def _whole(s: AnyState, body: Expr) -> Expr:
     return E.transform(body, rule)
 
 
-def _divided(s: AnyState, stage: StageState, product: Product, divisor: Expr) -> Tensor:
+def _divided(
+    s: AnyState, stage: StageState, product: Product, divisor: Expr, chosen: bool
+) -> Tensor:
     """The sums in a stage of their own, which `stage` reads and divides."""
     op = product.op
     spatial = copy_axes(op.shape, [f"{ax.name}.d" for ax in op.axis])
@@ -141,6 +158,11 @@ def _divided(s: AnyState, stage: StageState, product: Product, divisor: Expr) ->
     _, body = product.sums(spatial, op.reduce_axis, mapping)
     sums = ComputeOp(s.new_name(f"{stage.name}.undivided"), spatial, body, op.tag, op.attrs)
     total = sums.output_tensor[tuple(ax.var for ax in op.axis)]
-    stage.restart(ComputeOp(op.name, op.axis, narrowed(op, total / E.cast(total.dtype, divisor))))
+    once = E.const(1.0, total.dtype) / E.cast(total.dtype, divisor)
+    divided = total * once
+    if chosen:
+        zero = E.const(0.0, total.dtype)
+        divided = E.select(total.equal(zero), zero, divided)
+    stage.restart(ComputeOp(op.name, op.axis, narrowed(op, divided)))
     s.insert_stage(sums, before=stage)
     return sums.output_tensor

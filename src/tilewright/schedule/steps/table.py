@@ -12,6 +12,7 @@ from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.matrices import AsProduct
@@ -36,7 +37,7 @@ STEPS: dict[str, type[Step]] = {
     for cls in (
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
-        Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, AccumulateAt, DivideLast, Widen,
+        Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, Join, AccumulateAt, DivideLast, Widen,
     )
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ Read next: `lowering/reductions.py`.
 
 from __future__ import annotations
 
-from tilewright.schedule.space.decision import Number, where
+from tilewright.schedule.space.decision import Number, same, where
 from tilewright.schedule.tree.bounds import Bounds
 from tilewright.schedule.tree.structure import Node
 from tilewright.te.tensor import IterVar
@@ -23,6 +23,12 @@ def first_reduction(node: Node) -> int:
 def reduces_across_threads(node: Node) -> bool:
     """Tell whether threads of a block share the reduction of `node`."""
     return any(ax.kind == "reduce" for ax in node.stage.binds)
+
+
+def exchanges(node: Node) -> bool:
+    """Tell whether the lanes of a warp share the reduction, and exchange what they have."""
+    _, wanted = node.stage.pragmas.get("exchange", (None, 0))
+    return reduces_across_threads(node) and not same(wanted, 0)
 
 
 def has_accumulator(node: Node) -> bool:

@@ -27,6 +27,7 @@ from tilewright.schedule.space.decision import (
 )
 from tilewright.schedule.tree.boxes import begins_between, does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
+from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import (
@@ -65,6 +66,7 @@ REASONS = {
     "swizzle": f"a swizzle of other than {', '.join(map(str, SWIZZLES))} bytes",
     "spills": "a register tile so far beyond the registers that compiling takes seconds",
     "long_sums": f"a sum of more than {LONGEST} terms, one after the other, in one accumulator",
+    "join": "blocks that count each other, on a device where they cannot",
     "atom": "a matrix instruction that the device lacks, loops inside it of another length, splits "
     "around it that are no multiples of these, or other lanes along threadIdx.x than its own",
     "tiles": "operands of a group of warps that are no asynchronous copies, or not in rows as long "
@@ -241,6 +243,8 @@ def _judge_tiles(node: Node, bounds: Bounds, found: _Findings) -> None:
 
 def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
     limits = kernel.target.limits
+    if joined_in(kernel.nodes) is not None:
+        found.refuse("join", not kernel.target.counts_blocks)
     threads = _judge_launch(kernel, kernel.target, found)
     found.note("local_words", kernel.local_words)
     share = limits.registers_per_block // maximum(threads, 1)

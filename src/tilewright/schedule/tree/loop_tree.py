@@ -17,6 +17,7 @@ from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.tree.bounds import Base as Base
 from tilewright.schedule.tree.bounds import Bounds as Bounds
 from tilewright.schedule.tree.bounds import Quotient as Quotient
+from tilewright.schedule.tree.joins import check_joins
 from tilewright.schedule.tree.open_bounds import OpenBounds
 from tilewright.schedule.tree.printer import nest_text
 from tilewright.schedule.tree.recurrence import check_scan, steps_of
@@ -32,6 +33,7 @@ class LoopTree(Structure):
         super().__init__(schedule)
         for scan in steps_of(self).scans:
             check_scan(self, scan)
+        check_joins(self)
 
     def bounds(self, assignment: Mapping[str, Number] | None = None) -> Bounds:
         """All numbers under `assignment` (decision name -> int or int64 vector)."""

@@ -146,6 +146,8 @@ class _Writer:
                 parts.append(f"added up in blocks from {', '.join(ax.name for ax in made)} inwards")
         if how := _copied(stage):
             parts.append(how)
+        if stage.joined:
+            parts.append("read by the last block")
         if stage.attach is not None:
             parts.append(place_text(stage))
         if node is not None and self.tree is not None and node in self.tree.prepacked:

@@ -34,6 +34,7 @@ from tilewright.schedule.space.decision import (
 from tilewright.schedule.tree.accumulators import (
     accumulator_axes,
     accumulator_elements,
+    exchanges,
     first_reduction,
     has_accumulator,
     held_axes,
@@ -170,7 +171,7 @@ class KernelResources:
             if node.view is not None:
                 total = total + gate_bytes(node, self.bounds)
         for node in self.nodes:
-            if reduces_across_threads(node):
+            if reduces_across_threads(node) and not exchanges(node):
                 kinds = node.op.accumulators
                 total = total + self._shared(node, self.threads, SHARED_ALIGNMENT, kinds)
         return total

@@ -77,6 +77,11 @@ class Node:
         return self.stage.name
 
     @property
+    def joined(self) -> bool:
+        """Whether blocks of its own compute it inside a loop over blocks: see `joins.py`."""
+        return self.stage.joined and self.parent is not None
+
+    @property
     def root(self) -> Node:
         return self if self.parent is None else self.parent.root
 
@@ -241,7 +246,7 @@ class Structure:
         if node.parent is None:
             _check_stays(node.stage)
             return "global"
-        if node.stage.scope in INSIDE:
+        if node.stage.scope in INSIDE or node.joined:
             return node.stage.scope
         tags = [self.tag_of.get(ax, "") for _, ax in self.path(node)]
         if node.stage.scope == "global" and any(tags):
@@ -288,6 +293,8 @@ class Structure:
         indices of its kernel, except those that share its reduction."""
         rank = SCOPE_RANK[node.scope]
         inside = {ax for _, ax in self.path(node)}
+        if node.joined:  # tiles have places of their own
+            return frozenset(inside)
         shared = {"vthread", *self._reducing(node)}
         inside |= {
             ax for ax, t in self.tag_of.items() if t not in shared and self._same_kernel(ax, node)
@@ -405,6 +412,8 @@ class Structure:
         assert node.parent is not None and node.attach_axis is not None
         if any(tag == "vthread" for tag in self.tag_of.values()):
             return "warps of their own load beside no virtual threads"
+        if any(other.joined for other in self.subtree(node.root)):
+            return "warps of their own load beside no sums that the last block adds up"
         for other in self.nodes:
             at = [(other.parent, other.attach_axis), *self.path(other)]
             inside = other is not node and (node.parent, node.attach_axis) in at

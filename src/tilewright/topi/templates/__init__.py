@@ -5,11 +5,13 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
+
+# isort: split
 from tilewright.topi.templates import attention_atoms as attention_atoms  # before the other one
 
 # isort: split
 from tilewright.topi.templates import attention as attention  # before products: it is special
-from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks

@@ -18,6 +18,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import WARP, Atom, Fragment
+from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
@@ -79,20 +80,25 @@ def schedule(cfg: Any, at: Anchored) -> None:
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     warps, own = cfg["warps"].val, M * cfg["each"].val
     out, batch, i, j = result_of(at)
-    if divided is None:
-        divided = accumulator(s, at.anchor, out.tensor, "fragment")
-    elif out is not s[at.anchor]:
-        s[at.anchor].compute_inline()
-    sums, scores = s[divided], s[s.cache_write(a.scores.tensor, "fragment")]
-    a.scores.compute_inline()
+    total = at.anchor if divided is None else divided
+    uneven = any(length % n for n in KEYS)
+    slice_ = int(cfg["keys"].val) if uneven else M  # whose extent is one of stages
+    product = _padded(s, total, N, slice_)
+    scored = _padded(s, a.scores.tensor, max(slice_, N), atom.extents["k"])
+    sums = s[accumulator(s, product, out.tensor, "fragment")]
+    scores = s[s.cache_write(scored, "fragment") if scored is a.scores.tensor else scored]
+    share = s[operands(_op(sums), _axes(_op(sums)))[0].tensor]
+    for stage in (a.scores, s[at.anchor], a.probability, s[total]):
+        if stage not in (out, share, sums, scores):
+            stage.compute_inline()
     lane = _tile(out, batch, i, j, atom, warps, own)
     out.pragma(out.leaf_iter_vars[0], "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    for stage in (sums, scores, a.largest, a.total, a.probability):
+    for stage in (sums, scores, a.largest, a.total, share):
         stage.set_scope("fragment")
     sums.compute_at(out, lane)
     slices, rest = sums.split(sums.op.reduce_axis[0], factor=cfg["keys"].val)
     step = _product(sums, atom, [slices], k=rest)
-    a.probability.compute_at(sums, step)
+    share.compute_at(sums, step)
     if bool(cfg["running"].val):
         scores.compute_at(sums, slices)
         for stage in (a.largest, a.total):
@@ -192,34 +198,30 @@ def _product(
     return step
 
 
+def _padded(s: Schedule, product: Tensor, columns: int, depth: int) -> Tensor:
+    """A product whose columns and depth are multiples of these; its operands are zero beyond."""
+    op = op_of(s, product)
+    return s.pad(product, {op.axis[-1]: columns, op.reduce_axis[0]: depth})
+
+
 def _fragment(s: Schedule, tensor: Tensor, reader: Stage) -> Stage:
     """A fragment of an operand from where it is, or from what it is computed of."""
     stage = s[tensor]
-    if isinstance(stage.op, ComputeOp) and stage.attach_kind != "inline":
+    if isinstance(stage.op, ComputeOp):
         stage.set_scope("fragment")
         return stage
     return s[s.cache_read(tensor, "fragment", [reader.tensor])]
 
 
 def _bring(
-    cfg: Any,
-    s: Schedule,
-    dims: Dims,
-    reader: Stage,
-    place: tuple[Stage, IterVar],
-    step: IterVar,
+    cfg: Any, s: Schedule, dims: Dims, reader: Stage, place: tuple[Stage, IterVar], step: IterVar,
     warps: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Slices of an operand in shared memory, and fragments of them."""
-    source = s[dims.tensor]
-    computed = isinstance(source.op, ComputeOp)
-    width = width_of(s, dims)
-    if computed:
-        source.set_scope("shared")
-        shared = source
-    else:
-        shared = s[s.cache_read(dims.tensor, "shared", [reader.tensor])]
+    width, copied = width_of(s, dims), stays_a_copy(dims.tensor)
+    shared = s[s.cache_read(dims.tensor, "shared", [reader.tensor])]
     own = s[s.cache_read(shared.tensor, "fragment", [reader.tensor])]
+    _inline_from(s, s[dims.tensor])
     shared.compute_at(*place)
     own.compute_at(reader, step)
     axes = shared.op.axis
@@ -229,8 +231,16 @@ def _bring(
         row = len(axes) - 1
     skew = SKEW // shared.tensor.dtype.bytes
     shared.storage_align(axes[row], 2 * skew, skew)
-    slots = cfg["stages"].val if width > 1 and not computed else 0
+    slots = cfg["stages"].val if width > 1 and copied else 0
     fetch(shared, WARP * warps, width if width > 1 else None, lanes=WARP, slots=slots)
+
+
+def _inline_from(s: Schedule, stage: Stage) -> None:
+    """Inline a stage and what it is computed of."""
+    if isinstance(stage.op, ComputeOp) and stage.attach_kind == "root":
+        stage.compute_inline()
+        for tensor in stage.op.input_tensors:
+            _inline_from(s, s[tensor])
 
 
 def fallback(sketch: Sketch, _: Anchored) -> int:

@@ -284,6 +284,18 @@ def op_of(s: Schedule, tensor: Tensor) -> ComputeOp:
     return op
 
 
+def is_grouped(op: ComputeOp) -> bool:
+    """Whether channels of a convolution fall into groups."""
+    return op.tag.startswith("group_")
+
+
+def in_steps(op: ComputeOp, axis: IterVar) -> bool:
+    """Whether neighbours along an axis are not neighbours in what is read."""
+    reads = (e for e in E.walk(op.body) if e.op == "read")
+    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
+    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
+
+
 def reduce_axis(s: Schedule, tensor: Tensor, roles: Roles) -> IterVar:
     """The axis in the role of the depth; rfactor leaves what remains of it at its position."""
     return op_of(s, tensor).reduce_axis[roles.depth]

@@ -27,7 +27,6 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import source_of
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size, ceil_div, minimum, same
 from tilewright.schedule.steps.layouts import PACKED
 from tilewright.schedule.template import Anchored, anchor_template
@@ -40,14 +39,18 @@ from tilewright.topi.templates.gpu import (
     accumulator,
     add_partials,
     divisors_of,
+    in_steps,
+    is_grouped,
     op_of,
     tile_sizes,
     wasted,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.untuned import fastest
+from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
 
 KINDS = ("cuda",)
+STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
 M, N = 16, 8  # of all atoms
 COPIED = max(ASYNC_BYTES)  # bytes of a copy
 SKEW = 16  # bytes that a row in shared memory is longer than a multiple of 32
@@ -57,9 +60,8 @@ WARPS_M, WARPS_N = (1, 2, 4), (1, 2, 4)
 WARPS_K = (1, 2, 4, 8)
 MOST_LINES = 14  # of an image, of a warp
 STEPS = (1, 2, 4)  # atoms along k per slice in shared memory
-FEW = 32  # rows, of which whole shares of the sum may lie there, so that nothing waits in between
-LONG_STEPS = (*STEPS, 8, 16, 32, 64, 128)
-FEW_SPLITS = (8, 16)  # of their sums, untuned
+FEW = 32  # rows, of which longer slices fit, so that less waits in between
+LONG_STEPS = (*STEPS, 8, 16)
 AHEAD = (1, 2, 4, 8, 16)  # of these atoms, written out: their constants are asked for together
 STAGES = (1, 2, 3, 4)  # slices in the ring
 
@@ -70,6 +72,7 @@ class Groups:
     among its spatial (m, n) and its reduction axes (k).
 
     image: spatial axes of which a warp has several, each with columns of its own
+    channels: "m" or "n", whichever has those that fall into groups, where there are groups
     All other axes stay loops: of the batch around blocks, of the window inside a slice.
     """
 
@@ -77,6 +80,7 @@ class Groups:
     n: tuple[int, ...]
     k: tuple[int, ...]
     image: tuple[int, ...] = ()
+    channels: str = "m"
 
 
 def atom_for(op: ComputeOp, target: Target) -> Atom:
@@ -121,15 +125,20 @@ def tiles(extent: int, unit: int, each: Sequence[int], warps: Sequence[int]) -> 
     ]  # fmt: skip
 
 
-def define_knobs(cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool) -> bool:
+def define_knobs(
+    cfg: Any, op: ComputeOp, axes: Axes, atom: Atom, constant: bool, grouped: str = ""
+) -> bool:
     """Open the tiles of a product and the ways to split its sum.
 
-    constant: whether a factor is
+    constant: whether a factor is; grouped: "m" or "n" where tiles along it must not reach beyond a
+    group
     Returns whether steps along the depth may be written out.
     """
     *image, m, n = (ax.size for ax in axes.tiled(op))
     depth = axes.depth(op).size
     rows, columns = tiles(m, M, EACH_M, WARPS_M), tiles(n, N, EACH_N, WARPS_N)
+    rows = [tile for tile in rows if grouped != "m" or m // M % prod(tile[1:]) == 0]
+    columns = [tile for tile in columns if grouped != "n" or n // N % prod(tile[1:]) == 0]
     cfg.define_split("tile_m", -(-m // M), policy="candidate", candidate=rows)
     cfg.define_split("tile_n", -(-n // N), policy="candidate", candidate=columns)
     for height in image:
@@ -154,14 +163,20 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     s, anchor = a.schedule, a.anchor
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
+    grouped = groups.channels if is_grouped(op_of(s, anchor)) else ""
     product, axes = whole_atoms(s, anchor, groups, atom)
     factors = operands(op_of(s, product), axes)
     atom = in_order(atom, factors, a.target)
     constant = any(is_constant(s, dims.tensor) for dims in factors)
-    few = define_knobs(cfg, op_of(s, product), axes, atom, constant)
-    cfg.define_knob("registers", [True, False] if constant else [False])
+    few = define_knobs(cfg, op_of(s, product), axes, atom, constant, grouped)
+    # beside a slab, constants that go through shared memory were never the fastest
+    ways = [True] if groups.image else [True, False]
+    cfg.define_knob("registers", ways if constant else [False])
     ahead = any(is_copied(s, dims) for dims in factors if not is_constant(s, dims.tensor))
     cfg.define_knob("stages", STAGES if ahead else [1])
+    atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
+    splits = divisors_of(atoms, SPLITS, 2)
+    cfg.define_knob("joined", JOINED if len(splits) > 1 else [False], absent=False)
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
@@ -173,14 +188,22 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         chunk, _ = s[partial].split(axes.depth(op_of(s, partial)), nparts=shares)
         board = s.rfactor(partial, chunk)
 
-    root = last
-    if blocks > 1:
+    root, joined = last, bool(cfg["joined"].val)
+    if joined and blocks == 1:
+        cfg.raise_error("a block that has the whole sum is joined by no other")
+        joined = False
+    if joined:
+        root = partial
+        tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
+    elif blocks > 1:
         root = partial
         add_partials(s, accumulator(s, product, last), last, a.target)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
         s[board].set_scope("shared")
+        if joined:
+            s[root].join(s[last], tile)
         block, thread = tiling.share_out(s[root], root is last, shares)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
@@ -189,6 +212,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         s[local].compute_at(s[board], warp)
     else:
         local = accumulator(s, partial, root, "fragment")
+        if joined:
+            s[root].join(s[last], tile)
         warp = tiling.tile(s[root], root is last)
         s[local].compute_at(s[root], warp)
     first = s[root].leaf_iter_vars[0]
@@ -202,7 +227,8 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
     axes = Axes((*groups.image, groups.m[0], groups.n[0]), groups.k[0], len(op.axis))
-    several = max(map(len, (rows, columns, depth))) > 1 or op.tag.startswith("group")
+    grouped = is_grouped(op)
+    several = max(map(len, (rows, columns, depth))) > 1 or grouped
     if several or in_steps(op, columns[-1]):
         lines = [f"{op.axis[d].name}.p" for d in groups.image]
         anchor = s.as_product(anchor, m=rows, n=columns, k=depth)
@@ -211,24 +237,18 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
         image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
         axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
+    divided, unit = (m, M) if groups.channels == "m" else (n, N)
+    if grouped and divided.size % unit:
+        raise ScheduleError(
+            f"template for {op.name}",
+            f"a group has {divided.size} channels, so that atoms would reach beyond it",
+            "Other templates compute it.",
+        )  # fmt: skip
     if 1 in (m.size, n.size):
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
     return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
-
-
-def read_together(op: ComputeOp, one: IterVar, other: IterVar) -> bool:
-    """Whether two axes move along one dimension of what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    return any({one.var, other.var} <= E.free_variables(i) for read in reads for i in read.args)
-
-
-def in_steps(op: ComputeOp, axis: IterVar) -> bool:
-    """Whether neighbours along an axis are not neighbours in what is read."""
-    reads = (e for e in E.walk(op.body) if e.op == "read")
-    places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
-    return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
 
 
 @dataclass(frozen=True)
@@ -260,12 +280,10 @@ def multiply(
     """
     stage = s[local]
     op = op_of(s, local)
-    *lines, m, n = axes.tiled(op)
+    *_, m, n = axes.tiled(op)
     k = axes.depth(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
     window = [ax for ax in op.reduce_axis if ax is not k]
-    taps = [ax for ax in window if any(read_together(op, ax, line) for line in lines)]
-    others = [ax for ax in window if ax not in taps]
     size = atom.extents["k"]
     slices, rest = stage.split(k, factor=size * minimum(cfg["step_k"].val, ceil_div(k.size, size)))
     step, inner = stage.split(rest, factor=size)
@@ -275,16 +293,14 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    # A line that a warp has fetched serves all taps above each other.
-    stage.reorder(slices, *others, *steps, *taps, *batch, rows, columns, row, column, inner)
+    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
-        place = step if held is atom.b else [step, *taps][-1]
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, place)
+            s[own].compute_at(stage, step)
             assert isinstance(held, Fragment)
             in_lane_order(s, dims, held)
             continue
@@ -294,7 +310,7 @@ def multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, place)
+        s[own].compute_at(stage, step)
         copy(cfg, s[shared], dims, width, warps)
 
 
@@ -449,6 +465,11 @@ class Tiling:
     def _blocks(self, stage: Stage, original: bool) -> tuple[IterVar, list[IterVar]]:
         """Bind the block loops; (the innermost of them, what is left of each tiled axis)."""
         batch, axes = self._axes(stage, original)
+        if stage.joined:  # of a tile of its reader
+            share, *_ = batch
+            stage.bind(share, "blockIdx.z")
+            stage.reorder(*batch, *axes)
+            return share, axes
         blocks, left = [], []
         for axis, (name, unit) in zip(axes, self._tiles, strict=True):
             outer, inner = stage.split(axis, factor=unit * prod(self.cfg[name].size[1:]))
@@ -461,6 +482,16 @@ class Tiling:
         stage.bind(rows, "blockIdx.y")
         stage.bind(columns, "blockIdx.x")
         return columns, left
+
+    def finish(self, stage: Stage, adder: Stage, shares: int) -> IterVar:
+        """The loops of the anchor's last stage where blocks join; the innermost over tiles."""
+        batch, axes = self._axes(stage, True)
+        groups = [*([d] for d in self.groups.image), self.groups.m, self.groups.n]
+        spans = [
+            Span(axis, dims[0], unit, *self.cfg[name].size[1:])
+            for axis, dims, (name, unit) in zip(axes, groups, self._tiles, strict=True)
+        ]
+        return finish(stage, adder, batch, spans, shares)
 
     def tile(self, stage: Stage, original: bool) -> IterVar:
         """Blocks, warps, lanes; returns the loop of lanes."""
@@ -492,6 +523,9 @@ class Tiling:
     def share_out(self, stage: Stage, original: bool, shares: int) -> tuple[IterVar, IterVar]:
         """The elements of a block dealt to its threads in turn; (innermost block loop, thread)."""
         block, left = self._blocks(stage, original)
+        if stage.joined:  # as they lie in memory
+            left = [ax for ax in stage.op.axis if ax in left]
+            stage.reorder(*left)
         thread = deal(stage, stage.fuse(*left), WARP * self.warps * shares, WARP)
         return block, thread
 
@@ -521,30 +555,6 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
 # -- who uses it -----------------------------------------------------------------------------------
 
 
-def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, the sum split as far as the device asks for."""
-    space = sketch.space
-    if "ahead" in space.space_map:
-        return _fastest_of_few(sketch)
-    blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
-    ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
-
-
-def _fastest_of_few(sketch: Sketch) -> int:
-    """Constants go to registers once: all rows are in one block, and in one warp, the sum is split
-    over many.  The model does not see what it takes to fetch weights from memory."""
-    knobs = sketch.space.space_map
-    short = min(("tile_n", "tile_m"), key=lambda name: prod(knobs[name][0].size))
-    held = {"registers": True, "warps_k": 1, "ahead": 1, "auto_unroll_max_step": 0}
-    held[short] = min(knobs[short], key=lambda e: e.size[:2]).value
-    for name, wanted in (("step_k", 8), ("stages", 2)):
-        held[name] = max(e.val for e in knobs[name] if e.val <= wanted)
-    splits = [e.val for e in knobs["split_k"]]
-    ways = [n for n in splits if n in FEW_SPLITS] or splits[-1:]
-    return fastest(sketch, *({**held, "split_k": n} for n in ways))
-
-
 def dense_groups(op: ComputeOp, atom: Atom) -> Groups:
     """The longer of both axes are the rows, of which an atom has more."""
     last = len(op.axis) - 1
@@ -557,5 +567,6 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 
 anchor_template(
-    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
-)(schedule_dense)
+    "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback,
+    structures=STRUCTURES,
+)(schedule_dense)  # fmt: skip

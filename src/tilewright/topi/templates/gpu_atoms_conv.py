@@ -22,11 +22,12 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import wasted
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
+    STRUCTURES,
     WASTE,
     Groups,
-    fallback,
     schedule_tensor,
 )
+from tilewright.topi.templates.gpu_atoms_untuned import fallback
 
 
 def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
@@ -36,7 +37,7 @@ def conv_groups(op: ComputeOp, atom: Atom) -> Groups:
         return slab_groups(op, atom) or gathered_groups(op, atom)
     depth, image = (len(layout) - 2,), _longer(op, range(last))
     k = depth if _waste(op, depth, atom) == 1 else tuple(range(len(op.reduce_axis)))
-    return Groups(m=image or (last - 1,), n=(last,), k=k)
+    return Groups(m=image or (last - 1,), n=(last,), k=k, channels="n")
 
 
 def layout_of(op: ComputeOp) -> str:
@@ -106,5 +107,9 @@ for _layout in ("ncw", "nwc", "nchw", "nhwc", "NCHWc", "ncdhw", "ndhwc"):
     _name = f"conv{_rank}d_{_layout}"
     _tags = (_name, f"group_{_name}")
     if _layout.startswith("n") and _layout.endswith("c"):
-        anchor_template(f"{_name}.slab", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_slab)
-    anchor_template(f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback)(schedule_conv)
+        anchor_template(
+            f"{_name}.slab", kinds=KINDS, tags=_tags, fallback=fallback, structures=STRUCTURES
+        )(schedule_slab)
+    anchor_template(
+        f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback, structures=STRUCTURES
+    )(schedule_conv)

@@ -95,6 +95,10 @@ def product_of(a: Anchored) -> Product:
     few, many = sorted((last - 1, last), key=lambda d: op.axis[d].size)
     if op.axis[few].size > MOST_ROWS:
         raise _refused(op, f"it has more than {MOST_ROWS} rows")
+    for stage in s.stages:
+        sums = isinstance(stage.op, ComputeOp) and stage.op.combiner is not None
+        if sums and stage.op is not op and s.reaches(stage, s[a.anchor]):
+            raise _refused(op, f"{stage.name}, which it reads, is a sum itself")
     column, (depth, *others) = op.axis[many].var, op.reduce_axis
     reads = list(dict.fromkeys(e for e in E.walk(op.body) if e.op == "read"))
     weights = [e for e in reads if column in E.free_variables(*e.args)]

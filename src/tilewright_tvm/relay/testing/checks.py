@@ -8,23 +8,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.graph.expr import Expr, Function, IRModule, post_order
+from tilewright.graph.expr import Expr, Function, post_order
 from tilewright.graph.traversal import op_name
 from tilewright.runtime.device import Device
 from tilewright.runtime.ndarray import NDArray, array
+from tilewright_tvm.relay.functional.definitions import IRModule
+from tilewright_tvm.relay.prelude import Prelude
 from tilewright_tvm.relay.transform import InferType
 from tilewright_tvm.testing import enabled_targets
 
-Change = Callable[[IRModule], IRModule]
+Change = Callable[[Any], Any]
 
 
-def run_opt_pass(expr: Expr, opt_pass: Change | Sequence[Change]) -> Expr:
-    """`expr`, a function or a value of free variables, after a pass or several in order."""
+def run_opt_pass(
+    expr: Expr, opt_pass: Change | Sequence[Change], import_prelude: bool = False
+) -> Expr:
+    """`expr`, a function or a value of free variables, after a pass or several in order.
+
+    import_prelude: whether the module holds the prelude's functions, too
+    """
     mod = IRModule.from_expr(expr)
+    if import_prelude:
+        assert isinstance(mod, IRModule)
+        Prelude(mod)
     for change in opt_pass if isinstance(opt_pass, Sequence) else (opt_pass,):
         mod = change(mod)
     main = mod["main"]

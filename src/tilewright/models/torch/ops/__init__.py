@@ -18,6 +18,7 @@ from tilewright.models.torch.ops import (
     movement,
     normalize,
     ordering,
+    quantized,
     reduction,
     refused,
     sampling,
@@ -39,6 +40,7 @@ _FAMILIES = (
     sampling,
     special,
     matrices,
+    quantized,
     refused,
     window,
 )
