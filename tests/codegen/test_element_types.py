@@ -46,7 +46,7 @@ def schedules(dag: ComputeDAG, target: Target) -> Iterator[Schedule]:
             yield sketch.close(int(good[0]))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name, dtype", CASES + FULL)
 def test_results(name: str, dtype: str) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from drills._kernels import Kernel, tiles
 from drills._mutations import MUTATIONS, harmful
+from lowering import split_sums
+from lowering.split_sums import Sums, ordered
 from tests.ir import products, rings
 from tests.ir.products import Product
 from tests.ir.rings import Ring
@@ -62,6 +64,13 @@ static unsigned char* const tw_shared = tw_memory;
 #define TW_FENCE __sync_synchronize()
 #define tw_apart(k)
 static void __syncthreads() { pthread_barrier_wait(&met); }
+static bool __syncthreads_or(bool x) { return x; }  // of what turns replace
+static void __threadfence() { __sync_synchronize(); }
+static tw_uint atomicInc(tw_uint* at, tw_uint last) {  // blocks run one after the other
+  const tw_uint found = *at;
+  *at = found >= last ? 0 : found + 1;
+  return found;
+}
 static tw_ulong tw_now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -288,3 +297,33 @@ def test_nvrtc_accepts() -> None:
     assert "warning" not in made.meta["log"]
     plain = nvrtc.build(generate(tiles(random.Random(0), "cuda").program, CUDA), CUDA)
     assert len(made.binary) > len(plain.binary) + 32 * 64  # 32 calls, which nothing has joined
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_blocks_that_join_take_turns(tmp_path: Path) -> None:
+    """A block is counted in its first thread's turn, and all others are told; twice, as counters
+    begin anew.  Blocks of the host come one after the other: what a missing barrier does is seen by
+    interpreters, and on devices."""
+    r = Sums(n=10, k=24, batch=1, blocks=3, tile=5, threads=4)
+    source = serial_threads.serialized(generate(ordered(split_sums.program(r)), CUDA))
+    assert isinstance(source, Source)
+    run, counters = on_host(source, tmp_path), np.zeros(2, np.int32)
+    for backwards in (False, True):
+        (a, out), expected = split_sums.arrays(r)
+        partial = np.full((2, 3, 1, 5), np.nan, np.float32)
+        turns = np.array(order(backwards=backwards, group=1, seconds=5.0), np.int32)
+        run([a, out, partial, counters, turns])
+        np.testing.assert_array_equal(out, expected)
+        assert not counters.any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 64])
+def test_nvrtc_accepts_joins_and_their_turns(threads: int) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    source = generate(split_sums.program(Sums(threads=threads)), CUDA)
+    turned = serial_threads.serialized(source)
+    assert isinstance(turned, Source) and "tw_count(&tw_at" in turned.text
+    for each in (source, turned):
+        assert nvrtc.build(each, CUDA).binary

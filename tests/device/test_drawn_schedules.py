@@ -11,7 +11,7 @@ from tilewright.te.evaluate import random_inputs
 PER_TEST = 20
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", range(15))
 def test_drawn_schedules(on_device: Device, kind: str, batch: int) -> None:

@@ -9,6 +9,7 @@ Read next: `processes.py`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -78,6 +79,15 @@ class Parent:
         where = {"env": dict(os.environ), "cwd": os.getcwd(), "log": str(log)}
         return Forked(self, self.ask(**job, **where))
 
+    def close(self) -> None:
+        """Until it ends, which it does once nobody asks any more."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
     def ask(self, **job: Any) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
         with self._turn:
@@ -89,7 +99,9 @@ class Parent:
 @functools.cache
 def parent(path: str) -> Parent:
     """The one of this process; path: where it imports from."""
-    return Parent(path)
+    made = Parent(path)
+    atexit.register(made.close)
+    return made
 
 
 # -- in the process that forks ---------------------------------------------------------------------

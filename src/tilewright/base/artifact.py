@@ -18,7 +18,9 @@ import numpy.typing as npt
 from tilewright.base.dtype import DType
 
 TENSOR_MAP_BYTES = 128  # of a parameter that says how an argument is seen; aligned to 64
-AWAIT = "tw_await_kernel"  # what a kernel calls to wait for the one before it, in `Source.text`
+# What a kernel calls to wait for the one before it, in `Source.text`: behind the first, kernels
+# that come next may begin, behind the other they have to be let in.
+AWAIT, AWAIT_ONLY = "tw_await_kernel", "tw_await_kernel_only"
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class Source:
     def waits(self) -> bool:
         """Whether each kernel itself waits for the one before it, in all its threads, before it
         touches what others write or still read: only such a one may begin before that has ended."""
-        return f"{AWAIT}();" in self.text
+        return any(f"{name}();" in self.text for name in (AWAIT, AWAIT_ONLY))
 
     def digest(self) -> str:
         """Equal for equal programs, across processes."""

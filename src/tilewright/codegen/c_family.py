@@ -15,12 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import AWAIT, KernelInfo, Source
+from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen.c_beside import BESIDE, view_of
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
+    LET_IN,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -172,6 +173,7 @@ class _KernelPrinter(ValuePrinter):
             for view in dict.fromkeys(view_of(self, c) for c in copies)
         }
         self._waiting = None
+        self._lets_in = False  # whether kernels behind wait for more than this one's wait
         if steady is not None and AWAIT in dialect.instructions:
             self._waiting = waiting(kernel, steady, self._runs_once)
 
@@ -273,6 +275,8 @@ class _KernelPrinter(ValuePrinter):
 
     def _join(self, stmt: Join) -> None:
         counter = self._place(Region(stmt.counters, stmt.index, 1))
+        if self._lets_in:
+            self._call_helper(LET_IN, "")
         self._define(LAST)
         self._line(f"if ({LAST}({counter}, {stmt.blocks - 1}u)) {{")
         self._block(stmt.body)
@@ -288,7 +292,9 @@ class _KernelPrinter(ValuePrinter):
         """From here on the kernel before has ended; compilers know nothing of what is read."""
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
-        self._call_helper(AWAIT, "")
+        self._define(AWAIT)
+        self._lets_in = any(isinstance(s, Join) for s in statements(self.kernel.body))
+        self._call_helper(AWAIT_ONLY if self._lets_in else AWAIT, "")
         for buffer in fresh:
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")

@@ -13,13 +13,14 @@ import math
 from collections import ChainMap
 from dataclasses import replace
 
-from tilewright.base.artifact import AWAIT, Source
+from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
+    LET_IN,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -306,6 +307,18 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
+    # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
+    # have room for them then, several to one: those of a join come when shares are done, and find
+    # the last blocks at work.
+    AWAIT_ONLY: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+#define {AWAIT_ONLY}() asm volatile("griddepcontrol.wait;" ::: "memory")
+#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define {AWAIT_ONLY}()
+#define {LET_IN}()
+#endif
+""",
+    LET_IN: "",
     # The first thread hands on what barriers put before to whoever finds its count (release), takes
     # what others handed on so (acquire), and the barrier shows it to all threads of its block.
     # A counter that was full begins at 0 again.

@@ -21,10 +21,10 @@ import re
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilewright.base.artifact import AWAIT, BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import AWAIT, AWAIT_ONLY, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl, serial_gates
-from tilewright.codegen.c_dialect import LAST, Dialect
+from tilewright.codegen.c_dialect import LAST, LET_IN, Dialect
 
 WARP, GROUP = 32, 128
 _ORDER = BufferSpec("tw_order", DType("int32"), (5,), "input")
@@ -40,7 +40,8 @@ _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, a
     r"\btw_copy_(\d+)\(": rf"{_COPIES}&tw_copies, \1, ",
     r"\btw_commit\(\)": "++tw_copies.commits",
     r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
-    rf"\b{AWAIT}\(\);": "",  # these kernels are launched when the one before has ended
+    # These kernels are launched when the one before has ended.
+    rf"\b({AWAIT}|{AWAIT_ONLY}|{LET_IN})\(\);": "",
 }
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.

@@ -42,7 +42,7 @@ class _Shapes(type):
 class ShapeTuple(tuple[int, ...], metaclass=_Shapes):
     """Whole numbers, as a shape has them; any tuple of such is an instance.
 
-    Raises DeviceError for others.
+    ndim: how many.  Raises DeviceError for others.
     """
 
     def __new__(cls, shape: Iterable[int] = ()) -> ShapeTuple:
@@ -53,6 +53,10 @@ class ShapeTuple(tuple[int, ...], metaclass=_Shapes):
                 f"runtime.ShapeTuple({listed!r:.80})", f"{wrong!r} is no whole number", "Give ints."
             )
         return super().__new__(cls, map(int, listed))
+
+    @property
+    def ndim(self) -> int:
+        return len(self)
 
 
 @door(DeviceError, "runtime.container.tuple_object")

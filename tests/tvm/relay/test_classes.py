@@ -16,7 +16,7 @@ def test_results_and_shapes_have_classes():
     assert (made, made.tag, made[1:]) == ([4, 5], 2, [5])
     assert isinstance(made, ADT) and isinstance([1], ADT) and not isinstance((1,), ADT)
     assert isinstance(tuple_object([1]), list) and tuple_object([1]).tag == 0
-    assert ShapeTuple([3, np.int64(4), -1]) == (3, 4, -1)
+    assert ShapeTuple([3, np.int64(4), -1]) == (3, 4, -1) and ShapeTuple([3, 4]).ndim == 2
     assert isinstance((3, 4), ShapeTuple) and not isinstance((3, 0.5), ShapeTuple)
     with pytest.raises(DeviceError, match="0.5 is no whole number"):
         ShapeTuple([3, 0.5])

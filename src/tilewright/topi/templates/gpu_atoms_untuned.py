@@ -13,6 +13,7 @@ from tilewright.schedule.template import Anchored
 from tilewright.topi.templates.untuned import fastest
 
 FEW_SPLITS = (4, 8)  # of the sums of few rows
+TWO = {"joined": False}  # what a join is worth depends on what runs behind it
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
@@ -22,7 +23,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         return fastest_of_few(sketch)
     blocks, warps = ([e.val for e in space.space_map[k]] for k in ("split_k", "warps_k"))
     ways = [(b, w) for b in blocks for w in warps if b in (1, 4, 16) and w in (1, 4)]
-    return fastest(sketch, *({"split_k": b, "warps_k": w} for b, w in ways))
+    return fastest(sketch, *({"split_k": b, "warps_k": w, **TWO} for b, w in ways))
 
 
 def fastest_of_few(sketch: Sketch) -> int:

@@ -38,6 +38,7 @@ from tilewright.topi.templates.cpu_tile import (
 )
 from tilewright.topi.templates.gpu import (
     KINDS,
+    STRUCTURES,
     Roles,
     fastest_contraction,
     op_of,
@@ -340,8 +341,8 @@ def fallback_cpu(sketch: Sketch, _: Anchored) -> int:
 
 
 anchor_template(
-    "conv2d_winograd.gpu", kinds=KINDS, tags=TAGS, fallback=fallback_gpu
-)(schedule_gpu)  # fmt: skip
+    "conv2d_winograd.gpu", kinds=KINDS, tags=TAGS, fallback=fallback_gpu, structures=STRUCTURES
+)(schedule_gpu)
 anchor_template(
     "conv2d_winograd.llvm", kinds=("llvm",), tags=TAGS, fallback=fallback_cpu
 )(schedule_cpu)  # fmt: skip
