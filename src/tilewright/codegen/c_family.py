@@ -23,6 +23,7 @@ from tilewright.codegen.c_dialect import (
     LAST,
     LET_IN,
     TENSOR_MAP,
+    UNIFORM,
     Dialect,
     Names,
     async_copy,
@@ -33,6 +34,7 @@ from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -214,7 +216,11 @@ class _KernelPrinter(ValuePrinter):
                 raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
             if var not in self._fixed:
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
-                self._line(f"const {kind} {name} = ({kind}){self.dialect.threads[tag]};")
+                value = f"({kind}){self.dialect.threads[tag]}"
+                if self.maps and tag in THREAD_TAGS[1:] and self.kernel.block[0] % WARP == 0:
+                    self._define(UNIFORM)
+                    value = f"{UNIFORM}({value})"
+                self._line(f"const {kind} {name} = {value};")
 
     def _declare_shared(self) -> None:
         d, plan = self.dialect, self.shared
