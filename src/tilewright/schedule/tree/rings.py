@@ -116,7 +116,8 @@ def again_behind(node: Node, bounds: Bounds) -> Any:
     parent, axis = node.parent, node.attach_axis
     if parent is None or axis is None:
         return False
-    tree, rounds = bounds.tree, 1
+    tree = bounds.tree
+    rounds: Any = 1
     for _, ax in tree.path(node):
         if ax is not axis and ax not in tree.tag_of:
             rounds = rounds * bounds.extent[ax]
