@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_beside import BESIDE, view_of
+from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
@@ -172,6 +172,7 @@ class _KernelPrinter(ValuePrinter):
             view: names.claim(f"{kernel.params[view.argument].name}_map")
             for view in dict.fromkeys(view_of(self, c) for c in copies)
         }
+        self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
         if steady is not None and AWAIT in dialect.instructions:
@@ -346,7 +347,11 @@ class _KernelPrinter(ValuePrinter):
     def _if(self, stmt: If) -> None:
         if stmt.condition.lanes > 1:
             raise self._broken(f"the branch on {stmt.condition} differs between lanes")
-        self._line(f"if ({self._print(self._closed(stmt.condition))}) {{")
+        test = self._print(self._closed(stmt.condition))
+        if self._by_groups and whole_warps(stmt, self.kernel):
+            self._define(UNIFORM)
+            test = f"{UNIFORM}({test})"
+        self._line(f"if ({test}) {{")
         self._block(stmt.then)
         if stmt.orelse is not None:
             self._line("} else {")
