@@ -165,10 +165,16 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates, came: Cam
 
     unit = unit_of(kernel)
 
-    def met(seen: frozenset[tuple[int, int]] = frozenset()) -> None:
+    def met(stop: Any) -> bool | None:
+        seen: frozenset[tuple[int, int]] = frozenset()
+        last = None
+        if isinstance(stop, Join):
+            found = threads[0].count(stop, came)
+            last, seen = found is not None, frozenset(found or ())
         for thread in threads:
             now = thread.now
             thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
+        return last
 
     def diverged(waiting: Sequence[Any]) -> InterpreterError:
         barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
@@ -194,12 +200,7 @@ def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates, came: Cam
             raise diverged(waiting)
         if waiting[0] is None:
             return
-        seen: frozenset[tuple[int, int]] = frozenset()
-        last = None
-        if isinstance(waiting[0], Join):
-            found = threads[0].count(waiting[0], came)
-            last, seen = found is not None, frozenset(found or ())
-        met(seen)
+        last = met(waiting[0])
 
 
 @dataclass

@@ -34,6 +34,7 @@ static void __syncwarp() {
   pthread_barrier_wait(&warps[(threadIdx.x + row * (threadIdx.y + plane * threadIdx.z)) / 32]);
 }
 static void tw_pause() { sched_yield(); }
+static int tw_uniform(int index) { return index; }
 """
 
 

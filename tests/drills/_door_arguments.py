@@ -337,10 +337,6 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "relay.Constant": {"data": lambda: np.zeros(3, "float32")},
     "relay.Function": {"params": lambda: [], "body": lambda: relay.const(1.0)},
     "relay.IRModule": {"functions": lambda: {"main": network()["main"]}},
-    "relay.Span": {
-        "source_name": lambda: relay.SourceName("net"),
-        **dict.fromkeys(("line", "end_line", "column", "end_column"), 1),
-    },
     "relay.Tuple": {"fields": lambda: [vector()]},
     "relay.TupleGetItem": {"tuple_value": lambda: relay.Tuple([vector()])},
     "relay.TupleType": {"fields": lambda: (relay.TensorType((2, 3)),)},

@@ -87,6 +87,10 @@ _FUNCTIONAL: dict[str, dict[str, Any]] = {
 GRAPHS: dict[str, dict[str, Any]] = {
     **{f"relay.{kind} relay.adt.{kind}": row for kind, row in _FUNCTIONAL.items()},
     "relay.If": {"true_branch": _pair, "false_branch": _pair},
+    "relay.Span": {
+        "source_name": lambda: relay.SourceName("net"),
+        **dict.fromkeys(("line", "end_line", "column", "end_column"), 1),
+    },
     "relay.analysis.CallGraph": {"module": lambda: relay.IRModule.from_expr(_pair())},
     "relay.transform.MergeComposite": {"pattern_table": lambda: [("own.add", _adds())]},
     "relay.analysis.unmatched_cases": {

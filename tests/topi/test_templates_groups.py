@@ -70,14 +70,13 @@ def test_members_compute_what_numpy_says(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [0, 1, 4])
 @pytest.mark.parametrize("name", ["dense of odd sizes", "matmul", "batch_matmul"])
-def test_members_whose_tiles_an_engine_brings(name: str, engine: int) -> None:
+def test_members_whose_tiles_an_engine_brings(name: str) -> None:
     tensors = CASES[name]
-    sketch, rng = sketch_of(tensors), np.random.default_rng(engine)
+    sketch, rng = sketch_of(tensors), np.random.default_rng(0)
     some = sketch.space.sample(512, rng)
     legal = some[sketch.legal(some)]
-    index = next(int(i) for i in legal if sketch.space.get(int(i))["engine"].val == engine)
+    index = next(int(i) for i in legal if sketch.space.get(int(i))["engine"].val > 0)
     program = lower_schedule(sketch.close(index), CUDA)
     kinds = {type(s) for kernel in program.kernels for s in statements(kernel.body)}
     assert {BulkCopy, MmaEnd} <= kinds and AsyncCopy not in kinds

@@ -5,14 +5,28 @@ In: the printer of a kernel and a statement.  Out: lines of C.  Read next: `c_fa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.base.artifact import TensorMap
 from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, bulk_copy, multiply
 from tilewright.codegen.cuda_groups import form
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
-from tilewright.ir.stmt import Mma, MmaBegin, MmaEnd, Show, Stmt
+from tilewright.ir.expr import Expr, conjuncts, const, free_variables
+from tilewright.ir.stmt import (
+    THREAD_TAGS,
+    If,
+    Kernel,
+    Mma,
+    MmaBegin,
+    MmaEnd,
+    Show,
+    Stmt,
+    Thread,
+    statements,
+)
 
 
 def view_of(p: Any, stmt: BulkCopy) -> TensorMap:
@@ -73,6 +87,40 @@ def _mma_begin(p: Any, stmt: MmaBegin) -> None:
 def _mma_end(p: Any, stmt: MmaEnd) -> None:
     how = f"{stmt.sum.count}, {stmt.pending}"
     p._call_helper(MMA_END, p._place(stmt.sum), how)
+
+
+def multiplies_by_groups(kernel: Kernel) -> bool:
+    return any(isinstance(s, Mma) and s.atom.by_group for s in statements(kernel.body))
+
+
+def whole_warps(stmt: If, kernel: Kernel) -> bool:
+    """Whether the condition of a branch with gates or products differs between threads, but not
+    between those of a warp.  Compilers do not know that, and have groups wait for each product
+    where their path may divide.  Lanes are not apart there: gates and products want them all."""
+    test = stmt.condition
+    if not any(isinstance(s, (Mma, Await)) for s in statements(stmt)):
+        return False
+    threads = {t.tag: t for t in kernel.threads if t.tag in THREAD_TAGS}
+    variables = {t.var for t in threads.values()}
+    used = [p for p in conjuncts(test) if variables.intersection(free_variables(p))]
+    return bool(used) and all(_of_whole_warps(p, threads) for p in used)
+
+
+def _of_whole_warps(part: Expr, threads: Mapping[str, Thread]) -> bool:
+    """Of a part: it does not look at threadIdx.x, whose extent is whole warps, or asks for thread
+    numbers below a multiple of a warp."""
+    x = threads.get("threadIdx.x")
+    if x is None or isinstance(x.extent, Expr) or x.extent % WARP:
+        return False
+    if x.var not in free_variables(part):
+        return True
+    if part.op != "lt" or part.args[1].op != "const" or part.args[1].attr % WARP:
+        return False
+    number, step = const(0), 1
+    for _, t in sorted(threads.items()):
+        number, step = number + t.var * step, step * t.extent
+    apart = Simplifier({t.var: (0, t.extent - 1) for t in threads.values()})(part.args[0] - number)
+    return apart.op == "const" and not apart.attr
 
 
 BESIDE: dict[type[Stmt], Callable[[Any, Any], None]] = {

@@ -160,8 +160,10 @@ def instruction(function: str) -> str:
     return f"tw_{function}"
 
 
+UNIFORM = "tw_uniform"  # (condition that is the same in all lanes of a warp)
 SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
 BULK, TENSOR_MAP = "tw_bulk_", "tw_map"  # begins of names; the type of a parameter
+UNIFORM = "tw_uniform"  # (index): the same in all lanes of a warp, and the compiler knows
 LET_IN = "tw_let_next_in"  # (): kernels behind may begin, of which `AWAIT_ONLY` says nothing
 LAST = "tw_last_to_come"  # (counter, blocks - 1): whether all others of as many came before
 FRESH = "tw_fresh"  # (pointer): the same one, of which nothing is known from before the wait

@@ -17,12 +17,13 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.c_beside import BESIDE, view_of
+from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
     LET_IN,
     TENSOR_MAP,
+    UNIFORM,
     Dialect,
     Names,
     async_copy,
@@ -33,6 +34,7 @@ from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -170,6 +172,7 @@ class _KernelPrinter(ValuePrinter):
             view: names.claim(f"{kernel.params[view.argument].name}_map")
             for view in dict.fromkeys(view_of(self, c) for c in copies)
         }
+        self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
         if steady is not None and AWAIT in dialect.instructions:
@@ -214,7 +217,11 @@ class _KernelPrinter(ValuePrinter):
                 raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
             if var not in self._fixed:
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
-                self._line(f"const {kind} {name} = ({kind}){self.dialect.threads[tag]};")
+                value = f"({kind}){self.dialect.threads[tag]}"
+                if self.maps and tag in THREAD_TAGS[1:] and self.kernel.block[0] % WARP == 0:
+                    self._define(UNIFORM)
+                    value = f"{UNIFORM}({value})"
+                self._line(f"const {kind} {name} = {value};")
 
     def _declare_shared(self) -> None:
         d, plan = self.dialect, self.shared
@@ -340,7 +347,11 @@ class _KernelPrinter(ValuePrinter):
     def _if(self, stmt: If) -> None:
         if stmt.condition.lanes > 1:
             raise self._broken(f"the branch on {stmt.condition} differs between lanes")
-        self._line(f"if ({self._print(self._closed(stmt.condition))}) {{")
+        test = self._print(self._closed(stmt.condition))
+        if self._by_groups and whole_warps(stmt, self.kernel):
+            self._define(UNIFORM)
+            test = f"{UNIFORM}({test})"
+        self._line(f"if ({test}) {{")
         self._block(stmt.then)
         if stmt.orelse is not None:
             self._line("} else {")

@@ -22,6 +22,7 @@ from tilewright.codegen.c_dialect import (
     LAST,
     LET_IN,
     TENSOR_MAP,
+    UNIFORM,
     Dialect,
     async_copy,
     bulk_copy,
@@ -211,6 +212,11 @@ def _bulk_copy(n: int) -> str:
 # Who arrives has read what the engine writes next.  The engine's writes are not in the order of a
 # thread's reads, which may still be under way, unless a fence stands between both.
 _GATES = {
+    # Groups of warps multiply one batch after the other where a branch seems to part their lanes.
+    UNIFORM: """static __device__ __forceinline__ int tw_uniform(int index) {
+  return __shfl_sync(0xffffffffu, index, 0);
+}
+""",
     TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
     **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
     "tw_make_gates": """static __device__ __forceinline__

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, multiply
+from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, UNIFORM, multiply
 from tilewright.ir.atoms import GROUP_ATOMS, Atom
 from tilewright.ir.swizzle import PIECE
 
@@ -46,6 +46,10 @@ void {MMA_END}(float* d) {{
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
   asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(P) : "memory");
 {_HELD}}}
+""",
+    UNIFORM: f"""static __device__ __forceinline__ bool {UNIFORM}(bool test) {{
+  return __shfl_sync(0xffffffffu, (int)test, 0) != 0;
+}}
 """,
     SHOW: f"""static __device__ __forceinline__ void {SHOW}() {{
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

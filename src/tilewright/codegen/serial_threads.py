@@ -288,6 +288,8 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     gated = serial_gates.GATED in body
     if gated and _BY_GROUP in body:  # which would wait for its other warps
         return _Unfit("groups of warps wait for gates")
+    if gated and joins:
+        return _Unfit("blocks that wait for gates are counted")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")

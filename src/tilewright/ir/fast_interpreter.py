@@ -137,7 +137,7 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory
             result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
             running.append(result)
         if gated:
-            epoch = _gated(kernel, gates, running, epoch, count)
+            epoch = _gated(kernel, gates, running, epoch, count, met)
         elif code.has_barrier:
             epoch = _in_turn(kernel, running, epoch, count, met)
         epoch += count + 1
@@ -147,16 +147,30 @@ def _stamps(buffer: Buffer, lists: int) -> list[list[int]]:
     return [[0] * buffer.size for _ in range(lists)]
 
 
-def _gated(kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int) -> int:
+def _gated(
+    kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int, met: _Blocks
+) -> int:
     """As `_in_turn`, for threads that wait for gates, too."""
+    start = epoch
 
-    def told() -> int:
+    def told(stop: Any) -> Any:
         nonlocal epoch
-        epoch += count + 1
-        return epoch
+        now, epoch = epoch, epoch + count + 1
+        return _told(stop, epoch, met, start, now)
 
     run_block(gates, lambda k, told: _advance(threads[k], told), told, partial(_diverged, kernel))
     return epoch
+
+
+def _told(stop: Any, epoch: int, met: _Blocks, start: int, now: int) -> Any:
+    """What all threads are told that have come to a barrier, or to where blocks are counted.
+
+    epoch: of what they do next; start, now: as of `_Blocks.count`
+    """
+    if not isinstance(stop, tuple):
+        return epoch
+    _, join, at = stop
+    return epoch, met.count(join, at, start, now)
 
 
 def _in_turn(
@@ -183,10 +197,7 @@ def _in_turn(
             raise _diverged(kernel, waiting)
         now, stop = epoch, waiting[0]
         epoch += count + 1
-        told = epoch
-        if isinstance(stop, tuple):
-            _, join, at = stop
-            told = epoch, met.count(join, at, start, now)
+        told = _told(stop, epoch, met, start, now)
 
 
 def _advance(thread: Course, told: Any) -> Any:

@@ -253,13 +253,13 @@ def _join(clock: Clock, other: Clock) -> None:
 def run_block(
     gates: Gates,
     go_on: Callable[[int, Any], Any],
-    told: Callable[[], Any],
+    told: Callable[[Any], Any],
     diverged: Callable[[Sequence[Any]], Exception],
 ) -> None:
     """Run the threads of a block until all have ended.
 
     go_on:    (thread, what it is told) -> its next stop: where it stands, None at its end
-    told:     called when all have come to a barrier; what they are told there
+    told:     called with the stop when all have come to a barrier; what they are told there
     diverged: the error for threads that stop for different barriers, or end before one
     """
     count, unit = len(gates.clocks), unit_of(gates.kernel)
@@ -286,7 +286,7 @@ def run_block(
         if any(stop is not stops[0] and stop != stops[0] for stop in stops):
             raise diverged(stops)
         gates.meet()
-        start = told()
+        start = told(stops[0])
         stops = [go_on(t, start) for t in range(count)]
 
 

@@ -17,6 +17,9 @@ it:
     bulk.py        bulk copies: the gates of a ring, and warps that do nothing but load
     reductions.py  reductions in place, into an accumulator, over threads
     fragments.py   what the lanes of a warp hold together: operands and sums of atoms
+    folds.py       rows of these sums, reduced by the lanes that hold them
+    running.py     sums that follow a maximum while it grows
+    powers.py      exponentials of such sums
 
 A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
 accumulator (`NAME.acc`), one element per iteration of the spatial loops inside the reduction, and

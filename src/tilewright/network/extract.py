@@ -124,7 +124,8 @@ def halves_of(target: Target) -> dict[DType, int]:
 
 def bytes_of(target: Target) -> frozenset[DType]:
     """Give the types of bytes for which it has a unit of its own; elsewhere int32 is as fast."""
-    return frozenset({ATOMS[name].a.dtype for name in target.atoms if name in ATOMS} & set(BYTES))
+    known = {atom.a.dtype for name, atom in ATOMS.items() if target.has(name)}
+    return frozenset(known & set(BYTES))
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:

@@ -6,7 +6,8 @@ axes by their unique names, so a list of steps replays on an equal DAG, prints a
 The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py.
 Read next: `step.py`, `loops.py` (loops of a stage), `atoms.py` (loops that a matrix instruction
 runs), `places.py` (where a stage is computed), `joins.py` (by which blocks), `copies.py` (how
-copies are made), `stages.py`, `layouts.py`, `products.py`, `matrices.py` (new stages).
+copies are made), `stages.py`, `layouts.py`, `products.py`, `quotients.py`, `matrices.py` (new
+stages), `widening.py` (types).
 """
 
 from tilewright.schedule.steps.atoms import Tensorize

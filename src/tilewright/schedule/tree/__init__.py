@@ -1,8 +1,9 @@
 """The loop tree of a schedule: structure once, every number for one candidate or thousands, text.
 
 In: a `ScheduleState`.  Out: regions, extents, resources, masks, printed loop nests.
-In order: `access.py`, `layout.py`, `products.py`, `structure.py`, `bounds.py`, `printer.py`,
-`loop_tree.py`, `accumulators.py`, `touch.py`, `rings.py`, `resources.py`, `legality.py`.
+In order: `access.py`, `layout.py`, `products.py`, `running.py`, `structure.py`, `bounds.py`,
+`printer.py`, `loop_tree.py`, `accumulators.py`, `touch.py`, `rings.py`, `resources.py`,
+`legality.py`.
 
 `LoopTree(schedule)` is the structure: stages that are stored, their loops, who is computed where,
 which tensor elements each stage reads as affine forms of its axes.  It is built once for all
@@ -86,6 +87,11 @@ schedules (`drawing.py` there) exercise them together.
    fragment is known to threadIdx.y and z, which are warps, and not to threadIdx.x, the lanes; a
    later stage may read of it what its own lane holds, which the simplifier has to prove
    (`lowering/accesses.py`).  `products.py` finds the operands, `layout.py` says who holds what.
+   A reduction in scope "fragment" is of rows of such sums: its loops go over whole atoms, too, each
+   lane reduces what it has of a row, and all that share the row hold the result.  One that goes
+   along with a loop (`StageState.along`) has of its reduction axis the part that an iteration of
+   the loop is about, a region as other axes have (`Bounds.begins`); its buffer lives around the
+   stage that has the loop, and sums that read it while it grows follow it (`running.py`).
 15. Rings.  A stage of asynchronous copies with n slots holds n tiles of the loop that it is
    computed at, no more than there are, each from a place that the widest access may have:
    `rings.py` gives the numbers to masks, facts and lowering.  The loop must be one that runs in

@@ -412,6 +412,8 @@ class Structure:
         assert node.parent is not None and node.attach_axis is not None
         if any(tag == "vthread" for tag in self.tag_of.values()):
             return "warps of their own load beside no virtual threads"
+        if any(other.joined for other in self.subtree(node.root)):
+            return "warps of their own load beside no sums that the last block adds up"
         for other in self.nodes:
             at = [(other.parent, other.attach_axis), *self.path(other)]
             inside = other is not node and (node.parent, node.attach_axis) in at

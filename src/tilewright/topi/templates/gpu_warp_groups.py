@@ -48,7 +48,7 @@ WASTE = 1.34  # share of atoms that uneven tiles may add
 EACH_M = (1, 2)  # atoms of a group below each other
 GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
-ENGINES = (-1, 0, 1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
+ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
