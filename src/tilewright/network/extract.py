@@ -118,13 +118,14 @@ def ungrouped(
 def halves_of(target: Target) -> dict[DType, int]:
     """Give the element types of 16 bits that the matrix instructions of a target multiply, and of
     each how many terms one sums up."""
-    atoms = [ATOMS[name] for name in target.atoms if target.allows(name)]
+    atoms = [atom for name, atom in ATOMS.items() if target.allows(name)]
     return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
 
 
 def bytes_of(target: Target) -> frozenset[DType]:
     """Give the types of bytes for which it has a unit of its own; elsewhere int32 is as fast."""
-    return frozenset({ATOMS[name].a.dtype for name in target.atoms} & set(BYTES))
+    allowed = {atom.a.dtype for name, atom in ATOMS.items() if target.allows(name)}
+    return frozenset(allowed & set(BYTES))
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:

@@ -66,7 +66,7 @@ def usual_layouts(mod: IRModule, target: Target) -> Choice:
 def _in_atoms(mod: IRModule, target: Target) -> bool:
     """Whether most of what convolutions multiply is of types for which the target has atoms, in the
     precision that it is asked for."""
-    allowed = (ATOMS[name].a.dtype for name in target.atoms if target.allows(name))
+    allowed = (atom.a.dtype for name, atom in ATOMS.items() if target.allows(name))
     fed = {*(dtype for dtype in allowed if dtype.is_float), *bytes_of(target)}
     whole = of_atoms = 0
     for node in convolutions(mod):

@@ -284,8 +284,8 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     found = product_of(a)
     op = op_of(a.schedule, a.anchor)
     if op.axis[found.few].size > FEWER and any(
-        {ATOMS[name].a.dtype} == {found.data.dtype, found.weight.dtype} and a.target.allows(name)
-        for name in a.target.atoms
+        {atom.a.dtype} == {found.data.dtype, found.weight.dtype} and a.target.allows(name)
+        for name, atom in ATOMS.items()
     ):
         raise _refused(op, "matrix units are faster")
     if not found.along:
