@@ -195,3 +195,16 @@ def test_what_is_no_matrix_times_rows_is_refused() -> None:
     apart = te.compute((1, 8), lambda i, j: te.sum(x[i, k] * w[j, 63 - k], k), tag="dense")
     with pytest.raises(ScheduleError, match="along no axis"):
         sketch_of([x, w, apart])
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_what_runs_untuned(rows: int) -> None:
+    """Up to four rows a ring; of more, matrix units are faster where there are some."""
+    halves, floats = (
+        sketch_of(dense(rows, 256, 64)[0]),
+        sketch_of(dense(rows, 256, 64, "float32")[0]),
+    )
+    chosen = [s.fallback() for s in (halves, floats)]
+    assert (chosen[0] is None) == (rows > 4) and chosen[1] is not None
+    for sketch, index in zip((halves, floats), chosen, strict=True):
+        assert index is None or sketch.space.get(index)["slots"].val > 0

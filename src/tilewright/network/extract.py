@@ -124,8 +124,8 @@ def halves_of(target: Target) -> dict[DType, int]:
 
 def bytes_of(target: Target) -> frozenset[DType]:
     """Give the types of bytes for which it has a unit of its own; elsewhere int32 is as fast."""
-    known = {atom.a.dtype for name, atom in ATOMS.items() if target.has(name)}
-    return frozenset(known & set(BYTES))
+    allowed = {atom.a.dtype for name, atom in ATOMS.items() if target.allows(name)}
+    return frozenset(allowed & set(BYTES))
 
 
 def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
