@@ -68,7 +68,7 @@ def test_products_are_of_bytes(given: Any) -> None:
     assert len(products) == 2
     for task in products:
         assert [str(t.dtype) for t in task.dag.args[:2]] == ["int8", "int8"]
-        assert "tensor" in task.sketches[0].origin
+        assert any(s.origin.endswith(".tensor") for s in task.sketches)
 
 
 @pytest.mark.slow
