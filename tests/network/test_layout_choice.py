@@ -170,6 +170,7 @@ def test_a_choice_is_made_once_for_a_network_and_its_records(monkeypatch, tmp_pa
     monkeypatch.setattr(decide, "registered_computations", lambda target: [])
     records, made = [("some computation", 1e-6)], []
     monkeypatch.setattr(Evidence, "bests", lambda self: records)
+    monkeypatch.setattr(Evidence, "has_records", True)
     real = decide.chosen_layouts
     monkeypatch.setattr(decide, "chosen_layouts", lambda *args: made.append(1) or real(*args))
 

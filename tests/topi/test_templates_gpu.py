@@ -10,13 +10,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lowering.split_sums import backwards, joins
 from tilewright import te, topi
 from tilewright.base.errors import TargetError
 from tilewright.driver.build import build_artifact, generate_source
 from tilewright.driver.compilers import compile_source
-from tilewright.ir.fast_interpreter import run_fast
-from tilewright.lowering.pipeline import lower_schedule
 from tilewright.runtime.device import opencl
 from tilewright.runtime.trial import trial
 from tilewright.schedule.sketch import Sketch
@@ -24,7 +21,6 @@ from tilewright.schedule.task import task_of_dag
 from tilewright.schedule.template import fallback_schedule
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target
-from tilewright.te.cases import whole_numbers
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
@@ -181,7 +177,7 @@ def test_masks_on_arrays_judge_as_single_candidates(name: str) -> None:
 def test_resnet_layers_have_bounded_spaces_and_a_fallback(number: int) -> None:
     dag = resnet_layer(number)
     sketch = sketch_of(dag, CUDA)
-    assert 100_000 < len(sketch.space) <= 100_000_000
+    assert 100_000 < len(sketch.space) <= 50_000_000
     assert sketch.legal(sketch.space.sample(500, np.random.default_rng(0))).mean() > 0.3
     for target in (CUDA, OPENCL):
         assert fallback_schedule(dag, target) is not None
@@ -209,45 +205,6 @@ def test_reduction_split_over_blocks_and_threads_keeps_the_tile() -> None:
     board = accumulators.parent
     assert board is not None and board.scope == "shared"
     assert bounds.region(board) == [8, 1, 1, 32, 7, 7]  # threads, blocks, then one block's outputs
-
-
-def test_blocks_that_join_keep_the_tile_and_need_no_second_kernel() -> None:
-    sketch, index = flagship(split_k=8, threads_k=8, step_k=1, joined=True)
-    schedule = sketch.close(index)
-    tree = LoopTree(schedule)
-    bounds = tree.bounds()
-    (last,) = tree.roots
-    assert last.stage.is_output
-    assert bounds.launch(last) == {
-        "blockIdx.x": 1, "blockIdx.y": 16, "blockIdx.z": 8, "threadIdx.x": 448,
-    }  # fmt: skip
-    (partial,) = (n for n in tree.nodes if n.joined)
-    assert bounds.region(partial) == [8, 1, 32, 7, 7]
-    roles = [b.role for b in generate_source(schedule, CUDA, "conv").buffers]
-    assert roles.count("workspace") == roles.count("counters") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shares", [1, 4])
-def test_blocks_that_join_compute_what_the_reference_says(shares: int) -> None:
-    """Whichever of them is the last."""
-    data = te.placeholder((1, 32, 7, 7), name="data")
-    weight = te.placeholder((12, 32, 3, 3), name="weight", constant=True)
-    conv = topi.nn.conv2d_nchw(data, weight, 1, 1, 1)
-    tensors = [data, weight, topi.nn.relu(conv)]
-    dag = ComputeDAG(tensors)
-    sketch = sketch_of(dag, CUDA)
-    some = sketch.space.sample(2000, np.random.default_rng(shares))
-    wanted = {"split_k": 4, "threads_k": shares, "joined": True}
-    legal = (sketch.space.get(int(i)) for i in some[sketch.legal(some)])
-    index = next(c.index for c in legal if all(c[k].val == v for k, v in wanted.items()))
-    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
-    assert [j.blocks for j in joins(program)] == [4]
-    case = whole_numbers(dag, 0)
-    for each in (program, backwards(program)):
-        out = np.full(case.expected[0].shape, np.nan, np.float32)
-        run_fast(each, [*case.inputs, out])
-        np.testing.assert_array_equal(out, case.expected[0])
 
 
 def test_packed_weights_come_in_vectors_without_branches() -> None:

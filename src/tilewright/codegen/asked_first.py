@@ -15,6 +15,7 @@ from math import prod
 
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     Allocate,
     AsyncCopy,
@@ -33,7 +34,6 @@ from tilewright.ir.stmt import (
     seq,
     written_buffers,
 )
-from tilewright.lowering.overhang import fresh_loops
 
 MOST = 16  # accesses of a thread: of all that run together, about what a device has under way
 LEAST_BYTES = 8  # of an access: smaller ones are not what a kernel waits for

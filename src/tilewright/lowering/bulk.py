@@ -49,6 +49,7 @@ from tilewright.ir.bulk import (
     MakeGates,
 )
 from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     THREAD_TAGS,
     Allocate,
@@ -61,7 +62,6 @@ from tilewright.ir.stmt import (
     seq,
 )
 from tilewright.lowering.accesses import Accesses
-from tilewright.lowering.overhang import fresh_loops
 from tilewright.lowering.placement import Placement
 from tilewright.schedule.tree.boxes import extents
 from tilewright.schedule.tree.loop_tree import Node

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
@@ -38,7 +39,7 @@ from tilewright.lowering.folds import around, fold, part
 from tilewright.lowering.fragments import in_pairs, operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.opaque import opaque_kernels
-from tilewright.lowering.overhang import Overhang, fresh_loops, let_overhang, whole_tile
+from tilewright.lowering.overhang import Overhang, let_overhang, whole_tile
 from tilewright.lowering.placement import place
 from tilewright.lowering.products import rounded_products
 from tilewright.lowering.recurrence import from_its_step

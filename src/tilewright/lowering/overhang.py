@@ -3,20 +3,19 @@
 What a stage computes beyond its tensor is never used, so on a CPU it needs no guard if all it reads
 is memory.  In: placements of all kernels, storage.  Out: an `Overhang`: the tests that are
 dropped, and storage with room for what then is computed and read behind the ends.
-Further, for guards that stay: the condition under which a tile needs none, and a copy of a
-statement with loop variables of its own.  Read next: `nest.py`, which emits both nests.
+Further, for guards that stay: the condition under which a tile needs none.  Read next: `nest.py`,
+which emits both nests.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import For, Stmt, map_children
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.placement import Placement
@@ -162,26 +161,3 @@ def whole_tile(guard: Expr, own: Mapping[Expr, Any], simplify: Simplifier) -> Ex
         tests.append(E.substitute(simplify(test), worst))
     inside = simplify(E.all_of(*tests))
     return None if inside.op == "const" else inside
-
-
-def fresh_loops(
-    stmt: Stmt, limits: dict[Expr, int], values: Mapping[Expr, E.Value] | None = None
-) -> Stmt:
-    """The same statement with loop variables of its own; limits: per loop variable, grows.
-
-    values: of other variables, which are put in their place
-    """
-    names: dict[Expr, E.Value] = dict(values or {})
-
-    def on_expr(e: Expr) -> Expr:
-        return E.substitute(e, names)
-
-    def on_stmt(s: Stmt) -> Stmt:
-        if isinstance(s, For):
-            fresh = names[s.var] = E.var(str(s.var.attr))
-            if s.var in limits:
-                limits[fresh] = limits[s.var]
-            return replace(s, var=fresh, body=on_stmt(s.body))
-        return map_children(s, on_stmt, on_expr)
-
-    return on_stmt(stmt)

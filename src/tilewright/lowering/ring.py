@@ -26,6 +26,7 @@ from typing import Any
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import ROUNDED
 from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     AsyncCopy,
@@ -43,7 +44,6 @@ from tilewright.ir.stmt import (
     map_children,
     seq,
 )
-from tilewright.lowering.overhang import fresh_loops
 from tilewright.schedule.copies import source_of
 
 

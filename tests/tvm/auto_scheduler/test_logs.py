@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "other tasks": (lambda task: auto_scheduler.TaskScheduler([1]), "extract_tasks make them"),
     "no network": (
         lambda task: auto_scheduler.extract_tasks(None, {}, "llvm"),
-        "mod is None, not a module or a relay.Function",
+        "mod is None, not a module or a Function",
     ),
     "scheduler callback": (
         lambda task: auto_scheduler.TaskScheduler([task], callbacks=[print]),

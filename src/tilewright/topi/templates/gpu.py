@@ -28,11 +28,9 @@ from tilewright.schedule.thread_loops import deal, fetch, over_blocks, ring_size
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_joins import JOINED
 from tilewright.topi.templates.untuned import fastest
 
 KINDS = ("cuda", "opencl")
-STRUCTURES = 64  # ways to split a sum over blocks, which may join, and threads
 SUM_THREADS = 128  # threads of a block that only adds partial results
 SPLITS = (1, 2, 4, 8, 16, 32)  # of a reduction over blocks
 LANES = (1, 2, 4, 8, 16)  # threads that share a reduction
@@ -174,18 +172,11 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target, wide: bo
     cfg.define_knob("align_data", [1, vector if factors.along_columns else 2])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
     sizes = ring_sizes((factors.data, factors.weight), target)
-    stages: Size = 0
-    if len(sizes) > 1:
-        cfg.define_knob("stages", sizes, absent=0)
-        stages = cfg["stages"].val
-    if may_join(depth, target):
-        cfg.define_knob("joined", JOINED, absent=False)
+    if len(sizes) == 1:
+        return 0
+    cfg.define_knob("stages", sizes, absent=0)
+    stages: Size = cfg["stages"].val
     return stages
-
-
-def may_join(depth: int, target: Target) -> bool:
-    """Whether there are blocks that share a sum, and can be joined."""
-    return target.counts_blocks and len(divisors_of(depth, SPLITS, 4)) > 1
 
 
 def divisors_of(extent: int, sizes: Iterable[int], least: int) -> list[int]:
@@ -202,8 +193,7 @@ def fastest_contraction(sketch: Sketch, op: ComputeOp) -> int:
     Slices come by plain copies: what rings are worth was measured for matrix units only.
     """
     splits = reduction_splits(sketch.space, op, sketch.target)
-    knobs = {"stages": 0, "joined": False}
-    plain = {name: value for name, value in knobs.items() if name in sketch.space.space_map}
+    plain = {"stages": 0} if "stages" in sketch.space.space_map else {}
     ways = [{"split_k": k, "threads_k": lanes, **plain} for k, lanes in splits]
     try:
         return fastest(sketch, *ways)
@@ -261,14 +251,7 @@ def schedule_contraction(
         board = s.rfactor(partial, lane)
 
     root = last
-    joined = may_join(op.reduce_axis[roles.depth].size, a.target) and bool(cfg["joined"].val)
-    if joined and blocks == 1:
-        cfg.raise_error("a block that has the whole sum is joined by no other")
-        joined = False
-    if joined:
-        root = partial
-        tile = tiling.finish(s[last], s[accumulator(s, anchor, last)])
-    elif blocks > 1:
+    if blocks > 1:
         root = partial
         add_partials(s, accumulator(s, anchor, last), last, a.target)
     threads = tiling.threads * lanes
@@ -276,8 +259,6 @@ def schedule_contraction(
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "local")
         s[board].set_scope("shared")
-        if joined:
-            s[root].join(s[last], tile)
         block, thread = tiling.share_out(s[root], threads)
         s[board].compute_at(s[root], block)
         s[accumulated].compute_at(s[root], thread)
@@ -286,8 +267,6 @@ def schedule_contraction(
         s[local].compute_at(s[board], inner)
     else:
         local = accumulator(s, partial, root)
-        if joined:
-            s[root].join(s[last], tile)
         inner = tiling.tile(s[root])
         s[local].compute_at(s[root], inner)
     s[root].pragma(
@@ -384,22 +363,10 @@ class Tiling:
         """Threads of a block for one share of the reduction."""
         return self.cfg["tile_f"].size[2] * ceil_div(self.strips, self.cfg["vthread_x"].val)
 
-    def _blocks(
-        self, stage: Stage, *, free: bool = False
-    ) -> tuple[list[IterVar], dict[int, IterVar]]:
-        """Bind the block loops of `stage`; (what is bound, what is left of each tiled axis).
-
-        free: whether blockIdx.z is left to the shares of a sum
-        """
+    def _blocks(self, stage: Stage) -> tuple[list[IterVar], dict[int, IterVar]]:
+        """Bind the block loops of `stage`; (what is bound, what is left of each tiled axis)."""
         axes = stage.op.axis
         lead, own = list(axes[: -self.ndim]), axes[-self.ndim :]
-        if stage.joined:  # of a tile of its reader
-            (share,) = lead
-            stage.bind(share, "blockIdx.z")
-            tiled = (self.roles.channel, *(position for _, position in self._window))
-            rest = (own[d] for d in self.roles.batch(self.ndim))
-            stage.reorder(share, *rest, *(own[d] for d in sorted(tiled)))
-            return [share], {d: own[d] for d in tiled}
         left: dict[int, IterVar] = {}
         outer: dict[int, IterVar] = {}
         for name, position in [("tile_f", self.roles.channel), *self._window]:
@@ -410,8 +377,6 @@ class Tiling:
         pixels = [outer[position] for _, position in self._window]
         channel = outer[self.roles.channel]
         stage.reorder(*batch, channel, *pixels, *(left[d] for d in sorted(left)))
-        if free and batch:
-            batch, channel = [], stage.fuse(*batch, channel)
         bound = [stage.fuse(*pixels), channel] + ([stage.fuse(*batch)] if batch else [])
         for axis, dim in zip(bound, "xyz", strict=False):
             stage.bind(axis, f"blockIdx.{dim}")
@@ -420,16 +385,6 @@ class Tiling:
     def tile(self, stage: Stage) -> IterVar:
         """Blocks, virtual threads, threads, thread tiles; returns the thread loop."""
         return self._threads(stage, self._blocks(stage)[1], [])
-
-    def finish(self, stage: Stage, adder: Stage) -> IterVar:
-        """The stage that reads what blocks have summed up, each thread its own part of a tile;
-        returns the innermost loop over tiles."""
-        bound, left = self._blocks(stage, free=True)
-        adder.compute_at(stage, self._threads(stage, left, []))
-        (chunk,) = adder.op.reduce_axis
-        adder.reorder(chunk, *adder.op.axis)
-        adder.unroll(chunk)
-        return bound[0]
 
     def spread(self, stage: Stage) -> IterVar:
         """Threads and thread tiles of a stage inside a block, one thread per leading index too."""

@@ -15,7 +15,6 @@ from tilewright.te.tensor import ComputeOp
 from tilewright.topi.stage import groups_of
 from tilewright.topi.templates.gpu import (
     KINDS,
-    STRUCTURES,
     Roles,
     fastest_contraction,
     op_of,
@@ -53,10 +52,10 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 for _layout in ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc"):
     _name = f"conv{len(_layout) - 2}d"
     anchor_template(
-        f"{_name}_{_layout}.gpu", kinds=KINDS, fallback=fallback, structures=STRUCTURES,
+        f"{_name}_{_layout}.gpu", kinds=KINDS, fallback=fallback,
         tags=[f"{_name}_{_layout}", f"group_{_name}_{_layout}"],
     )(schedule_conv2d)  # fmt: skip
     anchor_template(
-        f"{_name}_transpose_{_layout}.gpu", kinds=KINDS, fallback=fallback, structures=STRUCTURES,
+        f"{_name}_transpose_{_layout}.gpu", kinds=KINDS, fallback=fallback,
         tags=[f"{_name}_transpose_{_layout}", f"group_{_name}_transpose_{_layout}"],
     )(schedule_conv2d)  # fmt: skip

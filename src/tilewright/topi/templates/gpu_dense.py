@@ -14,7 +14,6 @@ from tilewright.schedule.thread_loops import deal
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.templates.gpu import (
     KINDS,
-    STRUCTURES,
     Roles,
     accumulator,
     fastest_contraction,
@@ -77,6 +76,4 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     return fastest(sketch, {"auto_unroll_max_step": 16})
 
 
-anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback, structures=STRUCTURES)(
-    schedule_dense
-)
+anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_dense)

@@ -38,7 +38,6 @@ from tilewright.topi.templates.cpu_tile import (
 )
 from tilewright.topi.templates.gpu import (
     KINDS,
-    STRUCTURES,
     Roles,
     fastest_contraction,
     op_of,
@@ -341,8 +340,8 @@ def fallback_cpu(sketch: Sketch, _: Anchored) -> int:
 
 
 anchor_template(
-    "conv2d_winograd.gpu", kinds=KINDS, tags=TAGS, fallback=fallback_gpu, structures=STRUCTURES
-)(schedule_gpu)
+    "conv2d_winograd.gpu", kinds=KINDS, tags=TAGS, fallback=fallback_gpu
+)(schedule_gpu)  # fmt: skip
 anchor_template(
     "conv2d_winograd.llvm", kinds=("llvm",), tags=TAGS, fallback=fallback_cpu
 )(schedule_cpu)  # fmt: skip
