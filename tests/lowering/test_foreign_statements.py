@@ -17,6 +17,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     STATEMENTS,
     Allocate,
@@ -38,7 +39,6 @@ from tilewright.ir.stmt import (
 from tilewright.ir.verifier import verify
 from tilewright.lowering import pipeline
 from tilewright.lowering.loops import simplify_indices
-from tilewright.lowering.overhang import fresh_loops
 from tilewright.lowering.pipeline import PASSES, lower_schedule
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.targets.target import Target

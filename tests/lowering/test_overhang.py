@@ -12,9 +12,10 @@ from tilewright.codegen import generate
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import For, If, Program, Stmt, Store, statements
 from tilewright.ir.verifier import verify
-from tilewright.lowering.overhang import fresh_loops, whole_tile
+from tilewright.lowering.overhang import whole_tile
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.targets.target import Target
