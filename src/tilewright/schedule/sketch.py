@@ -7,7 +7,7 @@ Read next: `template.py` (who makes sketches), then the room `search`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Sketch:
     build: configuration (concrete or symbolic) -> Schedule
     structures: kinds of loop nests that `build` gives, at most
     outline: the schedule before its loops are marked, as in the first configuration; default: that
+    repeatable: whether another process gets the same from the computation and the target alone
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Sketch:
         fallback: Callable[[], Any] | None = None,
         structures: int = MAX_PARTS,
         outline: Callable[[], Schedule] | None = None,
+        repeatable: bool = False,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
+        self.repeatable = repeatable
         self._fallback = fallback
         self.build = build
         self.outline = outline or (lambda: self.close(0))
@@ -96,13 +99,26 @@ class Sketch:
         except REFUSALS:
             return None
 
-    def groups(self, indices: Indices) -> Iterator[Group]:
-        """The population in chunks, grouped by structure, less what the template refuses."""
+    def groups(
+        self,
+        indices: Indices,
+        among: Callable[[Sequence[Trail]], Collection[Trail]] | None = None,
+        known: Collection[Trail] = (),
+        others: int | None = None,
+    ) -> Iterator[Group]:
+        """The population in chunks, grouped by structure, less what the template refuses.
+
+        among: chooses structures of a chunk, the rest is left out
+        known, others: how many structures of a chunk that are not known are looked at; default: all
+        """
         for start in range(0, len(indices), CHUNK):
             chosen = indices[start : start + CHUNK]
             assignment = self.space.decode(chosen)
-            for part in self._tracer.parts(assignment, len(chosen)):
-                if part.value is None:
+            every = self._tracer.parts(assignment, len(chosen), known, others)
+            parts = [part for part in every if part.value is not None]
+            wanted = None if among is None else among([part.trail for part in parts])
+            for part in parts:
+                if wanted is not None and part.trail not in wanted:
                     continue
                 whole = len(part.rows) == len(chosen)
                 own = assignment if whole else assignment.take(part.rows)

@@ -43,7 +43,7 @@ from tilewright.search.jobs import (
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
-from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
+from tilewright.search.propose.proposers import Candidate, LooksAhead, Outcome, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
 from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
@@ -167,8 +167,9 @@ class _Loop:
         self.model = make_model(options.tuner, options.seed) if model is None else model
         self.learns = shares_model(options.tuner)
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
-        helper = None if self.quiet else measurer.helper
-        self.known = recalled(tasks[0].target.on(device), helper) if options.knowledge else Known()
+        self.helper = None if self.quiet else measurer.helper
+        target = tasks[0].target.on(device)
+        self.known = recalled(target, self.helper) if options.knowledge else Known()
         self.past = past
         self.references = References(quiet=self.quiet) if verify else None
         self.flights: deque[_Flight] = deque()
@@ -292,6 +293,8 @@ class _Loop:
             if state is None:
                 return
             chosen = self.portfolio.propose(state)
+            if self.helper is not None and isinstance(state.proposer, LooksAhead):
+                state.proposer.look_ahead(self.helper)
             if not chosen and state.in_flight and not state.proposer.exhausted:
                 return  # a result on its way may show it where to look
             if not chosen:

@@ -80,6 +80,8 @@ def rule_sketches(
     for derivation in derive(dag, target, chosen, known, tiling):
         with suppress(*REFUSALS):
             sketches.append(_sketch(dag, target, known, tiling, derivation, origins))
+    for sketch in sketches:
+        sketch.repeatable = rules is None and hardware is None and tiling is USUAL
     return sketches
 
 
