@@ -87,6 +87,14 @@ class Sketch:
             raise Refused(self.origin, config.errors[0])
         return schedule
 
+    @property
+    def has_fallback(self) -> bool:
+        """Whether there is an untuned configuration: of our templates without looking for it, which
+        takes its time."""
+        if self.repeatable:
+            return self._fallback is not None
+        return self.fallback() is not None
+
     def fallback(self) -> int | None:
         """Index of the untuned configuration; None where there is none or it is not legal here."""
         if self._fallback is None:

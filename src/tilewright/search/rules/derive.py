@@ -99,7 +99,7 @@ def with_rules(
     """
     own = task.sketches if templates else []
     sketches = [*own, *rule_sketches(task.dag, task.target, rules, hardware, tiling)]
-    if all(s.fallback() is None for s in own):
+    if not any(s.has_fallback for s in own):
         sketches.append(default_sketch(task.dag, task.target))
     return replace(task, sketches=sketches)
 
