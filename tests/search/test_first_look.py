@@ -9,7 +9,14 @@ from tilewright.measure.pool import WorkerFailure, WorkerTimeout
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.search.propose.first_look import begin_look, look, score_sensible, taken
+from tilewright.search.propose.first_look import (
+    Looks,
+    begin_look,
+    look,
+    looks_of,
+    score_sensible,
+    take_looks,
+)
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
@@ -48,13 +55,11 @@ class Other:
 
 
 def chosen(helper: Other | None) -> list[tuple[str, int]]:
-    proposer = ModelProposer(task(), seed=3)
+    mine = task()
+    proposer = ModelProposer(mine, seed=3)
     if helper is not None:
-        proposer.look_ahead(helper)
-        proposer.look_ahead(helper)  # once is enough
+        proposer.begin_with(begin_look(helper, mine, proposer.request))
     found = [*proposer.suggest(8), *proposer.suggest(8)]
-    if helper is not None:
-        proposer.look_ahead(helper)  # too late
     return [(candidate.sketch.origin, candidate.index) for candidate in found]
 
 
@@ -68,7 +73,9 @@ def test_a_search_goes_the_same_way_whoever_looks():
 def test_nobody_else_looks_at_what_it_could_not_derive():
     own = task()
     own.sketches = [Sketch("mine", own.dag, ConfigSpace(), lambda _: None, CUDA)]
-    assert begin_look(Other(), own, 0, 16) is None and taken(None) == {}
+    request = ModelProposer(own).request
+    assert request.origins == ("",) and looks_of(None) == Looks()
+    assert take_looks(own.dag.to_json(), CUDA, request).at(0, request) is None
     given = with_rules(task_of_dag(product(), CUDA), rules=[])
     assert not any(s.repeatable for s in given.sketches if s.origin.startswith("rules"))
     assert all(s.repeatable for s in task().sketches)

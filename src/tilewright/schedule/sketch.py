@@ -114,28 +114,28 @@ class Sketch:
         known: Collection[Trail] = (),
         others: int | None = None,
     ) -> Iterator[Group]:
-        """The population in chunks, grouped by structure, less what the template refuses.
+        """The population grouped by structure, less what the template refuses; many of one
+        structure come in several groups.
 
-        among: chooses structures of a chunk, the rest is left out
-        known, others: how many structures of a chunk that are not known are looked at; default: all
+        among: chooses structures, the rest is left out
+        known, others: how many structures that are not known are looked at; default: all
         """
-        for start in range(0, len(indices), CHUNK):
-            chosen = indices[start : start + CHUNK]
-            assignment = self.space.decode(chosen)
-            every = self._tracer.parts(assignment, len(chosen), known, others)
-            parts = [part for part in every if part.value is not None]
-            wanted = None if among is None else among([part.trail for part in parts])
-            for part in parts:
-                if wanted is not None and part.trail not in wanted:
-                    continue
-                whole = len(part.rows) == len(chosen)
-                own = assignment if whole else assignment.take(part.rows)
-                yield self._group(part, own, start)
+        assignment = self.space.decode(indices)
+        every = self._tracer.parts(assignment, len(indices), known, others)
+        parts = [part for part in every if part.value is not None]
+        wanted = None if among is None else among([part.trail for part in parts])
+        for part in parts:
+            if wanted is not None and part.trail not in wanted:
+                continue
+            for start in range(0, len(part.rows), CHUNK):
+                rows = part.rows[start : start + CHUNK]
+                whole = len(rows) == len(indices)
+                yield self._group(part, rows, assignment if whole else assignment.take(rows))
 
-    def _group(self, part: Part[LoopTree], assignment: Assignment, start: int) -> Group:
+    def _group(self, part: Part[LoopTree], rows: Indices, assignment: Assignment) -> Group:
         assert part.value is not None
         resources = Resources(part.value.bounds(assignment), self.target)
-        return Group(part.trail, part.rows + start, part.value, resources, judge(resources))
+        return Group(part.trail, rows, part.value, resources, judge(resources))
 
     def legal(self, indices: Indices, *, sensible: bool = True) -> npt.NDArray[np.bool_]:
         """Mask of the candidates that can run (and, if `sensible`, are not surely bad)."""

@@ -42,8 +42,9 @@ from tilewright.search.jobs import (
 )
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.first_look import LooksFirst, begin_look
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
-from tilewright.search.propose.proposers import Candidate, LooksAhead, Outcome, Proposer
+from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
 from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
@@ -259,8 +260,14 @@ class _Loop:
         runs untuned, and references."""
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
         if predict:
-            new = {s.report.task.key for s in self.portfolio.states if not s.report.known}
-            self.known.expect(t for t in in_turn if t.key in new)
+            new = {
+                s.report.task.key: s.proposer for s in self.portfolio.states if not s.report.known
+            }
+            firsts = {key: p for key, p in new.items() if isinstance(p, LooksFirst)}
+            tasks = (t for t in in_turn if t.key in new)
+            looks = self.known.expect(tasks, {key: p.request for key, p in firsts.items()})
+            for key, taken in looks.items():
+                firsts[key].begin_with(taken)
         if self.references is not None and not self.quiet:
             for task in in_turn:
                 self.references.prefetch(task)
@@ -293,8 +300,7 @@ class _Loop:
             if state is None:
                 return
             chosen = self.portfolio.propose(state)
-            if self.helper is not None and isinstance(state.proposer, LooksAhead):
-                state.proposer.look_ahead(self.helper)
+            self._look_first(state)
             if not chosen and state.in_flight and not state.proposer.exhausted:
                 return  # a result on its way may show it where to look
             if not chosen:
@@ -302,6 +308,12 @@ class _Loop:
                 self._tell("exhausted", state, message=_nothing_to_try(state))
             for candidate in chosen:
                 self._submit(state, candidate)
+
+    def _look_first(self, state: TaskState) -> None:
+        """Have others look at the spaces of a task, whose next turn comes after all others'."""
+        proposer, task = state.proposer, state.report.task
+        if self.helper is not None and isinstance(proposer, LooksFirst) and not proposer.has_looked:
+            proposer.begin_with(begin_look(self.helper, task, proposer.request))
 
     def _submit(self, state: TaskState, candidate: Candidate) -> None:
         task, trial = state.report.task, state.report.known + state.submitted

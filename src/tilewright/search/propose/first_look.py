@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -114,33 +114,70 @@ def look(sketch: Sketch, seed: Sequence[int], drawn: int, kept: int = KEPT) -> L
     return Look(pool.listed, fastest_and_others(scored, kept, rng))
 
 
-def begin_look(
-    helper: Helper, task: Task, seed: int, drawn: int, kept: int = KEPT
-) -> Future[dict[str, Look]] | None:
-    """Have a process that builds look at the sketches of a task: `look` with seeds (seed, 0),
-    (seed, 1) and so on.  None where another process could not derive them."""
-    origins = [sketch.origin if sketch.repeatable else "" for sketch in task.sketches]
-    if not any(origins):
-        return None
-    call = _look_json, task.dag.to_json(), task.target, origins, seed, drawn, kept
+class Request(NamedTuple):
+    """What another process needs for the first looks at a task: `look` with seeds (seed, 0),
+    (seed, 1) and so on.  origins: of its sketches, "" for those that nobody else can derive"""
+
+    origins: tuple[str, ...]
+    seed: int
+    drawn: int
+    kept: int = KEPT
+
+
+class Looks(NamedTuple):
+    """What was asked for, and the looks by origin."""
+
+    request: Request | None = None
+    found: Mapping[str, Look] = {}
+
+    def at(self, place: int, mine: Request) -> Look | None:
+        """The look that `mine` asks for at a place; None where these have no such look."""
+        other = self.request
+        if other is None or not mine.origins[place] or other[1:] != mine[1:]:
+            return None
+        if other.origins[place : place + 1] != (mine.origins[place],):
+            return None
+        return self.found.get(mine.origins[place])
+
+
+def take_looks(dag: Any, target: Target, request: Request) -> Looks:
+    """What other processes call.  dag: as JSON"""
+    task = with_rules(task_of_dag(ComputeDAG.from_json(dag), target))
+    of = {sketch.origin: sketch for sketch in task.sketches}
+    _, seed, drawn, kept = request
+    found = {
+        origin: look(of[origin], (seed, place), drawn, kept)
+        for place, origin in enumerate(request.origins)
+        if origin in of
+    }
+    return Looks(request, found)
+
+
+def begin_look(helper: Helper, task: Task, request: Request) -> Future[Looks]:
+    """Have a process that builds take the looks."""
+    call = take_looks, task.dag.to_json(), task.target, request
     return helper.call(task.target, *call, timeout=_SECONDS)
 
 
-def taken(awaited: Future[dict[str, Look]] | None) -> dict[str, Look]:
-    """The looks by origin; none where the process failed: who asks looks for itself."""
+def looks_of(awaited: Future[Looks] | None) -> Looks:
+    """None where the process failed: who asks looks for itself."""
     try:
-        return {} if awaited is None else awaited.result()
+        return Looks() if awaited is None else awaited.result()
     except (WorkerFailure, TilewrightError):
-        return {}
+        return Looks()
 
 
-def _look_json(
-    dag: Any, target: Target, origins: Sequence[str], seed: int, drawn: int, kept: int
-) -> dict[str, Look]:
-    task = with_rules(task_of_dag(ComputeDAG.from_json(dag), target))
-    of = {sketch.origin: sketch for sketch in task.sketches}
-    return {
-        origin: look(of[origin], (seed, at), drawn, kept)
-        for at, origin in enumerate(origins)
-        if origin in of
-    }
+@runtime_checkable
+class LooksFirst(Protocol):
+    """A proposer that begins with looks at its spaces, which other processes can take."""
+
+    @property
+    def request(self) -> Request:
+        """What to look at."""
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether it did, or waits for looks."""
+
+    def begin_with(self, looks: Future[Looks]) -> None:
+        """The first suggestions wait for these."""

@@ -14,9 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from tilewright.base.concurrency import cached_property
 from tilewright.cost.features import FEATURES, Matrix, Vector, features_and_seconds
-from tilewright.measure.jobs import Helper
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.trace import Trail
@@ -24,13 +22,13 @@ from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import (
     KEPT,
-    Look,
-    begin_look,
+    Looks,
+    Request,
     fastest_and_others,
     look,
+    looks_of,
     of_moderate_length,
     score_sensible,
-    taken,
 )
 from tilewright.search.propose.proposers import (
     Candidate,
@@ -138,14 +136,22 @@ class ModelProposer(Pooled):
         self._twins: set[bytes] = set()  # features of what was proposed
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
         self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
-        self._awaited: Future[dict[str, Look]] | None = None
+        self._looks: Future[Looks] | None = None
 
-    def look_ahead(self, helper: Helper) -> None:
-        """Have another process begin the first look; the first call of `suggest` waits for it."""
-        if self._awaited is None and max(self._drawn_for, default=0) < 0:
-            self._awaited = begin_look(
-                helper, self.task, self.seed, self.plan.first, self.plan.kept
-            )
+    # -- first looks -------------------------------------------------------------------------------
+    @property
+    def request(self) -> Request:
+        """What another process may look at."""
+        origins = (s.origin if s.repeatable else "" for s in (pool.sketch for pool in self.pools))
+        return Request(tuple(origins), self.seed, self.plan.first, self.plan.kept)
+
+    @property
+    def has_looked(self) -> bool:
+        return self._looks is not None or max(self._drawn_for, default=0) >= 0
+
+    def begin_with(self, looks: Future[Looks]) -> None:
+        """The first suggestions wait for these."""
+        self._looks = looks
 
     # -- results -----------------------------------------------------------------------------------
     def update(self, results: Sequence[Outcome]) -> None:
@@ -239,7 +245,7 @@ class ModelProposer(Pooled):
     def _begin(self, at: int) -> None:
         """With what a first look shows, whoever takes it."""
         pool = self.pools[at]
-        found = self._looked.get(pool.sketch.origin) if pool.sketch.repeatable else None
+        found = looks_of(self._looks).at(at, self.request)
         if found is None:
             found = look(pool.sketch, (self.seed, at), self.plan.first, self.plan.kept)
         if found.listed is not None:
@@ -248,10 +254,6 @@ class ModelProposer(Pooled):
         fresh = pool.fresh(indices)
         self.population[at].add(indices[fresh], features[fresh], machine[fresh])
         self._structures[at].update(structures)
-
-    @cached_property
-    def _looked(self) -> dict[str, Look]:
-        return taken(self._awaited)
 
     def _admit(self, at: int, indices: Indices) -> int:
         """Add the sensible ones of some structures to the population, which keeps the best

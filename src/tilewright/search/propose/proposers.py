@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tilewright.base.concurrency import cached_property
-from tilewright.measure.jobs import Helper
 from tilewright.measure.record import Key
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
@@ -86,14 +85,6 @@ class Proposer(Protocol):
 
         Returns how many trials were of no use, by reason.
         """
-
-
-@runtime_checkable
-class LooksAhead(Protocol):
-    """A proposer whose first suggestions take long, and can be prepared."""
-
-    def look_ahead(self, helper: Helper) -> None:
-        """Have another process begin that."""
 
 
 class Visited:
