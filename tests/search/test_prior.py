@@ -184,3 +184,6 @@ def test_trees_of_both_kinds_each_tell_of_theirs(tmp_path):
         np.testing.assert_allclose(alone, want, atol=1e-5)
     alone = prior.predict(prior.by_kind(None, atoms), asked)
     np.testing.assert_allclose(alone, np.where(asked[:, column] > 0, with_none, 0), atol=1e-5)
+    told = prior.predict(prior.both_of(plain, both), asked)
+    np.testing.assert_allclose(told, prior.predict(plain, asked) + want, atol=1e-5)
+    assert prior.both_of(plain, plain).features == PLAIN

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.cost.features import ATOM_COLUMNS, FEATURES, Matrix, Vector, with_atoms
+from tilewright.cost.features import ATOM_COLUMNS, FEATURES, PLAIN, Matrix, Vector, with_atoms
 from tilewright.knowledge.trees import Trees
 
 _LEAF = -1
@@ -84,6 +84,29 @@ def by_kind(plain: Trees | None, atoms: Trees | None) -> Trees:
     feature, threshold, left, right, value = arrays
     roots = np.cumsum([0, *sizes[:-1]])
     return Trees(feature, threshold, left, right, value, roots, 0.0, FEATURES)
+
+
+def both_of(first: Trees, second: Trees) -> Trees:
+    """Trees that say the sum of what two say."""
+    begin, roots = len(first.feature), len(first.roots)
+    joined = {
+        name: np.concatenate([getattr(first, name), getattr(second, name)])
+        for name in ("threshold", "value", "feature", "left", "right", "roots")
+    }
+    for trees, mine in ((first, slice(0, begin)), (second, slice(begin, None))):
+        place = np.array([FEATURES.index(name) for name in trees.features])
+        inner = trees.feature != _LEAF
+        joined["feature"][mine] = np.where(inner, place[np.where(inner, trees.feature, 0)], _LEAF)
+    inner = second.feature != _LEAF
+    for side in ("left", "right"):
+        joined[side][begin:] += np.where(inner, begin, 0).astype(joined[side].dtype)
+    joined["roots"][roots:] += begin
+    return Trees(**joined, base=first.base + second.base, features=_all_of(first, second))
+
+
+def _all_of(*every: Trees) -> tuple[str, ...]:
+    """The columns of all, as a beginning of FEATURES."""
+    return FEATURES if any(map(knows_atoms, every)) else PLAIN
 
 
 _Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
