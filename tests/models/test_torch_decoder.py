@@ -1,4 +1,4 @@
-"""A step of a decoder with a cache of fixed size, as transformers writes it, under torch.compile."""
+"""A step of a decoder with a cache of fixed size, as transformers has it, in torch.compile."""
 
 from __future__ import annotations
 

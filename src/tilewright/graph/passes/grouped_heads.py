@@ -42,8 +42,8 @@ def _visit(old: Expr, node: Expr) -> Expr:
 
 
 def _unrepeated(node: Expr, size: int) -> Expr | None:
-    """The matrices of `size` elements of `node`, each once; None where they are not repeated, or not
-    one behind the other."""
+    """The matrices of `size` elements of `node`, each once; None where they are not repeated, or
+    not one behind the other."""
     if is_view(node) and isinstance(node, Call):
         single = _unrepeated(node.args[0], size)
         if single is None:

@@ -30,7 +30,7 @@ class Output:
     same:   from the earlier output that is the same value, if any
     given:  from the input that it is, if it is one
     room:   which of `Caller.rooms` holds it, if one does
-    over:   the input in whose memory it may be computed, if there is one: `put` may have its address
+    over:   the input in whose memory it may be computed, if any: `put` may have its address
     """
 
     spec: TensorSpec
