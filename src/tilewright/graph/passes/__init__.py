@@ -27,6 +27,7 @@ from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
 from tilewright.graph.passes.grouped_heads import group_heads
+from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.norms import join_norms, widen_inside
@@ -61,6 +62,7 @@ PASSES: tuple[Pass, ...] = (
     slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
     widen_inside,         # norms of halves cast them by themselves
+    work_out_indices,     # where a cache is written is known in the kernel that writes
     fuse,                 # groups that become one kernel each
 )
 # fmt: on
@@ -139,4 +141,5 @@ __all__ = [
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
     "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
     "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
+    "work_out_indices",
 ]  # fmt: skip

@@ -98,12 +98,15 @@ def _computed_in_place(
     """Of what is only written to an argument, and may be computed there, the number of that among
     the inputs."""
     found = {}
-    results = [item[1:] if kind == "write" else (kind, item) for kind, item in outputs]
+    results = [tuple(item[1:]) if kind == "write" else (kind, item) for kind, item in outputs]
     for kind, item in outputs:
         if kind != "write" or item[1] != "output" or results.count(("output", item[2])) > 1:
             continue
         at = caller.outputs[item[2]].over
-        if at is not None and inputs[at] == item[0] and caller.outputs[item[2]].put is not None:
+        copied = [i[0] for k, i in outputs if k == "write" and tuple(i[1:]) == ("input", item[0])]
+        if at is None or inputs[at] != item[0] or copied:
+            continue
+        if caller.outputs[item[2]].put is not None:
             found[item[2]] = at
     return found
 
@@ -120,17 +123,29 @@ def given_back(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any])
     given = [(kind, item) for kind, item in outputs if kind != "write"]
     found = [value(kind, item) for kind, item in given]
     written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
-    for position, tensor in written:
-        if tensor is args[position]:  # it was computed there
-            _count_write(tensor)
-        else:
-            args[position].copy_(tensor)
+    if written:
+        _write([(args[position], tensor) for position, tensor in written])
     for k, (kind, item) in enumerate(given):
         if kind.endswith("_view"):
             which, shape, strides, offset = item
             base = args[which] if kind == "input_view" else found[which]
             found[k] = base.as_strided(shape, strides, base.storage_offset() + offset)
     return found
+
+
+def _write(written: Sequence[tuple[Any, Any]]) -> None:
+    """Copy what was not computed in place; values of GPUs in one launch where they are alike."""
+    import torch
+
+    apart = [(there, made) for there, made in written if made is not there]
+    if len(apart) > 1 and all(there.is_cuda for there, _ in apart):
+        torch._foreach_copy_([there for there, _ in apart], [made for _, made in apart])
+    else:
+        for there, made in apart:
+            there.copy_(made)
+    for there, made in written:
+        if made is there:
+            _count_write(there)
 
 
 def _count_write(tensor: Any) -> None:
