@@ -21,8 +21,9 @@ def group_heads(mod: IRModule) -> IRModule:
     """batch_matmul(a, reshape(broadcast_to(b)))  ->  reshape(batch_matmul(reshape(a), b)), for `a`
     of one row and a `b` of which each matrix is repeated for several neighbours in the batch.
 
-    Between the repetition and the product there may be views and transpositions of each matrix.  Of
-    more rows a mask differs from row to row; repeated for the heads it would have to be moved.
+    Between the repetition and the product there may be views, casts, and transpositions of each
+    matrix.  Of more rows a mask differs from row to row; repeated for the heads it would have to be
+    moved.
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
@@ -49,6 +50,9 @@ def _unrepeated(node: Expr, size: int) -> Expr | None:
         if single is None:
             return None
         return call("reshape", single, newshape=(single.tensor_type.size // size, *node.shape[-2:]))
+    if is_call(node, "cast") and isinstance(node, Call):
+        single = _unrepeated(node.args[0], size)
+        return None if single is None else Call(node.op, (single,), node.attrs)
     if is_call(node, "transpose") and isinstance(node, Call):
         axes, rank = list(node.attrs.axes), len(node.shape)
         within = axes == [*range(rank - 2), rank - 1, rank - 2]
