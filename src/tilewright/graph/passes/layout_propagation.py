@@ -207,8 +207,8 @@ def _reduce(node: Call, form: AxisLayout) -> Propagated | None:
     return _alone(node, form, result, axis=places, exclude=False)
 
 
-def _transpose(node: Call, form: AxisLayout) -> Propagated | None:
-    """Nothing moves: what was axis `axes[k]` is now axis k."""
+def transposed(node: Call, form: AxisLayout) -> Propagated | None:
+    """Give a transposition that moves nothing: what was axis `axes[k]` is now axis k."""
     if not form.fits(node.args[0].shape):
         return None
     now = {old: new for new, old in enumerate(node.attrs.axes)}
@@ -326,7 +326,7 @@ RULES: dict[str, Rule] = {
     "strided_slice": _slice,
     "concatenate": _concatenate,
     RESIZE: _resize,
-    "transpose": _transpose,
+    "transpose": transposed,
     **{row.name: _reduce for row in REDUCTIONS if "keepdims" in row.attrs},
     **{row.name: pool for row in POOLS if "layout" in row.attrs},
 }
