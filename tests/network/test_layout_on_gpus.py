@@ -187,3 +187,18 @@ def test_residuals_of_rows_of_channels_join_products_and_nothing_is_moved() -> N
     image = np.random.default_rng(2).integers(-2, 3, (1, 16, 4, 4)).astype("float16")
     found, wanted = (relay.evaluate(m, {"x": image}) for m in (made, mod))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_pixels_of_patches_are_rows_of_channels() -> None:
+    """As in ViT: an image is cut into patches, each of which is a row; only the image is moved."""
+    x = relay.var("x", shape=(1, 3, 16, 24), dtype="float32")
+    y = nn.conv2d(relay.cast(x, "float16"), weight(32, 3, 8, 8), strides=8)
+    y = relay.transpose(relay.reshape(y, (1, 32, 6)), (0, 2, 1))
+    mod = relay.IRModule.from_expr(nn.softmax(y) + nn.relu(y))
+    main = decide.decide(mod, None, nothing_known(), GPU).main
+    groups = [g.name for g in fused_groups(main)]
+    assert groups == ["cast+transpose", "conv2d_nhwc", "softmax", "relu+add"]
+    image = np.random.default_rng(3).integers(-2, 3, (1, 3, 16, 24)).astype("float32")
+    plain = ungrouped(mod, target=GPU)[0]
+    found = relay.evaluate(L.in_layouts(plain, ("NHWC",)), {"x": image})
+    np.testing.assert_array_equal(found, relay.evaluate(mod, {"x": image}))
