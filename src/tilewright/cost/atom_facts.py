@@ -55,11 +55,12 @@ def multiply_adds(atom: Atom) -> int:
     return m * n * k
 
 
-def conversions(atom: Atom) -> int:
-    """Instructions for an element of an operand between its load and the atom."""
-    if atom.split:
+def conversions(node: Node) -> int:
+    """Instructions for an element of an operand between its load and the atom, or its arrival in
+    shared memory and the atom."""
+    if node.held is not None and node.held.atom.split:
         return 3  # the larger part, the rest, the smaller part
-    return 1 if atom.cut else 0
+    return 3 if node.rounds else 0  # a test for infinity, a sum, a cut
 
 
 def beside(node: Node, touch: Touch) -> bool:

@@ -46,6 +46,7 @@ from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
+from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
@@ -280,8 +281,7 @@ class _Counter:
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
         loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
-        if nest.operand is not None:
-            issued = issued + trips * conversions(nest.operand.atom)
+        issued = issued + trips * conversions(node) + self._arrived(k, nest, trips, warps, width)
         far = near = 0
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
@@ -296,6 +296,14 @@ class _Counter:
                 near = near + count * (touch.scope == "shared")
         k.instructions = k.instructions + (issued + INTEGER * index) * warps
         self._bodies(k, nest, issued + index, far, near)
+
+    def _arrived(self, k: GpuKernel, nest: Nest, trips: Any, warps: Any, width: Any) -> Any:
+        """Accesses of a thread that rounds what it has copied to shared memory, in its place."""
+        if nest.node.rounds != ARRIVED:
+            return 0
+        for load in (True, False):
+            self._note(k, nest.write, trips / width * warps, width, load=load)
+        return 2 * trips / width
 
     def _copies(self, node: Node) -> bool:
         """Whether a stage moves bits for matrix units, which take narrow numbers as they are."""

@@ -23,6 +23,7 @@ from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
 from tilewright.schedule.tree.rings import atoms_of, lag, slots
+from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -133,9 +134,8 @@ class Emission:
         return body
 
     def _tiles(self, node: Node, copy: Stmt) -> Tiles:
-        groups = [atom for atom in atoms_of(node) if atom.by_group]
-        cut = any(atom.cut for atom in groups)
-        return Tiles(copy, slots(node, self.place.bounds), bool(groups), cut)
+        groups = any(atom.by_group for atom in atoms_of(node))
+        return Tiles(copy, slots(node, self.place.bounds), groups, node.rounds == ARRIVED)
 
     def nest(
         self,

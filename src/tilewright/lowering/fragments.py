@@ -49,6 +49,7 @@ from tilewright.schedule.tree.layout import Strided
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
+from tilewright.schedule.tree.rounding import LOADED
 from tilewright.te.tensor import IterVar
 
 TURNED = 2  # bytes of elements that `LoadRows` may transpose
@@ -151,7 +152,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     simple = Simplifier({**place.simplify.ranges, **known})
     found = _element(emission, node, place.thread_var["threadIdx.x"], element + first, known)
     test, value, zero = found.test, found.value, E.const(0, found.value.dtype)
-    if held.atom.cut:
+    if node.rounds == LOADED:
         value = E.call(ROUNDED, value)
     (buffer,) = emission.accesses.targets(node)
     at = place.simplify(emission.accesses.tile(node) + first)
@@ -216,7 +217,7 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     (buffer,) = emission.accesses.targets(node)
     to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
     rows = LoadRows(to, Region(found.value.attr, place.simplify(index), ROW // size), transposed)
-    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if node.rounds == LOADED))
     if found.test.op == "const":
         return made if found.test.attr else None
     zero = E.const(0, buffer.dtype)

@@ -302,7 +302,7 @@ def multiply(
             own = s.cache_read(dims.tensor, "fragment", [local])
             s[own].compute_at(stage, step)
             assert isinstance(held, Fragment)
-            in_lane_order(s, dims, held)
+            in_lane_order(s, dims, held, rounded=bool(atom.cut))
             continue
         width = width_of(s, dims)
         if is_constant(s, dims.tensor) and not dims.along:
@@ -413,11 +413,14 @@ def depth_innermost(s: Schedule, dims: Dims) -> Dims:
     return Dims(packed, rank - 1, order.index(dims.row), dims.plain)
 
 
-def in_lane_order(s: Schedule, dims: Dims, held: Fragment) -> None:
-    """Store a factor so that what a lane holds of an atom is one access to memory."""
+def in_lane_order(s: Schedule, dims: Dims, held: Fragment, rounded: bool = False) -> None:
+    """Store a factor so that what a lane holds of an atom is one access to memory.
+
+    rounded: and as the atom wants it
+    """
     of = {letter: dims.k if letter == "k" else dims.row for letter in held.axes}
     first, second = (of[letter] for letter in held.axes)
-    s.pack(dims.tensor, *fragment_order(held, len(dims.tensor.shape), (first, second)))
+    s.pack(dims.tensor, *fragment_order(held, len(dims.tensor.shape), (first, second)), rounded)
 
 
 def _op(stage: Stage) -> ComputeOp:
