@@ -196,9 +196,3 @@ def test_groups_read_what_an_engine_brings(slots: int, loaders: int) -> None:
     d = np.zeros((64, 16), "float16")
     run_fast(program, [a, b, bias, d])
     assert np.array_equal(d, np.maximum(sums, 0).astype("float16"))
-
-
-def test_an_engine_does_not_round_what_groups_cut() -> None:
-    schedule, _ = product(Product(m=64, n=16, k=64, atom="m64n16k8.tf32", bulk=True))
-    with pytest.raises(ScheduleError, match="looks at the first digits only"):
-        LoopTree(schedule)

@@ -147,6 +147,7 @@ class TensorMap:
     shape, strides: of the tensor, in elements of `dtype`, outermost dimension first
     box:      elements along each dimension from the first to the last one copied; steps: between
     swizzle:  bytes within which pieces of 16 bytes change places in shared memory, 0: none do
+    rounded:  whether numbers of float32 come with 11 digits
     """
 
     argument: int
@@ -156,6 +157,7 @@ class TensorMap:
     box: tuple[int, ...]
     steps: tuple[int, ...]
     swizzle: int = 0
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DType(self.dtype))  # read from a file it is a plain name

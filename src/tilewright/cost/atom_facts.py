@@ -23,6 +23,7 @@ from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.rings import swizzle
+from tilewright.schedule.tree.rounding import ARRIVED, LOADED
 from tilewright.schedule.tree.touch import Touch
 from tilewright.te.tensor import IterVar
 
@@ -60,7 +61,8 @@ def conversions(node: Node) -> int:
     shared memory and the atom."""
     if node.held is not None and node.held.atom.split:
         return 3  # the larger part, the rest, the smaller part
-    return 3 if node.rounds else 0  # a test for infinity, a sum, a cut
+    # A test for infinity, and a sum; what is stored is cut, too.
+    return {LOADED: 2, ARRIVED: 3}.get(node.rounds, 0)
 
 
 def beside(node: Node, touch: Touch) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilewright.schedule.tree.structure import Node
 
 LOADED = "loaded"  # by the lane that has loaded it
-ARRIVED = "arrived"  # by the thread that has copied it to shared memory, in its place
+ARRIVED = "arrived"  # in shared memory, by the thread that has copied it there or by the engine
 
 
 def find_rounding(nodes: Iterable[Node], of: Mapping[Tensor, Node]) -> None:
@@ -69,9 +69,12 @@ def _check_readers(node: Node) -> None:
 
 
 def _arrives(node: Node) -> bool:
-    """Whether threads copy it in the background, for groups of warps, or as a slab."""
-    if not node.stage.is_copied or node.view is not None or not node.reads:
+    """Whether threads copy it in the background, for groups of warps, or as a slab; or a copy
+    engine does, which rounds what it brings, for atoms only."""
+    if not node.stage.is_copied or not node.reads:
         return False
+    if node.view is not None and all(_is_operand(read.reader) for read in node.reads):
+        return True
     products = [read.reader.product for read in node.reads]
     if any(p is not None and p.atom.by_group and p.atom.cut for p in products):
         return True

@@ -134,7 +134,6 @@ class Structure:
         for node in self.nodes:
             self._check_attachment(node)
             self._check_copies(node)
-            self._check_rounding(node)
         find_rounding(self.nodes, {n.op.output_tensor: n for n in self.nodes})
 
     @property
@@ -386,17 +385,6 @@ class Structure:
                 f"pipeline({node.name})", why,
                 "Asynchronous copies go from tensors in global memory to shared memory.",
             )  # fmt: skip
-
-    def _check_rounding(self, node: Node) -> None:
-        """What groups of warps cut is rounded by threads, in their place: an engine does not."""
-        for read in node.reads if node.view is not None else ():
-            product = read.reader.product
-            if product is not None and product.atom.by_group and product.atom.cut:
-                raise ScheduleError(
-                    f"bulk_copy({node.name})",
-                    f"{product.atom} looks at the first digits only, and nobody rounds the others",
-                    "Leave it out: threads that copy round what they copied.",
-                )  # fmt: skip
 
     def _find_view(self, node: Node) -> str:
         """Why bulk copies cannot fill the stage's buffer; "" where they can."""
