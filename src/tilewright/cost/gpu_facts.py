@@ -265,9 +265,8 @@ class _Counter:
         warps = minimum(ceil_div(mine, self.warp), k.warps)
         runs = nest.executions
         trips = nest.trips * runs
-        plain = ops.fma + ops.other
+        plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
         if node.product is not None:
-            plain = 1  # one is issued
             self._atoms(k, node, node.product.atom, trips)
         else:
             k.executed = k.executed + trips * ops.flops * mine * k.blocks
@@ -281,7 +280,10 @@ class _Counter:
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
         loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
-        issued = issued + trips * conversions(node) + self._arrived(k, nest, trips, warps, width)
+        issued = issued + trips * conversions(node)
+        for load in (True, False) if node.rounds == ARRIVED else ():  # in its place
+            self._note(k, nest.write, trips / width * warps, width, load=load)
+            issued = issued + trips / width
         far = near = 0
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
@@ -296,14 +298,6 @@ class _Counter:
                 near = near + count * (touch.scope == "shared")
         k.instructions = k.instructions + (issued + INTEGER * index) * warps
         self._bodies(k, nest, issued + index, far, near)
-
-    def _arrived(self, k: GpuKernel, nest: Nest, trips: Any, warps: Any, width: Any) -> Any:
-        """Accesses of a thread that rounds what it has copied to shared memory, in its place."""
-        if nest.node.rounds != ARRIVED:
-            return 0
-        for load in (True, False):
-            self._note(k, nest.write, trips / width * warps, width, load=load)
-        return 2 * trips / width
 
     def _copies(self, node: Node) -> bool:
         """Whether a stage moves bits for matrix units, which take narrow numbers as they are."""
