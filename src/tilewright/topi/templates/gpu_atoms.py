@@ -305,8 +305,9 @@ def multiply(
             in_lane_order(s, dims, held, rounded=bool(atom.cut))
             continue
         width = width_of(s, dims)
-        if is_constant(s, dims.tensor) and not dims.along:
-            dims = depth_innermost(s, dims)
+        if is_constant(s, dims.tensor) and (atom.cut or not dims.along):
+            dims = depth_innermost(s, dims, rounded=bool(atom.cut))
+            width = width_of(s, dims)
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
@@ -405,11 +406,14 @@ def is_constant(s: Schedule, tensor: Tensor) -> bool:
     return isinstance(op, PlaceholderOp) and op.constant
 
 
-def depth_innermost(s: Schedule, dims: Dims) -> Dims:
-    """A constant stored so that neighbours along the depth are neighbours in memory."""
+def depth_innermost(s: Schedule, dims: Dims, rounded: bool = False) -> Dims:
+    """A constant stored so that neighbours along the depth are neighbours in memory.
+
+    rounded: and as atoms of tf32 want it
+    """
     rank = len(dims.tensor.shape)
     order = [*(d for d in range(rank) if d != dims.k), dims.k]
-    packed = s.pack(dims.tensor, [1] * rank, order)
+    packed = s.pack(dims.tensor, [1] * rank, order, rounded)
     return Dims(packed, rank - 1, order.index(dims.row), dims.plain)
 
 
