@@ -18,7 +18,7 @@ from tilewright.ir import expr as E
 from tilewright.ir.atoms import ROUNDED
 from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.stmt import Program, Store, statements
+from tilewright.ir.stmt import Mma, Program, Store, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import create_schedule
@@ -119,6 +119,32 @@ def test_an_engine_rounds_on_the_way(loaders: int) -> None:
         result = np.zeros((64, 16), np.float32)
         run(program, [a, b, bias, result])
         np.testing.assert_allclose(result, np.maximum(exact, 0), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_groups_multiply_numbers_of_two_parts(slots: int) -> None:
+    """Three products, of the parts that threads took apart, are as exact as float32."""
+    p = Product(m=64, n=16, k=96, atom="m64n16k8.3xtf32", slots=slots)
+    schedule, args = product(p)
+    program = lower_schedule(schedule, TF32, args=args)
+    verify(program)
+    names = [s.atom.name for s in statements(program.kernels[0].body) if isinstance(s, Mma)]
+    assert names == ["m64n16k8.tf32"] * 3
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(n).astype(np.float32) for n in ((64, 96), (16, 96)))
+    a[0] = b[0] = 1 + 2.0**-11 + 2.0**-12 - 2.0**-23
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    sizes = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64).T
+    for run in (run_fast, interpreter.run):
+        result = np.zeros((64, 16), np.float32)
+        run(program, [a, b, np.zeros(16, np.float32), result])
+        assert (np.abs(result - np.maximum(exact, 0)) <= 2.0**-19 * sizes).all()
+
+
+def test_an_engine_takes_no_numbers_apart() -> None:
+    schedule, _ = product(Product(m=64, n=16, k=64, atom="m64n16k8.3xtf32", bulk=True))
+    with pytest.raises(ScheduleError, match="an engine takes no numbers apart"):
+        LoopTree(schedule)
 
 
 def test_halves_come_as_they_are() -> None:

@@ -61,8 +61,8 @@ def conversions(node: Node) -> int:
     shared memory and the atom."""
     if node.held is not None and node.held.atom.split:
         return 3  # the larger part, the rest, the smaller part
-    # A test for infinity, and a sum; what is stored is cut, too.
-    return {LOADED: 2, ARRIVED: 3}.get(node.rounds, 0)
+    # A test for infinity, and a sum; what is stored is cut, too, and perhaps taken off.
+    return {LOADED: 2, ARRIVED: 2 + node.parts}.get(node.rounds, 0)
 
 
 def beside(node: Node, touch: Touch) -> bool:

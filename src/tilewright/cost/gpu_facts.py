@@ -281,7 +281,7 @@ class _Counter:
         loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
         issued = issued + trips * conversions(node)
-        for load in (True, False) if node.rounds == ARRIVED else ():  # in its place
+        for load in (True, *[False] * node.parts) if node.rounds == ARRIVED else ():  # in place
             self._note(k, nest.write, trips / width * warps, width, load=load)
             issued = issued + trips / width
         far = near = 0

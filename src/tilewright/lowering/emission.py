@@ -74,7 +74,9 @@ class Emission:
 
     def allocated(self, node: Node, body: Stmt) -> Stmt:
         """`body`, during which the buffers of `node` live."""
-        for buffer in reversed(self.accesses.storage.of(node)):
+        storage = self.accesses.storage
+        more = [storage.second[node]] if node in storage.second else []
+        for buffer in (*more, *reversed(storage.of(node))):
             body = Allocate(buffer, body)
         return body
 
@@ -135,7 +137,9 @@ class Emission:
 
     def _tiles(self, node: Node, copy: Stmt) -> Tiles:
         groups = any(atom.by_group for atom in atoms_of(node))
-        return Tiles(copy, slots(node, self.place.bounds), groups, node.rounds == ARRIVED)
+        second = self.accesses.storage.second.get(node)
+        held = slots(node, self.place.bounds)
+        return Tiles(copy, held, groups, node.rounds == ARRIVED, second)
 
     def nest(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT
+from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT, of_parts
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     PLACE,
@@ -339,8 +339,15 @@ def _by_group(
     first, leaves = first_reduction(node), node.stage.leaf_iter_vars
     operands = node.product.a, node.product.b
     whole = Region(buffer, E.const(0), int(buffer.size))
-    regions = [_tile_of(emission, node, of) for of in operands]
-    update = Mma(atom, Region(buffer, index, atom.sum.elements), *regions)
+    sums = Region(buffer, index, atom.sum.elements)
+    large = [_tile_of(emission, node, of) for of in operands]
+    products = [large]
+    if atom.split:  # small ones first
+        second = (emission.accesses.storage.second[of.node] for of in operands)
+        small = [replace(r, buffer=b) for r, b in zip(large, second, strict=True)]
+        products = [[small[0], large[1]], [large[0], small[1]], large]
+        atom = of_parts(atom)
+    update = seq(*(Mma(atom, sums, *regions) for regions in products))
     test = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
     at = [leaves.index(of.node.attach_axis) for of in operands if of.node.parent is node]  # type: ignore[arg-type]
     ring = max(at, default=-1)

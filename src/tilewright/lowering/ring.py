@@ -19,7 +19,7 @@ barrier here is for.  Read next: `emission.py`, which puts both around a loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,12 +53,14 @@ class Tiles:
 
     beside:  whether groups of warps read it, beside their threads
     rounded: whether they look at the first digits only
+    second:  the buffer of the smaller parts of numbers of two
     """
 
     copy: Stmt
     slots: int
     beside: bool = False
     rounded: bool = False
+    second: Buffer | None = None
 
 
 def turned(
@@ -94,20 +96,36 @@ def turned(
 
 
 def _arrived(tiles: Sequence[Tiles], limits: dict[Expr, int]) -> list[Stmt]:
-    """What a thread does with what it has copied, before others read it."""
-    rounded = [fresh_loops(_rounded(t.copy), limits) for t in tiles if t.rounded]
-    return [*rounded, *([Show()] if any(t.beside for t in tiles) else [])]
+    """What a thread does with what it has copied, before others read it.
+
+    All smaller parts come first: one barrier lies between them and what takes the place of numbers.
+    """
+
+    def parts(of: Sequence[Tiles], part: Callable[[Tiles, Buffer, Expr], Stmt]) -> list[Stmt]:
+        return [fresh_loops(_in_place(t.copy, lambda *at, t=t: part(t, *at)), limits) for t in of]
+
+    def small(t: Tiles, to: Buffer, index: Expr) -> Stmt:
+        assert t.second is not None
+        whole = load(to, index)
+        return Store(t.second, index, whole - E.call(ROUNDED, whole))
+
+    def large(_: Tiles, to: Buffer, index: Expr) -> Stmt:
+        return Store(to, index, E.call(ROUNDED, load(to, index)))
+
+    rounded = [t for t in tiles if t.rounded]
+    shown = [Show()] if any(t.beside for t in tiles) else []
+    return [
+        *parts([t for t in rounded if t.second is not None], small), *parts(rounded, large), *shown
+    ]  # fmt: skip
 
 
-def _rounded(copy: Stmt) -> Stmt:
-    """`copy` with each element rounded in its place."""
+def _in_place(copy: Stmt, made: Callable[[Buffer, Expr], Stmt]) -> Stmt:
+    """`copy` with what is made of each element's place."""
     if isinstance(copy, AsyncCopy):
-        to, index = copy.to.buffer, copy.to.index
-    elif isinstance(copy, Store):
-        to, index = copy.buffer, copy.index
-    else:
-        return map_children(copy, _rounded)
-    return Store(to, index, E.call(ROUNDED, load(to, index)))
+        return made(copy.to.buffer, copy.to.index)
+    if isinstance(copy, Store):
+        return made(copy.buffer, copy.index)
+    return map_children(copy, lambda s: _in_place(s, made))
 
 
 def _when(tests: Sequence[Expr], body: Stmt) -> Stmt:

@@ -1,9 +1,11 @@
 """Who rounds the operands of atoms that look at the first digits of float32 only.
 
-In: the nodes of a loop tree, producers first, with their products.  Out: `Node.rounds` and
-`Node.rounded`.  An operand is rounded once, where that costs least: a constant when it is packed; a
-slab of an image when it has come to shared memory, for all places in the window that read it; what
-groups of warps read likewise; all else by the lanes that have loaded it.
+In: the nodes of a loop tree, producers first, with their products.  Out: `Node.rounds`,
+`Node.rounded`, `Node.parts`.  An operand is rounded once, where that costs least: a constant when
+it is packed; a slab of an image when it has come to shared memory, for all places in the window
+that read it; what groups of warps read likewise; all else by the lanes that have loaded it.
+Where groups multiply numbers of two parts, the thread that has copied one takes it apart: the
+smaller part goes to another buffer.  Warps do so in registers.
 Read next: `lowering/ring.py`, `lowering/fragments.py`.
 """
 
@@ -40,6 +42,8 @@ def find_rounding(nodes: Iterable[Node], of: Mapping[Tensor, Node]) -> None:
             _check_readers(node)
         elif _arrives(node):
             node.rounds = ARRIVED
+            node.parts = max(_parts(read.reader) for read in node.reads)
+            _check_engine(node)
         node.rounded = node.rounded or bool(node.rounds)
 
 
@@ -68,6 +72,20 @@ def _check_readers(node: Node) -> None:
             )  # fmt: skip
 
 
+def _parts(reader: Node) -> int:
+    """Of the numbers that a group reads."""
+    by_group = reader.product is not None and reader.product.atom.by_group
+    return reader.product.atom.parts if by_group and reader.product is not None else 1
+
+
+def _check_engine(node: Node) -> None:
+    if node.view is not None and node.parts > 1:
+        raise ScheduleError(
+            f"bulk_copy({node.name})", "an engine takes no numbers apart, as 3xtf32 wants them",
+            "Leave it out: threads that copy take apart what they copied.",
+        )  # fmt: skip
+
+
 def _arrives(node: Node) -> bool:
     """Whether threads copy it in the background, for groups of warps, or as a slab; or a copy
     engine does, which rounds what it brings, for atoms only."""
@@ -76,7 +94,7 @@ def _arrives(node: Node) -> bool:
     if node.view is not None and all(_is_operand(read.reader) for read in node.reads):
         return True
     products = [read.reader.product for read in node.reads]
-    if any(p is not None and p.atom.by_group and p.atom.cut for p in products):
+    if any(p is not None and p.atom.by_group and (p.atom.cut or p.atom.split) for p in products):
         return True
     return all(_is_slab_of(node, read.reader) for read in node.reads)
 

@@ -51,7 +51,7 @@ class Node:
     held:    how a warp holds its buffer, if one does
     view:    what bulk copies bring to it, if they do
     rounds:  when its elements are rounded for atoms that cut, if they are: see `rounding.py`
-    rounded: whether they are afterwards
+    rounded: whether they are afterwards; parts: numbers that there are for each then
     """
 
     stage: StageState
@@ -71,6 +71,7 @@ class Node:
     view: View | None = None
     rounds: str = ""
     rounded: bool = False
+    parts: int = 1
 
     @property
     def op(self) -> ComputeOp:

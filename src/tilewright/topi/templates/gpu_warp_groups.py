@@ -98,7 +98,8 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         "tile_n", -(-n // columns), policy="candidate", candidate=tiles(n, columns, (1,), GROUPS_N)
     )
     cfg.define_knob("stages", list(STAGES))
-    cfg.define_knob("engine", list(ENGINES if a.target.copies_boxes else ENGINES[:1]))
+    engine = a.target.copies_boxes and not atom.split
+    cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
