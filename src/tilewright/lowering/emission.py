@@ -99,7 +99,7 @@ class Emission:
         front, begin = turned(
             [t for child, t in made.items() if t.slots and child.view is None],
             self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
-            int(lag(node, axis, bounds)),
+            self.place.simplify, int(lag(node, axis, bounds)),
         )  # fmt: skip
         bulk = Turned.of(
             {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
