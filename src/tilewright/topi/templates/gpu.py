@@ -19,6 +19,7 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import LegalityError, ScheduleError
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
@@ -294,6 +295,22 @@ def in_steps(op: ComputeOp, axis: IterVar) -> bool:
     reads = (e for e in E.walk(op.body) if e.op == "read")
     places = (i for read in reads for i in read.args if axis.var in E.free_variables(i))
     return any(node.op == "mul" and axis.var in node.args for i in places for node in E.walk(i))
+
+
+def read_again(op: ComputeOp, lines: Sequence[IterVar]) -> list[IterVar]:
+    """The axis of a window for whose elements some lines of an image are read again by whoever has
+    several of them: what has been loaded of a line serves for all of these elements."""
+    simple = Simplifier({})
+    indices = dict.fromkeys(i for e in E.walk(op.body) if e.op == "read" for i in e.args)
+    for line, index in ((line, i) for line in lines for i in indices):
+        inside = E.free_variables(index)
+        if line.var not in inside:
+            continue
+        step = simple(E.substitute(index, {line.var: line.var + 1}) - index)
+        window = [ax for ax in op.reduce_axis if ax.var in inside]
+        if step.op == "const" and window and step.attr < window[0].size:
+            return window[:1]
+    return []
 
 
 def reduce_axis(s: Schedule, tensor: Tensor, roles: Roles) -> IterVar:

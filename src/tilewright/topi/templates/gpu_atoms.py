@@ -42,6 +42,7 @@ from tilewright.topi.templates.gpu import (
     in_steps,
     is_grouped,
     op_of,
+    read_again,
     tile_sizes,
     wasted,
 )
@@ -293,14 +294,19 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
+    again = read_again(op, axes.tiled(op)[:-2])
+    outer = [ax for ax in window if ax not in again]
+    stage.reorder(slices, *outer, *steps, *again, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
+    for ax in again:
+        stage.unroll(ax)
+    at = dict(zip((atom.a, atom.b), (again[-1] if again else step, step), strict=True))
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, step)
+            s[own].compute_at(stage, at[held])
             assert isinstance(held, Fragment)
             in_lane_order(s, dims, held, rounded=bool(atom.cut))
             continue
@@ -311,7 +317,7 @@ def multiply(
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, step)
+        s[own].compute_at(stage, at[held])
         copy(cfg, s[shared], dims, width, warps)
 
 
