@@ -342,12 +342,19 @@ def packed(s: Schedule, factors: Operands, target: Target) -> Operands:
     return replace(factors, weight=weight, channel_dim=inner, vectors=vectors)
 
 
-def add_partials(s: Schedule, accumulated: Tensor, last: Tensor, target: Target) -> None:
-    """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order."""
+def add_partials(
+    s: Schedule, accumulated: Tensor, last: Tensor, target: Target, *, spread: bool = False
+) -> None:
+    """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order.
+
+    spread: over all cores, be it that a thread has fewer elements of one access
+    """
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
     widest_type = max((op_of(s, accumulated).accumulator, last.dtype), key=lambda t: t.bytes)
-    lanes = next(n for n in vector_widths(widest_type, target) if inner.size % n == 0)
+    widths = [n for n in vector_widths(widest_type, target) if inner.size % n == 0]
+    most = prod(last.shape) // (SUM_THREADS * target.limits.cores) if spread else widths[0]
+    lanes = next((n for n in widths if n <= most), widths[-1])
     rest, lane = stage.split(inner, factor=lanes)
     _, thread = over_blocks(stage, [*outer, rest], SUM_THREADS)
     stage.vectorize(lane)

@@ -201,7 +201,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
     elif blocks > 1:
         root = partial
-        add_partials(s, accumulator(s, product, last), last, a.target)
+        add_partials(s, accumulator(s, product, last), last, a.target, spread=True)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
