@@ -21,8 +21,9 @@ from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import Mma, Program, Store, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.schedule import create_schedule
+from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.steps import Pack, step_from_json
 from tilewright.schedule.template import anchor_templates, sketch_of_anchor
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target
@@ -177,3 +178,13 @@ def test_what_no_atom_reads_is_not_packed_rounded() -> None:
     with pytest.raises(ScheduleError, match="float16 has no digits that a matrix unit leaves out"):
         s.pack(half, [4, 1], [0, 1, 2], rounded=True)
     assert E.call(ROUNDED, E.const(1.0, "float32")).dtype == "float32"
+
+
+def test_a_rounded_pack_is_stored_and_written_as_it_is() -> None:
+    sketch, dag = slab(3)
+    schedule = sketch.close(some_member(sketch, registers=True, stages=1, split_k=1))
+    (step,) = (step for step in schedule.steps if isinstance(step, Pack))
+    assert step.rounded and step_from_json(step.to_json()) == step
+    again = Schedule.replay(dag, [step.to_json() for step in schedule.steps])
+    assert again.to_python() == schedule.to_python()
+    assert "rounded=True)" in schedule.to_python()
