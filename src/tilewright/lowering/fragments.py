@@ -128,8 +128,8 @@ def _of_sums(place: Placement, node: Node) -> bool:
 def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
     """The axes along which an operand has to be zero beyond its tensor.
 
-    What lies beyond along the rows or columns of a product is in rows or columns that nobody
-    stores, so it may be what a copy left there; asynchronous ones leave zeros.
+    What lies beyond along the rows, columns or lines of a product is in places that nobody stores,
+    so it may be what a copy left there; asynchronous ones leave zeros.
     """
     held, read = node.held, node.body
     assert held is not None
@@ -139,7 +139,8 @@ def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
     if not is_asynchronous(source, accesses.place.bounds):
         return list(node.op.axis)
     room = accesses.has_room(node, read)
-    free = {d for d, letter in held.letters if letter != "k" and room[d]}
+    depth = {d for d, letter in held.letters if letter == "k"}
+    free = {d for d in range(len(room)) if d not in depth and room[d]}
     return [ax for d, ax in enumerate(node.op.axis) if d not in free]
 
 
@@ -301,7 +302,8 @@ def product(emission: Emission, node: Node) -> Reduction:
     accesses, guards, atom = emission.accesses, emission.guards, node.product.atom
     (buffer,), index = accesses.targets(node), accesses.tile(node)
     lanes, first = guards.lanes(node, once=False), first_reduction(node)
-    spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
+    inside = guards if atom.by_group else guards.without(node, guards.edges(node))
+    spatial = E.binary("and", lanes, inside.of(node, SPATIAL))
 
     def identity(renamed: Renaming) -> Stmt:
         zero = E.const(0, buffer.dtype)
@@ -318,7 +320,10 @@ def product(emission: Emission, node: Node) -> Reduction:
         atom, Region(buffer, index, atom.sum.elements), region(node.product.a),
         region(node.product.b),
     )  # fmt: skip
-    guard = E.binary("and", lanes, guards.of(node, ALL))
+    # What lies beyond the tensor has a place among the sums, and operands that are zero, or what a
+    # copy left there: nobody stores it, and a branch around each atom costs more.
+    within = guards.without(node, guards.edges(node))
+    guard = E.binary("and", lanes, within.of(node, ALL))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
 
