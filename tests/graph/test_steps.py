@@ -75,13 +75,29 @@ def test_a_first_layer_has_twelve_channels_and_a_view_of_its_image() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (16, 3, 1, 1, 3), (16, 3, 2, 1, 5), (15, 3, 2, 1, 3), (16, 2, 2, 0, 3),
+        (16, 3, 1, 1, 3), (16, 3, 2, 1, 5), (15, 3, 2, 1, 3), (16, 2, 3, 0, 3), (16, 4, 4, 2, 3),
         (16, 7, 2, 3, 3, 1, "float32"),
     ],
-    ids=["steps of one", "many channels", "odd image", "no overlap", "floats"],
+    ids=["steps of one", "many channels", "odd image", "no overlap", "beyond edges", "floats"],
 )  # fmt: skip
 def test_others_stay(arguments: tuple[int, ...]) -> None:
     mod = network(*arguments)
+    assert convolution(steps_to_channels(mod, FILLED)) is convolution(mod)
+
+
+@pytest.mark.parametrize("channels", [3, 20])
+def test_patches_of_an_input_are_products_of_pixels(channels: int) -> None:
+    mod = network(16, 4, 4, 0, channels, 2)
+    made = steps_to_channels(mod, FILLED)
+    conv = convolution(made)
+    assert conv.args[0].shape == (2, 16 * channels, 4, 5) and conv.args[1].shape[2:] == (1, 1)
+    same(mod, made)
+
+
+def test_patches_of_what_is_computed_stay() -> None:
+    x = relay.var("x", shape=(1, 3, 8, 8), dtype="float16")
+    weight = relay.const(np.ones((4, 3, 2, 2), "float16"))
+    mod = relay.IRModule.from_expr(nn.conv2d(nn.max_pool2d(x), weight, strides=2))
     assert convolution(steps_to_channels(mod, FILLED)) is convolution(mod)
 
 
