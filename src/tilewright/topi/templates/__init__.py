@@ -24,5 +24,6 @@ from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise
 from tilewright.topi.templates import gpu_norms as gpu_norms
+from tilewright.topi.templates import gpu_tiles as gpu_tiles
 from tilewright.topi.templates import gpu_warp_groups as gpu_warp_groups
 from tilewright.topi.templates import winograd as winograd
