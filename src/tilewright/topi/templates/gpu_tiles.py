@@ -51,6 +51,7 @@ MOST = 256  # rows, or columns, of a tile
 STEPS = (8, 16)  # of the sum, per slice
 DEPTH = 8  # what depths are rounded up to; neighbours of a row that neighbouring threads copy
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+UNROLL = 64  # iterations of copies that are written out
 STRIPS = (1, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -155,11 +156,21 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, piece: int) -> IterVar:
     stage.bind(chunk_m, "vthread")
     stage.bind(chunk_n, "vthread")
     stage.bind(stage.fuse(warp_m, warp_n), "threadIdx.y")
-    lane = stage.fuse(lane_m, lane_n)
+    lane = _woven(stage, lane_m, lane_n)
     stage.bind(lane, "threadIdx.x")
+    stage.pragma(stage.leaf_iter_vars[0], "auto_unroll_max_step", UNROLL)
     if tiled[1].size % piece == 0:
         stage.vectorize(each)
     return lane
+
+
+def _woven(stage: Stage, lane_m: IterVar, lane_n: IterVar) -> IterVar:
+    """The loop of the lanes, of which neighbours read one piece of a row, and every other one a
+    piece of a column: shared memory then serves half a warp at once, else a quarter."""
+    m, near_m = stage.split(lane_m, factor=2)
+    n, near_n = stage.split(lane_n, factor=2)
+    stage.reorder(m, n, near_n, near_m)
+    return stage.fuse(m, n, near_n, near_m)
 
 
 def _multiply(cfg: Any, s: Schedule, local: Tensor, axes: Axes, piece: int) -> None:
