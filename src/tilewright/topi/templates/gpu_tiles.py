@@ -16,16 +16,24 @@ a guard.  Read next: `gpu_dense.py`, which has smaller products, and `gpu_warp_g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilewright.base.errors import ScheduleError
+import numpy as np
+
+from tilewright.base.errors import LegalityError, ScheduleError
+from tilewright.cost.machine_model import predict_seconds
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.template import (
+    Anchored,
+    anchor_template,
+    anchor_templates,
+    sketch_of_anchor,
+)
 from tilewright.schedule.thread_loops import fetch, ring_sizes
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
@@ -46,11 +54,15 @@ LANES_M, LANES_N = 4, 8  # of a warp
 UNITS = (256, 128, 64, 32)  # whole tiles: what extents are rounded up to
 WASTE = 1.05  # share of multiply-adds that a larger unit may add to those of the smallest
 CHUNKS = (1, 2, 4)  # pieces of a thread along an axis
-WARPS = (1, 2, 4, 8)
+WARPS = (1, 2, 3, 4, 8)
 MOST = 256  # rows, or columns, of a tile
 STEPS = (8, 16)  # of the sum, per slice
-DEPTH = 8  # what depths are rounded up to; neighbours of a row that neighbouring threads copy
+DEPTHS = (64, 32, 16, 8)  # what depths are rounded up to
+NEAR = 8  # neighbours of a row that neighbouring threads copy
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+STRIP = 4  # untuned
+SMALLEST = 16  # pieces along an axis of a tile, untuned
+SMALLER, MARGIN = "dense.gpu", 1.1  # the template of smaller products; what decides for it
 UNROLL = 64  # iterations of copies that are written out
 STRIPS = (1, 4, 8, 16)  # tiles along m whose blocks follow each other
 
@@ -71,18 +83,19 @@ def schedule_tiles(cfg: Any, a: Anchored) -> None:
             _with_rows_innermost(s, dims)
     op = op_of(s, a.anchor)
     rows, columns = axes.tiled(op)
-    units = {rows: _unit(rows.size), columns: _unit(columns.size), axes.depth(op): DEPTH}
+    depth = axes.depth(op)
+    units = {rows: _unit(rows.size), columns: _unit(columns.size), depth: _unit(depth.size, DEPTHS)}
     product = s.pad(a.anchor, units)
     op = op_of(s, product)
     m, n = axes.tiled(op)
-    depth = axes.depth(op).size
+    steps = axes.depth(op).size
     for name, axis, unit in (("tile_m", m, LANES_M * piece), ("tile_n", n, LANES_N * piece)):
         cfg.define_split(
             name, -(-axis.size // unit), policy="candidate", candidate=list(_tiles(axis.size, unit))
         )
-    cfg.define_knob("step_k", [n for n in STEPS if depth % n == 0])
+    cfg.define_knob("step_k", [n for n in STEPS if steps % n == 0])
     cfg.define_knob("stages", list(rings))
-    cfg.define_knob("split_k", divisors_of(depth // DEPTH, SPLITS, 4))
+    cfg.define_knob("split_k", divisors_of(steps // max(STEPS), SPLITS, 4))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * LEAST <= m.size])
     last = inline_around(replace(a, anchor=product))
     root = partial = product
@@ -103,10 +116,10 @@ def _axes(op: ComputeOp) -> Axes:
     return Axes((last - 1, last), 0, last + 1)
 
 
-def _unit(extent: int) -> int:
+def _unit(extent: int, units: Sequence[int] = UNITS) -> int:
     """The largest unit that makes hardly more of an extent than the smallest does."""
-    least = wasted(extent, UNITS[-1])
-    return next(n for n in UNITS if wasted(extent, n) <= WASTE * least)
+    least = wasted(extent, units[-1])
+    return next(n for n in units if wasted(extent, n) <= WASTE * least)
 
 
 def _tiles(extent: int, unit: int) -> Iterator[list[int]]:
@@ -206,7 +219,7 @@ def _copy(cfg: Any, s: Schedule, shared: Stage, dims: Dims, warps: Any) -> None:
     depth = axes[dims.k]
     shared.storage_order(axes[dims.row])
     shared.storage_align(depth, threads, piece)
-    outer, part = shared.split(depth, factor=DEPTH)
+    outer, part = shared.split(depth, factor=NEAR)
     others = [ax for ax in axes if ax is not depth]
     shared.reorder(outer, *others, part)
     fetch(
@@ -216,8 +229,31 @@ def _copy(cfg: Any, s: Schedule, shared: Stage, dims: Dims, warps: Any) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model."""
-    return fastest(sketch, {"stages": sketch.space.space_map["stages"][-1].val})
+    """The fastest by the machine model, of tiles that read little of what they multiply.
+
+    Raises LegalityError where `dense.gpu` is faster by more than the model can tell: its tiles are
+    smaller.
+    """
+    space = sketch.space.space_map
+    held = {name: space[name][-1].val for name in ("step_k", "stages")}
+    held["strip"] = max(e.val for e in space["strip"] if e.val <= STRIP)
+    m, n = (
+        [e.value for e in space[name] if e.size[1] > 1 and lanes * prod(e.size[1:]) >= SMALLEST]
+        for name, lanes in (("tile_m", LANES_M), ("tile_n", LANES_N))
+    )
+    ways = [{**held, "tile_m": rows, "tile_n": columns} for rows in m for columns in n]
+    index = fastest(sketch, *ways or [held])
+    others = anchor_templates(sketch.dag, sketch.target)
+    for smaller in (t for t in others if t.name == SMALLER):
+        other = sketch_of_anchor(smaller, sketch.dag, sketch.target)
+        found = other.fallback()
+        if found is not None and MARGIN * _seconds(other, found) < _seconds(sketch, index):
+            raise LegalityError(f"{sketch.origin}, untuned", f"{SMALLER} is faster", "Take that.")
+    return index
+
+
+def _seconds(sketch: Sketch, index: int) -> float:
+    return float(sum(predict_seconds(g)[0] for g in sketch.groups(np.array([index]))))
 
 
 anchor_template(
