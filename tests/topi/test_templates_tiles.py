@@ -100,3 +100,13 @@ def test_extents_are_rounded_up_a_little_to_whole_tiles(extent: int) -> None:
     assert unit in UNITS and padded <= 1.05 * (-(-extent // 32) * 32)
     for _, chunks, warps in _tiles(padded, 16):
         assert padded % (chunks * warps * 16) == 0
+
+
+def test_untuned_builds_take_them_for_large_products_that_matrix_units_may_not_compute() -> None:
+    large, small = (ComputeDAG(dense(n, n, n, dtype="float32")) for n in (1024, 64))
+    units = Target("cuda -arch=sm_90 -precision=tf32")
+    assert [s.origin for s in anchor_sketches(large, units)][0].endswith("dense.tensor")
+    tiles = next(s for s in anchor_sketches(large, CUDA) if s.has_fallback)
+    assert tiles.origin.endswith("dense.tiles") and tiles.fallback() is not None
+    tiles = next(s for s in anchor_sketches(small, CUDA) if s.has_fallback)
+    assert tiles.origin.endswith("dense.tiles") and tiles.fallback() is None
