@@ -105,8 +105,18 @@ def test_extents_are_rounded_up_a_little_to_whole_tiles(extent: int) -> None:
 def test_untuned_builds_take_them_for_large_products_that_matrix_units_may_not_compute() -> None:
     large, small = (ComputeDAG(dense(n, n, n, dtype="float32")) for n in (1024, 64))
     units = Target("cuda -arch=sm_90 -precision=tf32")
-    assert [s.origin for s in anchor_sketches(large, units)][0].endswith("dense.tensor")
+    assert next(s.origin for s in anchor_sketches(large, units)).endswith("dense.tensor")
     tiles = next(s for s in anchor_sketches(large, CUDA) if s.has_fallback)
     assert tiles.origin.endswith("dense.tiles") and tiles.fallback() is not None
     tiles = next(s for s in anchor_sketches(small, CUDA) if s.has_fallback)
     assert tiles.origin.endswith("dense.tiles") and tiles.fallback() is None
+
+
+def test_untuned_sums_are_split_where_tiles_are_few() -> None:
+    for size, shares in ((1024, 4), (4096, 1)):
+        sketch = sketch_of(dense(size, size, size, dtype="float32"))
+        index = sketch.fallback()
+        assert index is not None
+        knobs = sketch.space.get(index)
+        assert knobs["split_k"].val == shares and knobs["stages"].val == 4
+        assert [knobs[name].size[1] for name in ("tile_m", "tile_n")] == [2, 2]

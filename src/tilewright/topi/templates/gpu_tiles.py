@@ -11,13 +11,16 @@ what it multiplies in pieces of 16 bytes:
             16 bytes x 16 bytes     of each chunk: outer products in registers
 
 Extents are rounded up to whole tiles, with factors that are zero there, so that no multiply-add has
-a guard.  Read next: `gpu_dense.py`, which has smaller products, and `gpu_warp_groups.py`.
+a guard.  On an H200 tiles of 128 x 128 with 8 x 8 results of a thread were the fastest; 16 x 8 run
+fewer instructions and were 2% slower.  Read next: `gpu_dense.py`, which has smaller products, and
+`gpu_warp_groups.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -28,6 +31,7 @@ from tilewright.cost.machine_model import predict_seconds
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.template import (
     Anchored,
     anchor_template,
@@ -61,8 +65,8 @@ DEPTHS = (64, 32, 16, 8)  # what depths are rounded up to
 NEAR = 8  # neighbours of a row that neighbouring threads copy
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 STRIP = 4  # untuned
-SMALLEST = 16  # pieces along an axis of a tile, untuned
-SMALLER, MARGIN = "dense.gpu", 1.1  # the template of smaller products; what decides for it
+ROUNDS, SHARES = 2, 4  # untuned: blocks of a core up to which sums are split; shares at most
+SMALLER, MARGIN = "dense.gpu", 1.2  # the template of smaller products; what decides for it
 UNROLL = 64  # iterations of copies that are written out
 STRIPS = (1, 4, 8, 16)  # tiles along m whose blocks follow each other
 
@@ -85,8 +89,8 @@ def schedule_tiles(cfg: Any, a: Anchored) -> None:
     rows, columns = axes.tiled(op)
     depth = axes.depth(op)
     units = {rows: _unit(rows.size), columns: _unit(columns.size), depth: _unit(depth.size, DEPTHS)}
-    product = s.pad(a.anchor, units)
-    op = op_of(s, product)
+    whole = s.pad(a.anchor, units)
+    op = op_of(s, whole)
     m, n = axes.tiled(op)
     steps = axes.depth(op).size
     for name, axis, unit in (("tile_m", m, LANES_M * piece), ("tile_n", n, LANES_N * piece)):
@@ -94,15 +98,16 @@ def schedule_tiles(cfg: Any, a: Anchored) -> None:
             name, -(-axis.size // unit), policy="candidate", candidate=list(_tiles(axis.size, unit))
         )
     cfg.define_knob("step_k", [n for n in STEPS if steps % n == 0])
-    cfg.define_knob("stages", list(rings))
+    # the place of a slot is a mask where their number is a power of two: three were 3 to 23% slower
+    cfg.define_knob("stages", [n for n in rings if n & (n - 1) == 0])
     cfg.define_knob("split_k", divisors_of(steps // max(STEPS), SPLITS, 4))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * LEAST <= m.size])
-    last = inline_around(replace(a, anchor=product))
-    root = partial = product
+    last = inline_around(replace(a, anchor=whole))
+    root = partial = whole
     if (shares := int(cfg["split_k"].val)) > 1:
-        chunk, _ = s[product].split(axes.depth(op), nparts=shares)
-        root = partial = s.rfactor(product, chunk)
-        add_partials(s, accumulator(s, product, last), last, a.target)
+        chunk, _ = s[whole].split(axes.depth(op), nparts=shares)
+        root = partial = s.rfactor(whole, chunk)
+        add_partials(s, accumulator(s, whole, last), last, a.target)
     else:
         root = last
     local = accumulator(s, partial, root)
@@ -234,15 +239,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     Raises LegalityError where `dense.gpu` is faster by more than the model can tell: its tiles are
     smaller.
     """
-    space = sketch.space.space_map
-    held = {name: space[name][-1].val for name in ("step_k", "stages")}
-    held["strip"] = max(e.val for e in space["strip"] if e.val <= STRIP)
-    m, n = (
-        [e.value for e in space[name] if e.size[1] > 1 and lanes * prod(e.size[1:]) >= SMALLEST]
-        for name, lanes in (("tile_m", LANES_M), ("tile_n", LANES_N))
-    )
-    ways = [{**held, "tile_m": rows, "tile_n": columns} for rows in m for columns in n]
-    index = fastest(sketch, *ways or [held])
+    index = fastest(sketch, *_large_tiles(sketch, op_of(a.schedule, a.anchor)))
     others = anchor_templates(sketch.dag, sketch.target)
     for smaller in (t for t in others if t.name == SMALLER):
         other = sketch_of_anchor(smaller, sketch.dag, sketch.target)
@@ -250,6 +247,29 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         if found is not None and MARGIN * _seconds(other, found) < _seconds(sketch, index):
             raise LegalityError(f"{sketch.origin}, untuned", f"{SMALLER} is faster", "Take that.")
     return index
+
+
+def _large_tiles(sketch: Sketch, op: ComputeOp) -> list[dict[str, Any]]:
+    """What knobs are held at: each large tile that is about square, with few shares of the sum,
+    which leave a core with no more than `ROUNDS` blocks."""
+    space = sketch.space.space_map
+    held = {name: space[name][-1].val for name in ("step_k", "stages")}
+    held["strip"] = max(e.val for e in space["strip"] if e.val <= STRIP)
+    piece = PIECE // op.input_tensors[0].dtype.bytes
+    *batch, m, n = (ax.size for ax in op.axis)
+    ways = []
+    for rows, columns in product(space["tile_m"], space["tile_n"]):
+        tile = LANES_M * piece * prod(rows.size[1:]), LANES_N * piece * prod(columns.size[1:])
+        chunks = rows.size[1], columns.size[1]
+        if min(tile) < LEAST or max(tile) > 2 * min(tile) or 1 in chunks:
+            continue
+        blocks = prod(batch) * ceil_div(m, tile[0]) * ceil_div(n, tile[1])
+        most = min(sketch.target.limits.cores * ROUNDS // blocks, SHARES)
+        shares = [e.val for e in space["split_k"] if e.val <= max(most, 1)]
+        ways += [
+            {**held, "tile_m": rows.value, "tile_n": columns.value, "split_k": k} for k in shares
+        ]
+    return ways or [held]
 
 
 def _seconds(sketch: Sketch, index: int) -> float:
