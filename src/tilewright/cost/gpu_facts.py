@@ -337,7 +337,7 @@ class _Counter:
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
-            (read,) = {touch.scope for touch in nest.reads}
+            read = frozenset(touch.scope for touch in nest.reads)  # a mask's, too
             at = nest.node.parent, nest.node.attach_axis, read
             near, far = (near, far) if at not in self._asked else (0, 0)
             self._asked.add(at)
