@@ -16,7 +16,7 @@ from tilewright.graph.op import *  # noqa: F403
 from tilewright.graph.op import TABLE, get
 from tilewright_tvm.relay import op_attributes as registered
 
-del register  # type: ignore[name-defined]  # noqa: F821  # it takes rows; TVM's takes names
+del register  # noqa: F821  # it takes rows; TVM's takes names
 
 __path__: list[str] = []  # its modules are imported, too
 
