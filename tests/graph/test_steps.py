@@ -11,6 +11,8 @@ from tests.tiers import examples
 from tilewright.base.dtype import DType
 from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.traversal import op_name
+from tilewright.network.extract import ungrouped
+from tilewright.targets.target import Target
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
 
@@ -107,3 +109,11 @@ def test_what_others_read_too_is_computed_once() -> None:
     made = steps_to_channels(relay.IRModule.from_expr(body), FILLED)
     names = [op_name(n) for n in relay.analysis.post_order(made["main"].body)]
     assert names.count("nn.relu") == 1 and names.count("reshape") == 2
+
+
+@pytest.mark.parametrize(("precision", "dense"), [("float32", False), ("tf32", True)])
+def test_a_first_layer_of_float32_follows_the_precision(precision: str, dense: bool) -> None:
+    target = Target(f"cuda -arch=sm_90 -precision={precision}")
+    made, _ = ungrouped(network(16, 7, 2, 3, 3, 1, "float32"), None, target=target)
+    assert convolution(made).args[0].shape[1] == (12 if dense else 3)
+    same(network(16, 7, 2, 3, 3, 1, "float32"), made)
