@@ -1,5 +1,7 @@
 """Which results may lie in the memory of an input, and that nothing else is there before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from tilewright.graph.expr import Expr
 from tilewright.network.build import build
 from tilewright.network.extract import prepare
 from tilewright.network.in_place import in_place
+from tilewright.runtime.network.library import load
 from tilewright.runtime.network.plan import Pair
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
@@ -85,3 +88,13 @@ def test_nothing_lies_there_before_it_is_read() -> None:
     assert place in last.operands and len(before) > 1
     for launch in before:
         assert all((o.kind, o.index) != ("slot", place.index) for o in launch.operands)
+
+
+def test_files_say_it_and_a_wrong_one_is_refused(tmp_path) -> None:
+    made = build(function(chosen(cache())), Target("llvm -num-cores=2"), verify=False)
+    made.save(tmp_path / "library")
+    plan = load(tmp_path / "library").plan
+    assert plan.in_place == made.plan.in_place != ()
+    for pair in (Pair(0, 9), Pair(1, 0), Pair(0, 0), Pair(-1, 1)):
+        wrong = replace(plan, in_place=(pair,))
+        assert "is to lie in" in wrong.misfit(made.kernels, made.constants)
