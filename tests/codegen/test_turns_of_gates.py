@@ -96,7 +96,9 @@ def test_a_ring_is_right_however_late_its_copies_come(ring: BulkRing, tmp_path: 
     assert all(rings_are_right(ring, tmp_path))
 
 
-SHOWN = [f for f in FAULTS if f not in ("missing fence", "copies never awaited")]
+# In software the engine's memory is that of the threads.
+_PROXIES = ("missing fence", "reads not shown", "shown before it has read")
+SHOWN = [f for f in FAULTS if f not in (*_PROXIES, "copies never awaited")]
 
 
 @pytest.mark.sampled(4)

@@ -19,7 +19,7 @@ GATED = "tw_await_gate("  # of a text with gates
 SOFT = "tw_soft_copy("  # of one in which this module made its copies
 _CALLS = {
     r"\btw_make_gates\(": "tw_soft_make(",
-    r"\btw_fence\(\);": "",
+    r"\btw_(fence|show)\(\);": "",
     r"\btw_expect\(": "tw_soft_expect(tw_soft, ",
     r"\btw_arrive\(": "tw_soft_arrive(tw_soft, ",
     r"\btw_await_gate\(": "tw_soft_await(tw_soft, ",
