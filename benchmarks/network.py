@@ -38,7 +38,7 @@ from tilewright.models.networks import load as load_model
 from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
 from tilewright.network.build import build
 from tilewright.network.conversion import converted
-from tilewright.network.tune import as_described, tasks_of, tune
+from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.search.report import Options
@@ -168,9 +168,13 @@ class Bench:
 
     def tune(self, case: Case) -> None:
         began = time.perf_counter()
-        tasks = tasks_of([case.mod], case.params, as_described(self.target))
+        network, options = (
+            ([case.mod], case.params, self.target),
+            Options(seconds=self.options.minutes * 60),
+        )
+        tasks = with_layouts(tasks_of(*network), *network, options, rules=True)
         with Database(self.options.log) as database:
-            report = tune(tasks, database, Options(seconds=self.options.minutes * 60))
+            report = tune(tasks, database, options)
         spent = time.perf_counter() - began
         failed = sum(t.failed for t in report.tasks)
         self.tell(f"tuned {spent:.0f} s, {report.trials} trials, {failed} failed")

@@ -152,6 +152,18 @@ def test_workers_share_the_calls():
 
 
 @pytest.mark.slow
+def test_what_can_wait_waits_for_all_others(pool):
+    order = []
+    first = pool.submit(time.sleep, 0.2, timeout=20.0)  # until all others are there
+    later = [pool.submit(M.echo, k, timeout=20.0, can_wait=True) for k in (1, 2)]
+    soon = [pool.submit(M.echo, k, timeout=20.0) for k in (3, 4)]
+    for future in (*later, *soon):
+        future.add_done_callback(lambda done: order.append(done.result()))
+    for future in (first, *later, *soon):
+        future.result(20)
+    assert order == [3, 4, 1, 2]
+
+
 def test_workers_are_replaced_after_a_number_of_calls():
     with WorkerPool(1, Options(max_calls=2)) as pool:
         pids = [call(pool, M.pid) for _ in range(5)]

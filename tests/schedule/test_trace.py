@@ -85,6 +85,22 @@ def test_parts_do_not_depend_on_what_is_cached(program: Any, rows: Any, before: 
     ]
 
 
+@pytest.mark.slow
+@given(PROGRAMS, ROWS, ROWS)
+def test_some_parts_do_not_depend_on_what_is_cached(program: Any, rows: Any, before: Any) -> None:
+    """Those that are known, and the first of the others."""
+    every = trace(lambda: run(program, A, B, C), population(rows), len(rows))
+    known = {part.trail for part in every[1::2]}
+    wanted = [*every[:1], *(p for p in every[1:] if p.trail in known)]
+    warm = Tracer(lambda: run(program, A, B, C))
+    warm.parts(population(before), len(before))
+    for tracer in (warm, Tracer(warm.build)):
+        some = tracer.parts(population(rows), len(rows), known, 1)
+        assert [(p.trail, p.rows.tolist()) for p in some] == [
+            (p.trail, p.rows.tolist()) for p in wanted
+        ]
+
+
 def test_trail_and_order() -> None:
     env = population([(4, 1, 1), (1, 1, 1), (4, 2, 1), (1, 2, 1)])
     parts = trace(lambda: int(B) if A > 2 else -1, env, 4)

@@ -3,6 +3,8 @@ the first of a search; what it costs, and what happens where it cannot be had.""
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,8 @@ from tilewright.search import predictions
 from tilewright.search.jobs import candidate_of
 from tilewright.search.loop import tune
 from tilewright.search.predictions import Predictions, predict
-from tilewright.search.propose.model_proposer import evaluate
+from tilewright.search.propose.first_look import look
+from tilewright.search.propose.model_proposer import ModelProposer, evaluate
 from tilewright.search.report import Options
 from tilewright.search.warm_start import Known, recalled
 from tilewright.targets.target import Target
@@ -91,6 +94,33 @@ def test_nothing_is_predicted_without_a_template_or_without_trees():
     predictions = Predictions(LLVM, trees())
     assert predictions.get(alone) is None and predictions.get(product()) is not None
     assert Predictions(LLVM).get(product()) is None and not Predictions(LLVM)
+
+
+class Called:
+    """A helper that calls at once."""
+
+    def call(self, target, function, *args, timeout):
+        found = Future()
+        found.set_result(function(*args))
+        return found
+
+
+@pytest.mark.slow
+def test_looks_of_a_search_serve_predictions(site):
+    """One process takes them for both; a search of another seed has others, and both are right."""
+    dags, known = [product(n) for n in (16, 32, 48)], trees(above=9.0)
+    proposers = [ModelProposer(task_of_dag(dag, LLVM), seed) for seed, dag in enumerate(dags)]
+    requests = {d.hash: p.request for d, p in zip(dags, proposers, strict=True)}
+    predictions = Predictions(LLVM, known, Called())
+    looks = predictions.prefetch(dags, requests)
+    for dag, proposer in zip(dags, proposers, strict=True):
+        taken = looks[dag.hash].result()
+        (origin,) = proposer.request.origins
+        mine = look(proposer.pools[0].sketch, (proposer.seed, 0), proposer.plan.first)
+        np.testing.assert_array_equal(taken.found[origin].scored.indices, mine.scored.indices)
+        assert taken.at(0, proposer.request) is taken.found[origin]
+        assert predictions.get(dag) == predict(dag, LLVM, known)
+    assert taken.at(0, proposers[0].request) is None  # of another seed
 
 
 @pytest.mark.slow
@@ -164,7 +194,7 @@ def test_tasks_without_those_templates_are_not_predicted(site, monkeypatch):
     named = create("dense_pack.x86", (("TENSOR", (64, 96), "float32"), ("TENSOR", (128, 96),
                    "float32"), None, "float32"), LLVM)  # fmt: skip
     known = recalled(LLVM)
-    known.expect([named])
+    known.expect([named], {})
     assert known.untuned(named) == Known().untuned(named)
 
 

@@ -178,7 +178,12 @@ def test_trees_of_both_kinds_each_tell_of_theirs(tmp_path):
     assert np.abs(want - with_none).max() > 0.1
     for trees in (both, again):
         trees.save(tmp_path / "trees")
-        found = prior.Prior(Trees.load(tmp_path / "trees")).predict(asked)
-        np.testing.assert_allclose(found, want, atol=1e-5)
+        known = prior.Prior(Trees.load(tmp_path / "trees"))
+        np.testing.assert_allclose(known.predict(asked), want, atol=1e-5)
+        alone = [known.predict(row[None])[0] for row in asked]  # xgboost has a way for one row
+        np.testing.assert_allclose(alone, want, atol=1e-5)
     alone = prior.predict(prior.by_kind(None, atoms), asked)
     np.testing.assert_allclose(alone, np.where(asked[:, column] > 0, with_none, 0), atol=1e-5)
+    told = prior.predict(prior.both_of(plain, both), asked)
+    np.testing.assert_allclose(told, prior.predict(plain, asked) + want, atol=1e-5)
+    assert prior.both_of(plain, plain).features == PLAIN

@@ -11,7 +11,8 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task, create
 from tilewright.schedule.template import get_config, template
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.model_proposer import MAX_CODE, ModelProposer, evaluate, neighbours
+from tilewright.search.propose.first_look import MAX_CODE
+from tilewright.search.propose.model_proposer import ModelProposer, evaluate, neighbours
 from tilewright.search.propose.proposers import (
     Candidate,
     GeneticProposer,

@@ -329,9 +329,10 @@ def _by_group(
     start: sets the sums to zero; buffer: of the sums; index: of the first of an atom
     rewrite:  for k.outer: {wait; show; barrier; for k.inner: C += S * T}
               ->   C = 0
-                   for k.outer: {wait; show; barrier; begin; for k.inner: C += S * T; end(1)}
-                   end(0)
-    With fewer than three slots each batch is waited for: end(0) in place of end(1).
+                   for k.outer: {wait; show; barrier; begin; for k.inner: C += S * T;
+                                 if (k.outer is the last) end(0) else end(1)}
+    With fewer than three slots each batch is waited for: end(0) always.  Behind the loop nothing
+    waits: NVIDIA's assembler moves reads of the sums in front of a wait that stands there.
     """
     assert node.product is not None
     guards, place, atom = emission.guards, emission.place, node.product.atom
@@ -345,13 +346,19 @@ def _by_group(
     ring = max(at, default=-1)
     behind = int(lag(node, leaves[ring], place.bounds)) if ring >= 0 else 0
     inside = max(ring + 1, first)
+    end: Stmt = MmaEnd(0, whole)
+    if behind:
+        turns = [
+            place.values[leaf].equal(place.trips(node, leaf) - 1) for leaf in leaves[first:inside]
+        ]
+        end = If(E.all_of(*turns), end, MmaEnd(behind, whole))
     around: dict[int, Callable[[Stmt], Stmt]] = {
-        inside: lambda nest: seq(MmaBegin(whole), nest, MmaEnd(behind, whole))
+        inside: lambda nest: seq(MmaBegin(whole), nest, end)
     }
 
     def outermost(nest: Stmt) -> Stmt:
         nest = around_first(nest) if around_first is not None else nest
-        return seq(start, nest, MmaEnd(0, whole) if behind else None)
+        return seq(start, nest)
 
     around_first = around.get(first)
     around[first] = outermost

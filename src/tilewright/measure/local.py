@@ -101,8 +101,9 @@ class LocalBuilder:
     def call(
         self, target: Target, function: Callable[..., T], *args: Any, timeout: float
     ) -> Future[T]:
-        """Other work for the processes that build for the target's kind: `WorkerPool.submit`."""
-        return self._pool(target.kind).submit(function, *args, timeout=timeout)
+        """Other work for the processes that build for the target's kind, behind what they build:
+        `WorkerPool.submit`."""
+        return self._pool(target.kind).submit(function, *args, timeout=timeout, can_wait=True)
 
     def probe(self, target: Target) -> None:
         """Build a small kernel.  Raises DeviceError where that fails, too."""

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ class _Call:
 
 
 class WorkerPool:
-    """`workers` processes; each runs one call at a time, calls start in the order of `submit`.
+    """`workers` processes; each runs one call at a time, calls start in the order of `submit`,
+    those that can wait behind all others.
 
     Processes start at the first call.  They end when the pool is closed, when it is no longer
     referred to, and when this process ends in whatever way.
@@ -111,7 +113,7 @@ class WorkerPool:
 
     def __init__(self, workers: int, options: Options | None = None) -> None:
         self.workers = workers
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._calls = _Calls()
         self._stock = _Stock(options or Options())
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -120,13 +122,16 @@ class WorkerPool:
             self, _shut, self._calls, self._stock, workers, self._owner
         )
 
-    def submit(self, function: Callable[..., Any], *args: Any, timeout: float) -> Future[Any]:
+    def submit(
+        self, function: Callable[..., Any], *args: Any, timeout: float, can_wait: bool = False
+    ) -> Future[Any]:
         """Call `function(*args)` in a worker.
 
         The future raises `WorkerFailure`, or the `TilewrightError` that the function raised, or
         WorkerMissing; that of a closed pool is cancelled.
 
         timeout: seconds from the moment that a worker which is ready gets the call, see `_Deadline`
+        can_wait: until no other call waits for a worker
         """
         if getattr(function, "__module__", None) == "__main__":
             raise InternalError(
@@ -143,7 +148,7 @@ class WorkerPool:
             future.cancel()
             future.set_running_or_notify_cancel()
             return future
-        self._calls.put(_Call(future, function, args, timeout))
+        self._calls.put(_Call(future, function, args, timeout), can_wait)
         with self._lock:
             if len(self._threads) < self.workers:
                 thread = threading.Thread(
@@ -176,6 +181,42 @@ class WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Calls:
+    """Calls that wait for a worker.
+
+    A simple queue counts them: it may be put into while it is, as a finaliser does.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: the thread ends
+        self._first: deque[_Call] = deque()
+        self._behind: deque[_Call] = deque()
+
+    def put(self, call: _Call, can_wait: bool) -> None:
+        (self._behind if can_wait else self._first).append(call)
+        self._tokens.put(True)
+
+    def get(self) -> _Call | None:
+        """Waits for the next one; None: there will be none."""
+        return self._next() if self._tokens.get() else None
+
+    def cancel(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if self._tokens.get_nowait():
+                    self._next().future.cancel()
+
+    def end(self, threads: int) -> None:
+        for _ in range(threads):
+            self._tokens.put(False)
+
+    def _next(self) -> _Call:
+        try:
+            return self._first.popleft()
+        except IndexError:
+            return self._behind.popleft()
 
 
 class _Stock:
@@ -418,7 +459,7 @@ class _Deadline:
         return _processor_seconds(self._pid) - self._used
 
 
-def _serve(calls: queue.SimpleQueue[_Call | None], stock: _Stock) -> None:
+def _serve(calls: _Calls, stock: _Stock) -> None:
     """What a thread of the pool does: one worker, one call after another."""
     worker: _Worker | None = None
     while (call := calls.get()) is not None:
@@ -465,16 +506,11 @@ def _usable(worker: _Worker, stock: _Stock) -> bool:
     return fresh and worker.alive
 
 
-def _shut(calls: queue.SimpleQueue[_Call | None], stock: _Stock, workers: int, owner: int) -> None:
+def _shut(calls: _Calls, stock: _Stock, workers: int, owner: int) -> None:
     if os.getpid() != owner:  # a forked child ends, or forgets its parent's pool
         return
-    with contextlib.suppress(queue.Empty):
-        while True:
-            call = calls.get_nowait()
-            if call is not None:
-                call.future.cancel()
-    for _ in range(workers):
-        calls.put(None)
+    calls.cancel()
+    calls.end(workers)
     stock.close()
 
 

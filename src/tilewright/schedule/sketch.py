@@ -7,7 +7,7 @@ Read next: `template.py` (who makes sketches), then the room `search`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Sketch:
     build: configuration (concrete or symbolic) -> Schedule
     structures: kinds of loop nests that `build` gives, at most
     outline: the schedule before its loops are marked, as in the first configuration; default: that
+    repeatable: whether another process gets the same from the computation and the target alone
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Sketch:
         fallback: Callable[[], Any] | None = None,
         structures: int = MAX_PARTS,
         outline: Callable[[], Schedule] | None = None,
+        repeatable: bool = False,
     ) -> None:
         self.origin, self.dag, self.space, self.target = origin, dag, space, target
+        self.repeatable = repeatable
         self._fallback = fallback
         self.build = build
         self.outline = outline or (lambda: self.close(0))
@@ -84,6 +87,14 @@ class Sketch:
             raise Refused(self.origin, config.errors[0])
         return schedule
 
+    @property
+    def has_fallback(self) -> bool:
+        """Whether there is an untuned configuration: of our templates without looking for it, which
+        takes its time."""
+        if self.repeatable:
+            return self._fallback is not None
+        return self.fallback() is not None
+
     def fallback(self) -> int | None:
         """Index of the untuned configuration; None where there is none or it is not legal here."""
         if self._fallback is None:
@@ -96,22 +107,35 @@ class Sketch:
         except REFUSALS:
             return None
 
-    def groups(self, indices: Indices) -> Iterator[Group]:
-        """The population in chunks, grouped by structure, less what the template refuses."""
-        for start in range(0, len(indices), CHUNK):
-            chosen = indices[start : start + CHUNK]
-            assignment = self.space.decode(chosen)
-            for part in self._tracer.parts(assignment, len(chosen)):
-                if part.value is None:
-                    continue
-                whole = len(part.rows) == len(chosen)
-                own = assignment if whole else assignment.take(part.rows)
-                yield self._group(part, own, start)
+    def groups(
+        self,
+        indices: Indices,
+        among: Callable[[Sequence[Trail]], Collection[Trail]] | None = None,
+        known: Collection[Trail] = (),
+        others: int | None = None,
+    ) -> Iterator[Group]:
+        """The population grouped by structure, less what the template refuses; many of one
+        structure come in several groups.
 
-    def _group(self, part: Part[LoopTree], assignment: Assignment, start: int) -> Group:
+        among: chooses structures, the rest is left out
+        known, others: how many structures that are not known are looked at; default: all
+        """
+        assignment = self.space.decode(indices)
+        every = self._tracer.parts(assignment, len(indices), known, others)
+        parts = [part for part in every if part.value is not None]
+        wanted = None if among is None else among([part.trail for part in parts])
+        for part in parts:
+            if wanted is not None and part.trail not in wanted:
+                continue
+            for start in range(0, len(part.rows), CHUNK):
+                rows = part.rows[start : start + CHUNK]
+                whole = len(rows) == len(indices)
+                yield self._group(part, rows, assignment if whole else assignment.take(rows))
+
+    def _group(self, part: Part[LoopTree], rows: Indices, assignment: Assignment) -> Group:
         assert part.value is not None
         resources = Resources(part.value.bounds(assignment), self.target)
-        return Group(part.trail, part.rows + start, part.value, resources, judge(resources))
+        return Group(part.trail, rows, part.value, resources, judge(resources))
 
     def legal(self, indices: Indices, *, sensible: bool = True) -> npt.NDArray[np.bool_]:
         """Mask of the candidates that can run (and, if `sensible`, are not surely bad)."""

@@ -391,7 +391,7 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
     build(space)
     sketch = Sketch(
         registered.origin, dag, space, build, target, fallback if registered.fallback else None,
-        registered.structures,
+        registered.structures, repeatable=all_ours([registered]),
     )  # fmt: skip
     return sketch
 

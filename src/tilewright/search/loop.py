@@ -42,6 +42,7 @@ from tilewright.search.jobs import (
 )
 from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.first_look import LooksFirst, begin_look
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
 from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
@@ -167,8 +168,9 @@ class _Loop:
         self.model = make_model(options.tuner, options.seed) if model is None else model
         self.learns = shares_model(options.tuner)
         self.quiet = device.shares_host  # nothing may run beside a kernel that is timed
-        helper = None if self.quiet else measurer.helper
-        self.known = recalled(tasks[0].target.on(device), helper) if options.knowledge else Known()
+        self.helper = None if self.quiet else measurer.helper
+        target = tasks[0].target.on(device)
+        self.known = recalled(target, self.helper) if options.knowledge else Known()
         self.past = past
         self.references = References(quiet=self.quiet) if verify else None
         self.flights: deque[_Flight] = deque()
@@ -258,8 +260,14 @@ class _Loop:
         runs untuned, and references."""
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
         if predict:
-            new = {s.report.task.key for s in self.portfolio.states if not s.report.known}
-            self.known.expect(t for t in in_turn if t.key in new)
+            new = {
+                s.report.task.key: s.proposer for s in self.portfolio.states if not s.report.known
+            }
+            firsts = {key: p for key, p in new.items() if isinstance(p, LooksFirst)}
+            tasks = (t for t in in_turn if t.key in new)
+            looks = self.known.expect(tasks, {key: p.request for key, p in firsts.items()})
+            for key, taken in looks.items():
+                firsts[key].begin_with(taken)
         if self.references is not None and not self.quiet:
             for task in in_turn:
                 self.references.prefetch(task)
@@ -292,6 +300,7 @@ class _Loop:
             if state is None:
                 return
             chosen = self.portfolio.propose(state)
+            self._look_first(state)
             if not chosen and state.in_flight and not state.proposer.exhausted:
                 return  # a result on its way may show it where to look
             if not chosen:
@@ -299,6 +308,12 @@ class _Loop:
                 self._tell("exhausted", state, message=_nothing_to_try(state))
             for candidate in chosen:
                 self._submit(state, candidate)
+
+    def _look_first(self, state: TaskState) -> None:
+        """Have others look at the spaces of a task, whose next turn comes after all others'."""
+        proposer, task = state.proposer, state.report.task
+        if self.helper is not None and isinstance(proposer, LooksFirst) and not proposer.has_looked:
+            proposer.begin_with(begin_look(self.helper, task, proposer.request))
 
     def _submit(self, state: TaskState, candidate: Candidate) -> None:
         task, trial = state.report.task, state.report.known + state.submitted

@@ -9,7 +9,7 @@ Read next: `warm_start.py`, `propose/model_proposer.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +26,7 @@ from tilewright.schedule.task import Task
 from tilewright.schedule.template import all_ours, anchor_sketches, anchor_templates
 from tilewright.search.jobs import decisions_of
 from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.first_look import Looks, Request, take_looks
 from tilewright.search.propose.model_proposer import ModelProposer
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -42,14 +43,21 @@ class Predicted(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def predict(dag: ComputeDAG, target: Target, trees: Trees) -> Predicted | None:
-    """None where no template fits, or masks leave none of its members."""
+def predict(
+    dag: ComputeDAG, target: Target, trees: Trees, looks: Looks | None = None
+) -> Predicted | None:
+    """None where no template fits, or masks leave none of its members.
+
+    looks: at the computation, of which it takes what it would look at itself
+    """
     sketches = anchor_sketches(dag, target)
     if not sketches:
         return None
     model = CostModel()
     model.begin_with(trees)
     proposer = ModelProposer(Task("untuned", (), dag, target, sketches), 0, model)
+    if looks is not None:
+        proposer.begin_with(_given(looks))
     for candidate in proposer.suggest(1):
         seconds = float(proposer.predict([candidate])[0])
         return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
@@ -68,20 +76,31 @@ class Predictions:
     ) -> None:
         self.target, self.trees, self.helper = target, trees, helper
         self._found: dict[str, Predicted | None] = {}
-        self._awaited: dict[str, Future[Predicted | None]] = {}
+        self._awaited: dict[str, Future[tuple[Predicted | None, Looks]]] = {}
 
     def __bool__(self) -> bool:
         return self.trees is not None
 
-    def prefetch(self, dags: Iterable[ComputeDAG]) -> None:
-        """Begin to look for them, where they are many."""
+    def prefetch(
+        self, dags: Iterable[ComputeDAG], requests: Mapping[str, Request] | None = None
+    ) -> dict[str, Future[Looks]]:
+        """Begin to look for them, where they are many.
+
+        requests: of looks that a search needs, by the hashes of computations
+        Returns the looks that are taken beside.
+        """
         if self.trees is None or self.helper is None:
-            return
+            return {}
         new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
+        looks: dict[str, Future[Looks]] = {}
         if len(new) > _FEW:
             for key, dag in new.items():
-                call = _predict_json, dag.to_json(), self.target, self.trees
+                request = (requests or {}).get(key)
+                call = _predict_json, dag.to_json(), self.target, self.trees, request
                 self._awaited[key] = self.helper.call(self.target, *call, timeout=_SECONDS)
+                if request is not None:
+                    looks[key] = _second(self._awaited[key])
+        return looks
 
     def get(self, dag: ComputeDAG) -> Predicted | None:
         """Waits for it.  None, too, where that failed: the computation has a default schedule."""
@@ -93,7 +112,7 @@ class Predictions:
                 if awaited is None:
                     found = predict(dag, self.target, self.trees)
                 else:
-                    found = awaited.result()
+                    found = awaited.result()[0]
             except (WorkerFailure, TilewrightError):
                 self._found[dag.hash] = None
             else:
@@ -119,5 +138,28 @@ class Predictions:
         return code_key("predicted", dag.hash, str(self.target), limits, self.trees.digest)
 
 
-def _predict_json(dag: Any, target: Target, trees: Trees) -> Predicted | None:
-    return predict(ComputeDAG.from_json(dag), target, trees)
+def _predict_json(
+    dag: Any, target: Target, trees: Trees, request: Request | None
+) -> tuple[Predicted | None, Looks]:
+    looks = Looks() if request is None else take_looks(dag, target, request)
+    return predict(ComputeDAG.from_json(dag), target, trees, looks), looks
+
+
+def _given(looks: Looks) -> Future[Looks]:
+    future: Future[Looks] = Future()
+    future.set_result(looks)
+    return future
+
+
+def _second(pair: Future[tuple[Predicted | None, Looks]]) -> Future[Looks]:
+    future: Future[Looks] = Future()
+
+    def pass_on(done: Future[tuple[Predicted | None, Looks]]) -> None:
+        error = done.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(done.result()[1])
+
+    pair.add_done_callback(pass_on)
+    return future

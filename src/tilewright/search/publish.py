@@ -1,9 +1,8 @@
 """`publish`: what logs taught becomes a folder of knowledge, for this site or for the package.
 
 In: logs.  Out: in a folder, for each class of device, the best record of each task and trees that
-were trained on all records.  Publishing again into a folder adds to its records; its trees are then
-of the logs that are given now, of kernels with matrix instructions and of those without if the logs
-tell of both.  Read next: `knowledge/store.py`, which reads it.
+were trained on all records.  Publishing again into a folder adds to its records, and to its trees
+others, which learn what those leave.  Read next: `knowledge/store.py`, which reads it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tilewright.measure.database import Database, readable
 from tilewright.measure.record import TaskId
 from tilewright.runtime.device import local_target
 from tilewright.search.propose.cost_model import CostModel, Options
-from tilewright.search.propose.prior import by_kind, is_known, knows_atoms, trees_of
+from tilewright.search.propose.prior import both_of, by_kind, is_known, knows_atoms, trees_of
 from tilewright.search.transfer import History, recall, teach
 from tilewright.targets.target import Target
 
@@ -118,24 +117,28 @@ def _write(place: Path, name: str, records: Database) -> Published:
 def _teach(path: Path, history: History) -> int:
     """Train trees on what logs tell and write them; returns the trials that they learned from.
 
-    Kernels with matrix instructions and those without have trees of their own.  Those of whom the
-    logs tell too little stay as they are in the file.
+    Kernels with matrix instructions and those without have trees of their own.  Trees that are in
+    the file stay, and what they leave is learned.
     """
     old = Trees.load(path) if path.exists() else None
     known = None if old is None or not is_known(old) else old
-    sides: dict[bool, Trees | None] = {}
+    new: dict[bool, Trees | None] = {}
     taught = 0
     for atoms in (False, True):
         model = CostModel(TREE_OPTIONS)
+        if known is not None:
+            model.begin_with(known)
         teach(model, history, atoms)
-        sides[atoms] = known if known is not None and (not atoms or knows_atoms(known)) else None
-        if len(model) >= _FEW:
-            sides[atoms] = trees_of(model.booster)
-            taught += len(model)
-    plain, atoms_too = sides[False], sides[True]
+        enough = len(model) >= _FEW
+        new[atoms] = trees_of(model.booster) if enough else None
+        taught += len(model) * enough
     if not taught:
         return 0
+    plain, atoms_too = new[False], new[True]
     whole = plain if plain is not None and atoms_too is None else by_kind(plain, atoms_too)
+    if known is not None:
+        apart = knows_atoms(whole) and not knows_atoms(known)
+        whole = both_of(by_kind(known, None) if apart else known, whole)
     whole.save(path)
     return taught
 

@@ -6,7 +6,8 @@ the search.  Read next: `knowledge/store.py`, `measure/anchors.py`, `loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tilewright import knowledge
@@ -21,6 +22,7 @@ from tilewright.schedule.template import anchor_key, anchor_templates, find_anch
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
 from tilewright.search.predictions import Predictions
+from tilewright.search.propose.first_look import Looks, Request
 from tilewright.search.propose.prior import is_known
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
@@ -61,10 +63,14 @@ class Known:
         defaults = ((s, s.fallback()) for s in task.sketches)
         return [*(Candidate(s, at) for s, at in defaults if at is not None), *self.of_anchor(task)]
 
-    def expect(self, tasks: Iterable[Task]) -> None:
-        """Begin to look for what is predicted of them."""
-        if self.predictions is not None:
-            self.predictions.prefetch(task.dag for task in tasks if has_template(task))
+    def expect(
+        self, tasks: Iterable[Task], requests: Mapping[str, Request]
+    ) -> dict[str, Future[Looks]]:
+        """Begin to look for what is predicted of them; see `Predictions.prefetch`."""
+        if self.predictions is None:
+            return {}
+        dags = (task.dag for task in tasks if has_template(task))
+        return self.predictions.prefetch(dags, requests)
 
     def of_anchor(self, task: Task) -> list[Candidate]:
         """The templates of the fastest with the same anchor, with their decisions."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -83,11 +83,19 @@ class Tracer(Generic[T]):
         self.asked: dict[Trail, Choice] = {}  # what the template asks for next after a trail
         self.warned = False
 
-    def parts(self, assignment: Assignment, rows: int) -> list[Part[T]]:
-        """The population `assignment` of `rows` candidates, partitioned; see `trace`."""
+    def parts(
+        self, assignment: Assignment, rows: int, known: Collection[Trail] = (),
+        others: int | None = None,
+    ) -> list[Part[T]]:  # fmt: skip
+        """The population `assignment` of `rows` candidates, partitioned; see `trace`.
+
+        others: parts with a value whose trail is not among `known`, at most: the first in order.
+        The template is not run for more of them, and their rows are in no part; default: all
+        """
         if rows < 1:
             return []
         done: list[Part[T]] = []
+        begun = {trail[:n] for trail in known for n in range(len(trail) + 1)}
         pending: list[tuple[Trail, Rows]] = [((), np.arange(rows, dtype=np.int64))]
         while pending:
             trail, chosen = pending.pop()
@@ -97,6 +105,8 @@ class Tracer(Generic[T]):
                 name = str(question)
                 pending += [((*trail, (name, a)), r) for a, r in reversed(branches)]
                 continue
+            if others == 0 and trail not in begun:
+                continue
             outcome = self.cache.get(trail)
             if outcome is None:
                 run = _Run(self, assignment, rows, trail, chosen, len(done) + len(pending))
@@ -104,6 +114,10 @@ class Tracer(Generic[T]):
                 pending += reversed(run.left)
                 if len(self.cache) < MAX_KEPT and len(done) < self.max_parts:
                     self.cache[trail] = outcome
+            if others is not None and outcome.value is not None and trail not in known:
+                if others == 0:
+                    continue
+                others -= 1
             done.append(Part(outcome.value, chosen, trail, outcome.error))
         return done
 

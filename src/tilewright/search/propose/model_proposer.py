@@ -8,15 +8,28 @@ Read next: `loop.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from tilewright.cost.features import FEATURES, Matrix, Vector, describe, features_and_seconds
+from tilewright.cost.features import FEATURES, Matrix, Vector, features_and_seconds
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
+from tilewright.schedule.space.trace import Trail
 from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
+from tilewright.search.propose.first_look import (
+    KEPT,
+    Looks,
+    Request,
+    fastest_and_others,
+    look,
+    looks_of,
+    of_moderate_length,
+    score_sensible,
+)
 from tilewright.search.propose.proposers import (
     Candidate,
     Indices,
@@ -27,17 +40,14 @@ from tilewright.search.propose.proposers import (
 )  # fmt: skip
 
 FIRST, DRAWN = 8192, 4096  # guesses per sketch for the first batch, and for each later refill
-KEPT = 4096  # best of a sketch by the machine model, whose features are kept
 LEADERS = 256  # fastest measured that are kept apart
 PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
-NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
-# Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
-# of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
-MAX_CODE = 48 << 10
-_CODE = FEATURES.index("log_code")
+# Structures of a sketch in a refill: those with the best predicted, and some others, of which some
+# may be new.  Each costs the model some 20 ms, however few of the candidates have it.
+BEST_STRUCTURES, OTHER_STRUCTURES, NEW_STRUCTURES = 8, 4, 8
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
 
 
@@ -103,26 +113,6 @@ def evaluate(sketch: Sketch, indices: Indices) -> tuple[Matrix, Vector]:
     return rows, seconds
 
 
-def evaluate_sensible(sketch: Sketch, indices: Indices) -> tuple[Indices, Matrix, Vector]:
-    """Those worth measuring, with features and machine seconds."""
-    valid = sketch.space.valid_mask(indices)
-    found: list[tuple[Indices, Matrix, Vector]] = []
-    for group in sketch.groups(indices):
-        mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
-        if not mask.any():
-            continue
-        own = indices[group.rows[mask]]
-        if len(mask) > NARROW and len(own) < len(mask):
-            rows, seconds = describe(group.resources_of(mask), len(own))
-        else:
-            rows, seconds = (each[mask] for each in features_and_seconds(group))
-        found.append((own, rows, seconds))
-    if not found:
-        return np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
-    parts = [np.concatenate(part) for part in zip(*found, strict=True)]
-    return parts[0], parts[1], parts[2]
-
-
 class ModelProposer(Pooled):
     """Ranks by machine model and cost model; several sketches compete in one ranking.
 
@@ -134,6 +124,7 @@ class ModelProposer(Pooled):
         self, task: Task, seed: int = 0, model: CostModel | None = None, plan: Plan | None = None
     ) -> None:
         super().__init__(task, seed)
+        self.seed = seed
         self.model = model if model is not None else CostModel()
         self.plan = plan or Plan()
         self.target = task.target
@@ -144,6 +135,23 @@ class ModelProposer(Pooled):
         self._leaders: dict[tuple[int, int], float] = {}  # (sketch, index) -> seconds, best first
         self._twins: set[bytes] = set()  # features of what was proposed
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
+        self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
+        self._looks: Future[Looks] | None = None
+
+    # -- first looks -------------------------------------------------------------------------------
+    @property
+    def request(self) -> Request:
+        """What another process may look at."""
+        origins = (s.origin if s.repeatable else "" for s in (pool.sketch for pool in self.pools))
+        return Request(tuple(origins), self.seed, self.plan.first, self.plan.kept)
+
+    @property
+    def has_looked(self) -> bool:
+        return self._looks is not None or max(self._drawn_for, default=0) >= 0
+
+    def begin_with(self, looks: Future[Looks]) -> None:
+        """The first suggestions wait for these."""
+        self._looks = looks
 
     # -- results -----------------------------------------------------------------------------------
     def update(self, results: Sequence[Outcome]) -> None:
@@ -222,42 +230,64 @@ class ModelProposer(Pooled):
         if len(population) and state - self._drawn_for[at] < enough:
             return
         self._drawn_for[at] = state
+        if first:
+            self._begin(at)
         if pool.listed is not None:
-            if first or len(population) < self.plan.kept // 4:
+            if not first and len(population) < self.plan.kept // 4:
                 self._admit(at, pool.draw(self.plan.first))
             return
-        if first:
-            self._admit(at, pool.guess(self.plan.first))
         guesses = pool.guess(0 if first else self.plan.drawn)
         admitted = self._admit(at, np.concatenate([guesses, self._bred(at)]))
         for _ in range(self.plan.generations - 1):
             admitted += self._admit(at, self._bred(at))
         pool.note(admitted)
 
-    def _admit(self, at: int, indices: Indices) -> int:
-        """Add the sensible ones to the population, which keeps the best predicted; how many.
+    def _begin(self, at: int) -> None:
+        """With what a first look shows, whoever takes it."""
+        pool = self.pools[at]
+        found = looks_of(self._looks).at(at, self.request)
+        if found is None:
+            found = look(pool.sketch, (self.seed, at), self.plan.first, self.plan.kept)
+        if found.listed is not None:
+            pool.listed = found.listed
+        indices, features, machine, structures = found.scored
+        fresh = pool.fresh(indices)
+        self.population[at].add(indices[fresh], features[fresh], machine[fresh])
+        self._structures[at].update(structures)
 
-        The machine model alone is not to be trusted: with its favourites it keeps some others.
-        """
+    def _admit(self, at: int, indices: Indices) -> int:
+        """Add the sensible ones of some structures to the population, which keeps the best
+        predicted; how many."""
         population, pool, room = self.population[at], self.pools[at], self.plan.kept
         indices = np.unique(indices)
         indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
-        indices, features, machine = evaluate_sensible(pool.sketch, indices)
-        light = features[:, _CODE] <= np.log2(MAX_CODE)
-        if light.any() or len(population):  # else there is nothing better
-            indices, features, machine = indices[light], features[light], machine[light]
-        if len(indices) > room and not self.model.trained:
-            order = np.argsort(machine, kind="stable")
-            spread = pool.rng.choice(order[room * 3 // 4 :], room // 4, replace=False)
-            chosen = np.concatenate([order[: room * 3 // 4], spread])
-            indices, features, machine = indices[chosen], features[chosen], machine[chosen]
-        population.add(indices, features, machine)
+        if pool.listed is not None:  # whose last members are proposed, too
+            scored = score_sensible(pool.sketch, indices)
+        else:
+            among = partial(self._chosen_structures, at)
+            known = self._structures[at]
+            scored = score_sensible(pool.sketch, indices, among, known, NEW_STRUCTURES)
+        for trail, seconds in scored.structures.items():
+            before = self._structures[at].get(trail, seconds)
+            self._structures[at][trail] = min(before, seconds)
+        scored = of_moderate_length(scored, needed=not len(population))
+        if not self.model.trained:
+            scored = fastest_and_others(scored, room, pool.rng)
+        population.add(*scored[:3])
         if len(population) > 2 * room:
             score = self.model.predict(population.features, population.machine)
             mask = np.zeros(len(population), bool)
             mask[np.argsort(score, kind="stable")[:room]] = True
             population.keep(mask)
-        return len(indices)
+        return len(scored.indices)
+
+    def _chosen_structures(self, at: int, trails: Sequence[Trail]) -> set[Trail]:
+        """Those with the fastest members so far, and some others."""
+        known = self._structures[at]
+        ranked = sorted(trails, key=lambda trail: known.get(trail, np.inf))
+        best, others = ranked[:BEST_STRUCTURES], ranked[BEST_STRUCTURES:]
+        drawn = self.pools[at].rng.permutation(len(others))[:OTHER_STRUCTURES]
+        return {*best, *(others[k] for k in drawn)}
 
     def _bred(self, at: int) -> Indices:
         """Children of pairs of the best, measured or predicted, and all one-knob neighbours of the

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.cost.features import ATOM_COLUMNS, FEATURES, Matrix, Vector, with_atoms
+from tilewright.cost.features import ATOM_COLUMNS, FEATURES, PLAIN, Matrix, Vector, with_atoms
 from tilewright.knowledge.trees import Trees
 
 _LEAF = -1
@@ -86,6 +86,29 @@ def by_kind(plain: Trees | None, atoms: Trees | None) -> Trees:
     return Trees(feature, threshold, left, right, value, roots, 0.0, FEATURES)
 
 
+def both_of(first: Trees, second: Trees) -> Trees:
+    """Trees that say the sum of what two say."""
+    begin, roots = len(first.feature), len(first.roots)
+    joined = {
+        name: np.concatenate([getattr(first, name), getattr(second, name)])
+        for name in ("threshold", "value", "feature", "left", "right", "roots")
+    }
+    for trees, mine in ((first, slice(0, begin)), (second, slice(begin, None))):
+        place = np.array([FEATURES.index(name) for name in trees.features])
+        inner = trees.feature != _LEAF
+        joined["feature"][mine] = np.where(inner, place[np.where(inner, trees.feature, 0)], _LEAF)
+    inner = second.feature != _LEAF
+    for side in ("left", "right"):
+        joined[side][begin:] += np.where(inner, begin, 0).astype(joined[side].dtype)
+    joined["roots"][roots:] += begin
+    return Trees(**joined, base=first.base + second.base, features=_all_of(first, second))
+
+
+def _all_of(*every: Trees) -> tuple[str, ...]:
+    """The columns of all, as a beginning of FEATURES."""
+    return FEATURES if any(map(knows_atoms, every)) else PLAIN
+
+
 _Nodes = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -129,12 +152,11 @@ def booster_of(trees: Trees) -> Any:
     form = json.loads(bytes(xgboost.train(alone, some, 1).save_raw("json")))
     learner = form["learner"]
     model = learner["gradient_booster"]["model"]
-    blank, ends = model["trees"][0], [*trees.roots[1:].tolist(), len(trees.feature)]
-    bounds = list(zip(trees.roots.tolist(), ends, strict=True))
-    model["trees"] = [_tree(trees, blank, k, *bound) for k, bound in enumerate(bounds)]
-    model["tree_info"] = [0] * len(bounds)
-    model["iteration_indptr"] = list(range(len(bounds) + 1))
-    model["gbtree_model_param"]["num_trees"] = str(len(bounds))
+    blank, count = model["trees"][0], len(trees.roots)
+    model["trees"] = [_tree(trees, blank, k, begin) for k, begin in enumerate(trees.roots.tolist())]
+    model["tree_info"] = [0] * count
+    model["iteration_indptr"] = list(range(count + 1))
+    model["gbtree_model_param"]["num_trees"] = str(count)
     held = learner["learner_model_param"]
     held["base_score"] = f"[{trees.base}]" if held["base_score"][:1] == "[" else str(trees.base)
     made = xgboost.Booster({"nthread": 1})
@@ -142,23 +164,28 @@ def booster_of(trees: Trees) -> Any:
     return made
 
 
-def _tree(trees: Trees, blank: dict[str, Any], number: int, begin: int, end: int) -> dict[str, Any]:
-    """One tree in the form that xgboost reads; what it does not predict by is empty."""
-    mine = slice(begin, end)
-    inner = trees.feature[mine] != _LEAF
-    left, right = (np.where(inner, side[mine] - begin, _LEAF) for side in (trees.left, trees.right))
-    parents = np.full(end - begin, 2**31 - 1)
-    for side in (left, right):
-        parents[side[inner]] = np.flatnonzero(inner)
-    nodes = end - begin
+def _tree(trees: Trees, blank: dict[str, Any], number: int, root: int) -> dict[str, Any]:
+    """One tree in the form that xgboost reads; what it does not predict by is empty.
+
+    Its nodes are numbered anew: xgboost takes the node behind a left child for the right one.
+    """
+    order, parents = [root], [2**31 - 1]
+    for place, node in enumerate(order):  # which grows
+        if trees.feature[node] != _LEAF:
+            order += [int(trees.left[node]), int(trees.right[node])]
+            parents += [place, place]
+    inner = trees.feature[order] != _LEAF
+    left = np.where(inner, 2 * np.cumsum(inner) - 1, _LEAF)
+    right = np.where(inner, left + 1, _LEAF)
+    nodes = len(order)
     return blank | {
         "id": number,
         "left_children": left.tolist(),
         "right_children": right.tolist(),
-        "parents": parents.tolist(),
-        "split_indices": np.where(inner, trees.feature[mine], 0).tolist(),
-        "split_conditions": np.where(inner, trees.threshold[mine], trees.value[mine]).tolist(),
-        "base_weights": np.where(inner, 0, trees.value[mine]).tolist(),
+        "parents": parents,
+        "split_indices": np.where(inner, trees.feature[order], 0).tolist(),
+        "split_conditions": np.where(inner, trees.threshold[order], trees.value[order]).tolist(),
+        "base_weights": np.where(inner, 0, trees.value[order]).tolist(),
         "default_left": [0] * nodes,
         "loss_changes": [0.0] * nodes,
         "split_type": [0] * nodes,

@@ -80,6 +80,8 @@ def rule_sketches(
     for derivation in derive(dag, target, chosen, known, tiling):
         with suppress(*REFUSALS):
             sketches.append(_sketch(dag, target, known, tiling, derivation, origins))
+    for sketch in sketches:
+        sketch.repeatable = rules is None and hardware is None and tiling is USUAL
     return sketches
 
 
@@ -97,7 +99,7 @@ def with_rules(
     """
     own = task.sketches if templates else []
     sketches = [*own, *rule_sketches(task.dag, task.target, rules, hardware, tiling)]
-    if all(s.fallback() is None for s in own):
+    if not any(s.has_fallback for s in own):
         sketches.append(default_sketch(task.dag, task.target))
     return replace(task, sketches=sketches)
 

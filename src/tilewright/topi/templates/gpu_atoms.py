@@ -164,6 +164,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     atom = atom_for(op_of(s, anchor), a.target)
     groups = groups_of(op_of(s, anchor), atom)
     grouped = groups.channels if is_grouped(op_of(s, anchor)) else ""
+    window = len(op_of(s, anchor).reduce_axis) > 1
     product, axes = whole_atoms(s, anchor, groups, atom)
     factors = operands(op_of(s, product), axes)
     atom = in_order(atom, factors, a.target)
@@ -176,7 +177,9 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     cfg.define_knob("stages", STAGES if ahead else [1])
     atoms = axes.depth(op_of(s, product)).size // atom.extents["k"]
     splits = divisors_of(atoms, SPLITS, 2)
-    cfg.define_knob("joined", JOINED if len(splits) > 1 else [False], absent=False)
+    # for convolutions a second kernel was faster
+    ways = [False] if window or len(splits) < 2 else list(JOINED)
+    cfg.define_knob("joined", ways, absent=False)
     last = inline_around(replace(a, anchor=product))
     tiling = Tiling(cfg, atom, groups, axes)
 
