@@ -156,8 +156,8 @@ def _said(program: Program, arrays: list[np.ndarray], wanted: np.ndarray | None)
 
 DRILL = Drill(
     name="planted_warps",
-    tried="kernels with asynchronous copies, matrix instructions or blocks that join, every other"
-    " one wrong",
+    tried="kernels with asynchronous copies, matrix instructions, groups of warps or blocks that"
+    " join, every other one wrong",
     run=run,
     never=(*(f"missed: {f}" for f in _PLANTED), "right and refused"),
     always=(*(f"found: {f}" for f in _PLANTED), "right and accepted"),
