@@ -331,8 +331,8 @@ def _by_group(
               ->   C = 0
                    for k.outer: {wait; show; barrier; begin; for k.inner: C += S * T;
                                  if (k.outer is the last) end(0) else end(1)}
-    With fewer than three slots each batch is waited for: end(0) always.  Behind the loop nothing
-    waits: NVIDIA's assembler moves reads of the sums in front of a wait that stands there.
+    With fewer than three slots each batch is waited for: end(0) always.  The last iteration stands
+    behind the loop then, with its own wait (`Emission.iterated`).
     """
     assert node.product is not None
     guards, place, atom = emission.guards, emission.place, node.product.atom
