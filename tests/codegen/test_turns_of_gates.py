@@ -38,6 +38,9 @@ static void __syncwarp() {
 static void tw_pause() { sched_yield(); }
 static int tw_uniform(int index) { return index; }
 static void tw_soft_show() {}
+static tw_uint __float_as_uint(float x) { tw_uint y; __builtin_memcpy(&y, &x, 4); return y; }
+static float __int_as_float(tw_uint x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
+static float fabsf(float x) { return __builtin_fabsf(x); }
 static tw_uint tw_soft_add(volatile tw_uint* to) { return __sync_fetch_and_add((tw_uint*)to, 1u); }
 typedef struct { tw_uint x; } uint1;
 typedef struct { float x, y; } float2;
