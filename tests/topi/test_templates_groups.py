@@ -106,6 +106,24 @@ def test_members_that_split_their_sums(engine: int) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), reference("dense", tensors, given))
 
 
+def test_groups_whose_sums_do_not_fit_registers_are_refused() -> None:
+    """Warps that only load take theirs, too; the assembler would refuse such a kernel."""
+    sketch = sketch_of(dense(512, 384, 192, constant=False))
+    space = sketch.space
+
+    def legal(groups: int, engine: int) -> bool:
+        wanted = {"columns": 192, "stages": 2, "engine": engine, "strip": 1, "split_k": 1}
+        places = []
+        for name, values in space.space_map.items():
+            size = [groups if name == "tile_m" else 1, 1]
+            fits = [list(e.size[1:]) == size if name.startswith("tile") else e.val == wanted[name]
+                    for e in values]  # fmt: skip
+            places.append([fits.index(True)])
+        return bool(sketch.legal(space.indices(np.array(places)))[0])
+
+    assert legal(4, -1) and legal(2, 4) and not legal(4, 4)
+
+
 def test_sums_are_split_where_tiles_are_few() -> None:
     def splits(tensors: list[Tensor]) -> list[int]:
         return [e.val for e in sketch_of(tensors).space.space_map["split_k"]]
