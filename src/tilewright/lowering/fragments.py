@@ -318,6 +318,8 @@ def product(emission: Emission, node: Node) -> Reduction:
         region(node.product.b),
     )  # fmt: skip
     guard = E.binary("and", lanes, guards.of(node, ALL))
+    if node.product.where is not None:
+        guard = E.binary("and", guard, accesses.value(node, node.product.where))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
 
