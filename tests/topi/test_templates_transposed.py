@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import interpreter
 from tests.topi.test_templates_atoms import CUDA, TF32, computed, integers
 from tilewright import te, topi
+from tilewright.base.artifact import Source
 from tilewright.base.errors import ScheduleError
-from tilewright.driver.build import build_artifact
+from tilewright.codegen import generate, serial_threads
+from tilewright.driver import nvrtc
 from tilewright.ir import expr as E
 from tilewright.ir.stmt import If, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
@@ -93,7 +96,7 @@ def test_members_compute_what_torch_says(case: str) -> None:
 
 
 def test_a_phase_skips_the_atoms_of_taps_that_it_lacks() -> None:
-    """Its text is one that the compiler takes; infinities beside such taps leave no trace."""
+    """Infinities beside such taps leave no trace."""
     tensors = transposed("NCHW", 16, 3, 16, 3, 2)
     sketch = sketch_of(tensors)
     index = sketch.fallback()
@@ -110,12 +113,35 @@ def test_a_phase_skips_the_atoms_of_taps_that_it_lacks() -> None:
     assert np.isposinf(got[0, :, reached]).all() and not got[0, :, ~reached].any()
 
 
-def test_their_text_is_one_that_the_compiler_takes() -> None:
+@pytest.mark.slow
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_they_can_be_proven(layout: str) -> None:
+    """Copies stay in flight until somebody waits; compilers take the text, and its threads in
+    turns."""
+    tensors = transposed(layout, 16, 3, 16, 3, 2)
+    sketch, rng = sketch_of(tensors), np.random.default_rng(0)
+    some = sketch.space.sample(64, rng)
+    legal = [int(i) for i in some[sketch.legal(some)]]
+    index = max(legal, key=lambda i: sketch.space.get(i)["stages"].val)
+    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
+    data, weight = (integers(rng, t) for t in tensors[:-1])
+    packing, found = program.args[1].packing, np.zeros(tensors[-1].shape, np.float16)
+    assert packing is None  # of a kernel whose phases differ in taps
+    interpreter.run(program, [data, weight, found])
+    sums = torch.nn.functional.conv_transpose2d(
+        *(torch.tensor(x.astype(np.float64)) for x in (
+            data if layout == "NCHW" else data.transpose(0, 3, 1, 2), weight
+        )), stride=2, padding=1,
+    ).numpy()  # fmt: skip
+    whole = sums if layout == "NCHW" else sums.transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(found, whole)
     pytest.importorskip("cuda.bindings.nvrtc")
-    sketch = sketch_of(transposed("NHWC", 16, 4, 24, 3, 2))
-    index = sketch.fallback()
-    assert index is not None
-    assert build_artifact(sketch.close(index), CUDA)
+    source = generate(program, CUDA)
+    turns = serial_threads.serialized(source)
+    assert isinstance(turns, Source)
+    for each in (source, turns):
+        assert nvrtc.build(each, CUDA).binary
 
 
 def test_a_condition_inside_an_atom_is_refused() -> None:
