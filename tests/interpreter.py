@@ -39,6 +39,7 @@ from tilewright.ir.interpreter_memory import (
     first_line,
     write_back,
 )
+from tilewright.ir.interpreter_scalars import tf32
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
     THREAD_TAGS,
@@ -394,7 +395,8 @@ class _Thread(Beside):
             self.refuse("bounds", source, max(places))
         for p in places if self.check else ():
             self.refuse("unwritten" if p >= 0 and given[p] is None else "", source, p)
-        values = [zero if p < 0 else given[p] for p in places]
+        held = tf32 if stmt.rounded else lambda value: value
+        values = [zero if p < 0 else held(given[p]) for p in places]
         self.place(to, stmt.to.index, 0)
         self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
         first, cells = self.value(stmt.to.index), self.cells[to]

@@ -1,4 +1,5 @@
-"""Convolutions of ResNet-18 in halves on a GPU, by the layout of their images.
+"""Convolutions of ResNet-18 on a GPU's matrix units, by the layout of their images: in halves, or
+in float32 with --precision tf32 or 3xtf32.
 
 In: its layers with bias and relu, in NCHW, NHWC and NCHW2c.  Of each template on matrix units the
 machine model's best --members out of --drawn, no more than a third of them with one `split_k`, are
@@ -35,7 +36,7 @@ from tilewright.te.dag import ComputeDAG
 LAYOUTS = ("NCHW", "NHWC", "NCHW2c")
 
 
-def dag_of(layer: Layer, layout: str) -> ComputeDAG:
+def dag_of(layer: Layer, layout: str, dtype: str = "float16") -> ComputeDAG:
     """Arguments: data, weight, bias, output."""
     ci, co, n, k = layer.ci, layer.co, layer.size, layer.kernel
     shapes: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -46,7 +47,7 @@ def dag_of(layer: Layer, layout: str) -> ComputeDAG:
         ),
     }  # fmt: skip
     data, weight, bias = (
-        te.placeholder(shape, "float16", name, constant=name != "data")
+        te.placeholder(shape, dtype, name, constant=name != "data")
         for shape, name in zip(shapes[layout], ("data", "weight", "bias"), strict=True)
     )
     sums = topi.nn.conv2d(data, weight, layer.stride, layer.padding, data_layout=layout)
@@ -72,19 +73,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--members", type=int, default=18)
     parser.add_argument("--drawn", type=int, default=2048)
+    parser.add_argument("--precision", choices=["tf32", "3xtf32"], help="of float32, not of halves")
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     options = parser.parse_args()
     on = device("cuda")
+    target, dtype = on.target, "float16"
+    if options.precision:
+        target, dtype = target.with_precision(options.precision), "float32"
     rows: list[dict[str, Any]] = []
     for layer in LAYERS:
-        for layout in LAYOUTS if layer.ci % 2 == 0 else LAYOUTS[:2]:
-            dag = dag_of(layer, layout)
-            given = cases(dag)
-            for sketch in anchor_sketches(dag, on.target):
+        pairs = layer.ci % 2 == 0 and dtype == "float16"
+        for layout in LAYOUTS if pairs else LAYOUTS[:2]:
+            dag = dag_of(layer, layout, dtype)
+            given = cases(dag, precision=target.precision)
+            for sketch in anchor_sketches(dag, target):
                 if not sketch.origin.endswith((".slab", ".tensor")):
                     continue
                 made = chosen(sketch, options.drawn, options.members)
-                compile_all(made, on.target)
+                compile_all(made, target)
                 for member in (m for m in made if not m.failed):
                     timed(member, on, given, verify=True)
                 right = sorted((m for m in made if not m.failed), key=lambda m: m.best_us)
@@ -104,7 +110,7 @@ def main() -> None:
                 print(rows[-1], flush=True)
     print(results_file.table(rows))
     results_file.append("conv_layouts", rows, on.name, folder=options.folder,
-                        members=options.members)  # fmt: skip
+                        members=options.members, precision=options.precision or dtype)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -11,34 +11,17 @@ import os
 import runpy
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 
 import tilewright
 from tilewright.base.errors import InternalError, TilewrightError
 from tilewright.base.terminal import say
-from tilewright_tvm import elsewhere
-from tilewright_tvm.elsewhere import Same
+from tilewright_tvm import alias, elsewhere
 
-_REAL = {"tvm": "tilewright_tvm", "topi": "tilewright_tvm.topi"}
 _HERE = str(Path(elsewhere.__file__).parent / "__main__.py")
 _HOMES = tuple(str(Path(m.__file__ or "").parent) + os.sep for m in (elsewhere, tilewright))
 _USAGE = "Usage: python -m tilewright_tvm SCRIPT.py [ARGS]... (or: -m MODULE [ARGS]...)"
-
-
-class _Tvm(MetaPathFinder):
-    """Asked before all others, so that an installed TVM is not taken."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        root, dot, rest = fullname.partition(".")
-        if root not in _REAL:
-            return None
-        same = Same(_REAL[root] + dot + rest)
-        return ModuleSpec(fullname, same, is_package=same.is_package(fullname))
 
 
 def main() -> None:
@@ -50,7 +33,8 @@ def main() -> None:
         print(_USAGE)
         sys.exit(0 if given else 2)
     sys.argv[:] = given
-    sys.meta_path.insert(0, _Tvm())
+    alias.install()
+    alias.hand_on()
     try:
         if module:
             runpy.run_module(given[0], run_name="__main__", alter_sys=True)

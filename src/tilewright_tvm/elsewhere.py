@@ -124,6 +124,7 @@ _ALSO = {
     "topi.math": "topi",
     "topi.nn.depthwise_conv2d": "topi.nn.depthwise_names",
     "topi.nn.util": "topi.nn.utils",
+    "topi.nn.winograd_util": "topi.nn.winograd",
     "topi.tensor": "topi",
     "topi.transform": "topi",
     "topi.util": "topi.utils",

@@ -63,6 +63,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "hexagon": "Hexagon is no target; the targets are llvm, cuda and opencl.",
         "datatype": _TYPES,
         "dlight": "Kernels have default schedules of their own: relay.build, or autotvm.",
+        "compile": "Use tvm.build of a schedule, or relay.build of a network.",
         "ffi": "There are no objects of another language; register_func makes functions known.",
         "libinfo": "Run `tilewright doctor`: it shows what is installed.",
         "vta": "VTA is no target; the targets are llvm, cuda and opencl.",
@@ -113,6 +114,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             "`python -m tilewright_tvm.exec.rpc_tracker`.",
         "tune_relay": "Run `tilewright tune`, or `python -m tilewright_tvm.tvmc tune`.",
     },
+    "tilewright_tvm.runtime": {"tensor": "tilewright_tvm.nd:array"},
     "tilewright_tvm.module": {
         "load": "tilewright_tvm.runtime:load_module",
         **_same("tilewright_tvm.runtime", "Module enabled"),

@@ -11,6 +11,8 @@ from tests.tiers import examples
 from tilewright.base.dtype import DType
 from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.traversal import op_name
+from tilewright.network.extract import ungrouped
+from tilewright.targets.target import Target
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
 
@@ -73,13 +75,29 @@ def test_a_first_layer_has_twelve_channels_and_a_view_of_its_image() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (16, 3, 1, 1, 3), (16, 3, 2, 1, 5), (15, 3, 2, 1, 3), (16, 2, 2, 0, 3),
+        (16, 3, 1, 1, 3), (16, 3, 2, 1, 5), (15, 3, 2, 1, 3), (16, 2, 3, 0, 3), (16, 4, 4, 2, 3),
         (16, 7, 2, 3, 3, 1, "float32"),
     ],
-    ids=["steps of one", "many channels", "odd image", "no overlap", "floats"],
+    ids=["steps of one", "many channels", "odd image", "no overlap", "beyond edges", "floats"],
 )  # fmt: skip
 def test_others_stay(arguments: tuple[int, ...]) -> None:
     mod = network(*arguments)
+    assert convolution(steps_to_channels(mod, FILLED)) is convolution(mod)
+
+
+@pytest.mark.parametrize("channels", [3, 20])
+def test_patches_of_an_input_are_products_of_pixels(channels: int) -> None:
+    mod = network(16, 4, 4, 0, channels, 2)
+    made = steps_to_channels(mod, FILLED)
+    conv = convolution(made)
+    assert conv.args[0].shape == (2, 16 * channels, 4, 5) and conv.args[1].shape[2:] == (1, 1)
+    same(mod, made)
+
+
+def test_patches_of_what_is_computed_stay() -> None:
+    x = relay.var("x", shape=(1, 3, 8, 8), dtype="float16")
+    weight = relay.const(np.ones((4, 3, 2, 2), "float16"))
+    mod = relay.IRModule.from_expr(nn.conv2d(nn.max_pool2d(x), weight, strides=2))
     assert convolution(steps_to_channels(mod, FILLED)) is convolution(mod)
 
 
@@ -91,3 +109,11 @@ def test_what_others_read_too_is_computed_once() -> None:
     made = steps_to_channels(relay.IRModule.from_expr(body), FILLED)
     names = [op_name(n) for n in relay.analysis.post_order(made["main"].body)]
     assert names.count("nn.relu") == 1 and names.count("reshape") == 2
+
+
+@pytest.mark.parametrize(("precision", "dense"), [("float32", False), ("tf32", True)])
+def test_a_first_layer_of_float32_follows_the_precision(precision: str, dense: bool) -> None:
+    target = Target(f"cuda -arch=sm_90 -precision={precision}")
+    made, _ = ungrouped(network(16, 7, 2, 3, 3, 1, "float32"), None, target=target)
+    assert convolution(made).args[0].shape[1] == (12 if dense else 3)
+    same(network(16, 7, 2, 3, 3, 1, "float32"), made)

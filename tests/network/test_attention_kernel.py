@@ -45,6 +45,7 @@ WHOLE = {
     "softcap": lambda: attention(softcap=2.0),
     "by hand": by_hand,
     "keys in columns": lambda: by_hand(transposed=True),
+    "heads in groups": lambda: attention({**SHAPES, "k": (1, 1, 7, 8), "v": (1, 1, 7, 8)}),
 }
 
 
@@ -164,7 +165,6 @@ NOT_WHOLE = {
     "softmax over parts of rows": lambda: parts_of_rows(),
     "probabilities are read": lambda: by_hand(twice=True),
     "softmax over queries": lambda: by_hand(axis=1),
-    "heads in groups": lambda: attention({**SHAPES, "k": (1, 1, 7, 8), "v": (1, 1, 7, 8)}),
 }
 
 

@@ -164,3 +164,41 @@ def test_what_is_behind_a_global_pooling_is_dense() -> None:
     found, wanted = (relay.evaluate(m, {"x": image}) for m in (made, mod))
     np.testing.assert_array_equal(found, wanted)
     assert next(n.shape for n in L.convolutions(ungrouped(mod, target=OLDER)[0])) == (1, 8, 1, 1)
+
+
+def test_residuals_of_rows_of_channels_join_products_and_nothing_is_moved() -> None:
+    """As in ConvNeXt: a block works on rows of channels between its convolutions, its residual has
+    channels first, and that of the first block was moved there."""
+    x = relay.var("x", shape=(1, 16, 4, 4), dtype="float16")
+    y = relay.transpose(nn.conv2d(x, weight(32, 16, 1, 1)), (0, 2, 3, 1))
+    y = relay.transpose(nn.softmax(y), (0, 3, 1, 2))
+    for _ in range(2):
+        depthwise = nn.conv2d(y, weight(32, 1, 3, 3), padding=1, groups=32)
+        rows = relay.transpose(depthwise, (0, 2, 3, 1))
+        rows = nn.dense(relay.reshape(rows, (16, 32)), weight(32, 32)) + weight(32)
+        y = relay.transpose(relay.reshape(rows, (1, 4, 4, 32)), (0, 3, 1, 2)) + y
+    mod = relay.IRModule.from_expr(nn.conv2d(y, weight(16, 32, 1, 1)))
+    groups = fused_groups(decide.decide(mod, None, nothing_known(), GPU).main)
+    assert [g.name for g in groups if "conv" not in g.name] == [
+        "transpose", "softmax", "dense+add+add", "transpose"
+    ]  # of the input and of the result: the network's own stay as they are  # fmt: skip
+    plain = ungrouped(mod, target=GPU)[0]
+    made = L.in_layouts(plain, ("NHWC",) * 4)
+    image = np.random.default_rng(2).integers(-2, 3, (1, 16, 4, 4)).astype("float16")
+    found, wanted = (relay.evaluate(m, {"x": image}) for m in (made, mod))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_pixels_of_patches_are_rows_of_channels() -> None:
+    """As in ViT: an image is cut into patches, each of which is a row; only the image is moved."""
+    x = relay.var("x", shape=(1, 3, 16, 24), dtype="float32")
+    y = nn.conv2d(relay.cast(x, "float16"), weight(32, 3, 8, 8), strides=8)
+    y = relay.transpose(relay.reshape(y, (1, 32, 6)), (0, 2, 1))
+    mod = relay.IRModule.from_expr(nn.softmax(y) + nn.relu(y))
+    main = decide.decide(mod, None, nothing_known(), GPU).main
+    groups = [g.name for g in fused_groups(main)]
+    assert groups == ["cast+transpose", "conv2d_nhwc", "softmax", "relu+add"]
+    image = np.random.default_rng(3).integers(-2, 3, (1, 3, 16, 24)).astype("float32")
+    plain = ungrouped(mod, target=GPU)[0]
+    found = relay.evaluate(L.in_layouts(plain, ("NHWC",)), {"x": image})
+    np.testing.assert_array_equal(found, relay.evaluate(mod, {"x": image}))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graph.case import function
+from graph.test_grouped_heads import attention as step_over_a_cache
 from network.test_attention_kernel import SCALED, WHOLE
 from strategies import assert_computes
 from tilewright.base.errors import ScheduleError
@@ -80,6 +81,11 @@ def check(dag: ComputeDAG, count: int = 3, seed: int = 0, **wanted) -> None:
 @pytest.mark.parametrize("name", WHOLE | SCALED)
 def test_every_form_that_networks_have(name: str) -> None:
     check(group(function((WHOLE | SCALED)[name]())))
+
+
+def test_heads_that_share_keys_are_rows_of_one_product() -> None:
+    """One position that meets a cache: a mask in front of the softmax, and zeros behind it."""
+    check(group(function(step_over_a_cache())), count=1)
 
 
 SHAPES = {

@@ -21,6 +21,7 @@ from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
 from tilewright.cost.machine_model import seconds
 from tilewright.ir.bulk import BulkCopy
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Mma, MmaEnd, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
@@ -133,3 +134,19 @@ def test_the_model_likes_them_for_large_products() -> None:
         best[sketch.origin] = float(seconds(group.resources, 1)[0])
     groups, warps = (next(v for k, v in best.items() if w in k) for w in ("groups", "tensor"))
     assert groups < warps
+
+
+@pytest.mark.slow
+def test_numbers_of_two_parts_are_multiplied_three_times() -> None:
+    """As exact as float32: of operands with digits that one product leaves out."""
+    target = TF32.with_precision("3xtf32")
+    tensors = dense(64, 64, 64, dtype="float32")
+    sketch, rng = sketch_of(tensors, target), np.random.default_rng(0)
+    some = sketch.space.sample(64, rng)
+    index = int(some[sketch.legal(some)][0])
+    given = [(1 + rng.random(t.shape)).astype("float32") for t in tensors[:-1]]
+    program = lower_schedule(sketch.close(index), target)
+    got = np.zeros((64, 64), "float32")
+    run_fast(program, [*given, got])
+    data, weight, bias = (a.astype(np.float64) for a in given)
+    np.testing.assert_allclose(got, np.maximum(data @ weight.T + bias, 0), rtol=2e-6)

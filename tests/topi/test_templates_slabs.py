@@ -14,7 +14,7 @@ from tests import interpreter
 from tests.topi.test_templates_atoms import computed, integers
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.stmt import AsyncCopy, LoadRows, statements
+from tilewright.ir.stmt import AsyncCopy, If, LoadRows, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_templates, sketch_of_anchor
@@ -261,3 +261,25 @@ def test_matrices_come_in_pairs_where_lines_end_too(tile: int) -> None:
             result = computed(sketch, int(index), tensors, given)
             np.testing.assert_array_equal(result, case.reference(given))
     assert found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_lines_that_overhang_are_multiplied_without_a_branch(dtype: str) -> None:
+    """Seven lines in tiles of four: what lies beyond is zero, and nobody stores it."""
+    conv = Conv("NHWC", 16, 7, 16, dtype=dtype)
+    tensors = conv.tensors()
+    dag = ComputeDAG(tensors)
+    (row,) = (r for r in anchor_templates(dag, conv.target) if r.name == "conv2d_nhwc.slab")
+    sketch, rng = sketch_of_anchor(row, dag, conv.target), np.random.default_rng(0)
+    index = next(
+        int(i) for i in sketch.space.sample(4096, rng)
+        if tuple(sketch.space.get(int(i))["tile_y"].size[1:]) == (1, 4)
+        and sketch.legal(np.array([i]))[0]
+    )  # fmt: skip
+    program = lower_schedule(sketch.close(index), conv.target)
+    tests = [s for k in program.kernels for s in statements(k.body) if isinstance(s, If)]
+    assert not any(isinstance(s, (Mma, LoadRows)) for test in tests for s in statements(test))
+    given = [integers(rng, t) for t in tensors[:-1]]
+    got = computed(sketch, index, tensors, given)
+    np.testing.assert_array_equal(got.astype(np.float64), conv.reference(given))

@@ -22,7 +22,12 @@ from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import task_of_dag
-from tilewright.schedule.template import Anchored, RegisteredAnchor, sketch_of_anchor
+from tilewright.schedule.template import (
+    Anchored,
+    RegisteredAnchor,
+    anchor_sketches,
+    sketch_of_anchor,
+)
 from tilewright.search.rules.derive import rule_sketches
 from tilewright.search.rules.state import Tiling
 from tilewright.targets.target import Target
@@ -153,3 +158,21 @@ def test_who_schedules_decides_that_halves_are_copied_as_they_are(
 )
 def test_accesses_of_sixteen_and_eight_bytes(dtype: str, widths: tuple[int, ...]) -> None:
     assert vector_widths(DType(dtype), Target("cuda")) == widths
+
+
+@pytest.mark.parametrize(("dtype", "each"), [("float16", {1, 2, 4, 8}), ("float32", {1, 2, 4})])
+def test_threads_of_depthwise_have_a_word_of_channels(dtype: str, each: set[int]) -> None:
+    dag = ComputeDAG([depthwise_nhwc(dtype)])
+    (sketch,) = (s for s in anchor_sketches(dag, CUDA) if "depthwise" in s.origin)
+    tiles = sketch.space.space_map["tile_c"]
+    assert {e.size[2] for e in tiles} == each
+    drawn = sketch.space.sample(300, np.random.default_rng(0))
+    words = [
+        i for i in drawn[sketch.legal(drawn)] if sketch.space.get(int(i))["tile_c"].size[2] == 2
+    ]
+    program = lower_schedule(sketch.close(int(words[0])), CUDA)
+    inputs = random_inputs(dag, 0)
+    (expected,), (bound,) = evaluate_with_tolerance(dag, inputs)
+    result = np.zeros(dag.outputs[0].shape, DType(dtype).storage)
+    run_fast(program, [*inputs, result])
+    assert agrees(result, expected, bound).all()

@@ -412,6 +412,29 @@ def test_a_scripts_own_errors_are_told_as_python_tells_them(tmp_path, text):
     assert told[0].stderr == told[1].stderr and told[0].returncode == told[1].returncode == 1
 
 
+SPAWNING = """
+import multiprocessing
+import tvm
+def work():
+    import tvm, topi
+    assert tvm.__name__ == "tilewright_tvm" and topi is tvm.topi
+if __name__ == "__main__":
+    process = multiprocessing.get_context("spawn").Process(target=work)
+    process.start()
+    process.join()
+    raise SystemExit(process.exitcode)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_a_script_spawns_have_its_names_too(tmp_path):
+    script = tmp_path / "old.py"
+    script.write_text(SPAWNING)
+    run = [sys.executable, "-m", "tilewright_tvm", str(script)]
+    told = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+
+
 def test_a_module_that_is_not_there_is_one_line():
     run = [sys.executable, "-m", "tilewright_tvm", "-m", "no_such_module"]
     told = subprocess.run(run, capture_output=True, text=True, check=False)

@@ -255,6 +255,30 @@ def test_ranking_as_topi_has_it() -> None:
         topi.argsort(a, a)
 
 
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_values_are_sorted_with_their_keys(is_ascend: bool) -> None:
+    keys = te.placeholder((2, 7), name="keys", dtype="int32")
+    values = te.placeholder((2, 7), name="values", dtype="float32")
+    outs = topi.cuda.sort_by_key(keys, values, is_ascend=is_ascend)
+    assert [str(t.dtype) for t in outs] == ["int32", "float32"]
+    given = np.array([[3, 1, 2, 1, 9, 3, 1], [0, 0, -5, 7, 7, -5, 1]], dtype="int32")
+    moved = np.arange(14, dtype="float32").reshape(2, 7)
+    order = np.argsort(given if is_ascend else -given, axis=1, kind="stable")
+    found = [nd.empty(t.shape, t.dtype) for t in outs]
+    schedule = te.create_schedule([t.op for t in outs])
+    build(schedule, [keys, values, *outs])(nd.array(given), nd.array(moved), *found)
+    np.testing.assert_array_equal(found[0].numpy(), np.take_along_axis(given, order, 1))
+    np.testing.assert_array_equal(found[1].numpy(), np.take_along_axis(moved, order, 1))
+    with pytest.raises(TilewrightError, match="different shapes. Give each key one value"):
+        topi.cuda.sort_by_key(keys, te.placeholder((2, 6), name="few"))
+
+
+def test_what_functions_give_back() -> None:
+    text = "three"
+    assert testing.echo(text) is text
+    assert testing.nop(text, 3) is None  # type: ignore[func-returns-value]
+
+
 SMOOTH = {
     "cube": (lambda x: x**3, lambda x: 3 * x**2),
     "wave": (lambda x: x * np.sin(1 / x), lambda x: np.sin(1 / x) - np.cos(1 / x) / x),

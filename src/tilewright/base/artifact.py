@@ -36,6 +36,7 @@ class Packing:
     within: per dimension the parts of its block, (): the block is one; of no dimension: ()
     joined: the shape afterwards, where neighbours become one; (): as it is
     then:   what is done to the result
+    rounded: whether numbers of float32 are rounded to 11 digits, as matrix units want them
     """
 
     shape: tuple[int, ...]
@@ -44,6 +45,7 @@ class Packing:
     within: tuple[tuple[int, ...], ...] = ()
     joined: tuple[int, ...] = ()
     then: Packing | None = None
+    rounded: bool = False
 
     def __repr__(self) -> str:
         """The fields that are not as they are by default."""
@@ -57,6 +59,11 @@ class Packing:
             return self.then.packed_shape
         sizes = dict(self._sizes())
         return self.joined or tuple(sizes[k] for k in self.order)
+
+    @property
+    def gives_rounded(self) -> bool:
+        """Whether what `apply` gives is rounded: moved elements and zeros stay so."""
+        return self.rounded or (self.then is not None and self.then.gives_rounded)
 
     def followed_by(self, other: Packing) -> Packing:
         """This, then the other of its result."""
@@ -74,6 +81,7 @@ class Packing:
         place = {number: axis for axis, (number, _) in enumerate(parts)}
         packed = np.ascontiguousarray(split.transpose([place[k] for k in self.order]))
         packed = packed.reshape(self.joined) if self.joined else packed
+        packed = _rounded(packed) if self.rounded else packed
         return packed if self.then is None else self.then.apply(packed)
 
     def _sizes(self) -> list[tuple[int, int]]:
@@ -85,6 +93,15 @@ class Packing:
             factors = (-(-extent // block), *inner)
             sizes += [(d + n * part, size) for part, size in enumerate(factors)]
         return sizes
+
+
+def _rounded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers of float32 to 11 digits, halves away from zero; what is no number stays as it is."""
+    words = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    found: npt.NDArray[Any] = np.where(
+        np.isfinite(array), (words + np.uint32(0x1000)) & np.uint32(0xFFFFE000), words
+    ).view(np.float32)
+    return found
 
 
 @dataclass(frozen=True)
@@ -130,6 +147,7 @@ class TensorMap:
     shape, strides: of the tensor, in elements of `dtype`, outermost dimension first
     box:      elements along each dimension from the first to the last one copied; steps: between
     swizzle:  bytes within which pieces of 16 bytes change places in shared memory, 0: none do
+    rounded:  whether numbers of float32 come with 11 digits
     """
 
     argument: int
@@ -139,6 +157,7 @@ class TensorMap:
     box: tuple[int, ...]
     steps: tuple[int, ...]
     swizzle: int = 0
+    rounded: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", DType(self.dtype))  # read from a file it is a plain name

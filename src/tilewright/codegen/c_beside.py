@@ -34,7 +34,7 @@ def view_of(p: Any, stmt: BulkCopy) -> TensorMap:
     source, box = stmt.source.buffer, stmt.box
     return TensorMap(
         p.kernel.params.index(source), source.dtype, box.shape, box.strides, box.reach,
-        box.steps, stmt.to.buffer.swizzle,
+        box.steps, stmt.to.buffer.swizzle, stmt.rounded,
     )  # fmt: skip
 
 

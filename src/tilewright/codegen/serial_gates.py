@@ -32,7 +32,7 @@ HELPERS = """
 struct tw_gate { int bytes; unsigned short left, all; };
 struct tw_view {
   long long shape[5], stride[5];
-  int box[5], step[5], bytes, swizzle;
+  int box[5], step[5], bytes, swizzle, rounded;
 };
 struct tw_box {
   unsigned char* to;
@@ -79,6 +79,12 @@ static __device__ __noinline__ void tw_soft_land(const tw_box* one) {
     const int turned = offset ^ ((offset >> 7 & (v->swizzle / 16 - (v->swizzle > 0))) << 4);
     for (int k = 0; k < v->bytes; ++k) {
       one->to[turned + k] = inside ? one->from[place * v->bytes + k] : 0;
+    }
+    if (v->rounded) {
+      const float x = *(const float*)(one->to + turned);
+      tw_uint y = __float_as_uint(x);
+      y = fabsf(x) < __int_as_float(0x7f800000) ? (y + 0x1000u) & 0xffffe000u : y;
+      *(tw_uint*)(one->to + turned) = y;
     }
     offset += v->bytes;
     more = false;
@@ -268,7 +274,7 @@ def _of(view: TensorMap) -> str:
         )
     ]  # fmt: skip
     inner = ", ".join("{" + ", ".join(map(str, row)) + "}" for row in rows)
-    return "{" + f"{inner}, {view.dtype.bytes}, {view.swizzle}" + "}"
+    return "{" + f"{inner}, {view.dtype.bytes}, {view.swizzle}, {int(view.rounded)}" + "}"
 
 
 def sources(kernel: KernelInfo, names: list[str], arguments: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ from tilewright.schedule.space.decision import where
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.rings import swizzle
+from tilewright.schedule.tree.rounding import ARRIVED, LOADED
 from tilewright.schedule.tree.touch import Touch
 from tilewright.te.tensor import IterVar
 
@@ -55,11 +56,13 @@ def multiply_adds(atom: Atom) -> int:
     return m * n * k
 
 
-def conversions(atom: Atom) -> int:
-    """Instructions for an element of an operand between its load and the atom."""
-    if atom.split:
+def conversions(node: Node) -> int:
+    """Instructions for an element of an operand between its load and the atom, or its arrival in
+    shared memory and the atom."""
+    if node.held is not None and node.held.atom.split:
         return 3  # the larger part, the rest, the smaller part
-    return 1 if atom.cut else 0
+    # A test for infinity, and a sum; what is stored is cut, too, and perhaps taken off.
+    return {LOADED: 2, ARRIVED: 2 + node.parts}.get(node.rounds, 0)
 
 
 def beside(node: Node, touch: Touch) -> bool:

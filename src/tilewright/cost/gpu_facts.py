@@ -46,6 +46,7 @@ from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
 from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
+from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
 
@@ -264,9 +265,8 @@ class _Counter:
         warps = minimum(ceil_div(mine, self.warp), k.warps)
         runs = nest.executions
         trips = nest.trips * runs
-        plain = ops.fma + ops.other
+        plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
         if node.product is not None:
-            plain = 1  # one is issued
             self._atoms(k, node, node.product.atom, trips)
         else:
             k.executed = k.executed + trips * ops.flops * mine * k.blocks
@@ -280,8 +280,10 @@ class _Counter:
         loops = runs * nest.rolled * LOOP_COST if nest.operand is None else 0
         loops = loops + runs * joined_lanes(node, self.bounds)
         issued = trips * plain * self._slots(node) + loops
-        if nest.operand is not None:
-            issued = issued + trips * conversions(nest.operand.atom)
+        issued = issued + trips * conversions(node)
+        for load in (True, *[False] * node.parts) if node.rounds == ARRIVED else ():  # in place
+            self._note(k, nest.write, trips / width * warps, width, load=load)
+            issued = issued + trips / width
         far = near = 0
         alone = self._alone(node)
         for touch in (*nest.reads, nest.write):
@@ -335,7 +337,7 @@ class _Counter:
         bodies = bodies / factor
         if nest.operand is not None:  # straight-line code asks for all operands at once
             bodies = bodies / self._written_around(nest)
-            (read,) = {touch.scope for touch in nest.reads}
+            read = frozenset(touch.scope for touch in nest.reads)  # a mask's, too
             at = nest.node.parent, nest.node.attach_axis, read
             near, far = (near, far) if at not in self._asked else (0, 0)
             self._asked.add(at)

@@ -241,28 +241,34 @@ _ROWS = (
 ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1].split()[0] in TYPES}
 
 
-def _group_atom(n: int, k: int, code: str, dtype: str, cut: int) -> Atom:
+def _group_atom(n: int, k: int, code: str, dtype: str, cut: int = 0, split: int = 0) -> Atom:
     kind = DType(dtype)
     left, right = Tile(kind, "mk", (GROUP_ROWS, k)), Tile(kind, "nk", (n, k))
     total = Fragment(DType("float32"), "mn", "n1 n2 m0 m1 m2 m4 m5", "n0 m3", n // 8)
-    return Atom(f"m{GROUP_ROWS}n{n}k{k}.{code}", left, right, total, cut)
+    return Atom(f"m{GROUP_ROWS}n{n}k{k}.{code}", left, right, total, cut, split)
 
 
 GROUP_ROWS = 64
 GROUP_COLUMNS = range(8, 257, 8)
 _OF_GROUPS = (
-    (16, "float16", "float16", 0),
-    (16, "bfloat16", "bfloat16", 0),
+    (16, "float16", "float16"),
+    (16, "bfloat16", "bfloat16"),
     (8, "tf32", "float32", 13),
+    (8, "3xtf32", "float32", 0, 13),
 )
 GROUP_ATOMS = {
     atom.name: atom
-    for k, code, dtype, cut in _OF_GROUPS
+    for k, code, dtype, *digits in _OF_GROUPS
     if dtype in TYPES
-    for atom in (_group_atom(n, k, code, dtype, cut) for n in GROUP_COLUMNS)
+    for atom in (_group_atom(n, k, code, dtype, *digits) for n in GROUP_COLUMNS)
 }
 ALL_ATOMS = ATOMS | GROUP_ATOMS
-NAMES = f"{', '.join(ATOMS)}; m64nNk16 of halves, m64nNk8.tf32, N a multiple of 8 up to 256"
+NAMES = f"{', '.join(ATOMS)}; m64nNk16 of halves, m64nNk8 of (3x)tf32, N a multiple of 8 up to 256"
+
+
+def of_parts(atom: Atom) -> Atom:
+    """The atom of a group for each product of two parts of operands, which lie in memory."""
+    return GROUP_ATOMS[atom.name.replace(".3x", ".")]
 
 
 def multiplied(

@@ -89,6 +89,7 @@ class BulkCopy(Stmt):
     source: all of a buffer in global memory, which the kernel does not store to
     at:     of each dimension, in elements; may lie outside, also before the tensor; of the
             innermost one a multiple of UNIT bytes
+    rounded: whether elements, of float32, are rounded to 11 digits on the way
     """
 
     to: Region
@@ -96,6 +97,7 @@ class BulkCopy(Stmt):
     box: Box
     at: tuple[Expr, ...]
     gate: Region
+    rounded: bool = False
 
     @property
     def unit(self) -> int:

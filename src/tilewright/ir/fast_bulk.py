@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates, gates_of
 from tilewright.ir.gates import box_places
+from tilewright.ir.interpreter_scalars import tf32
 from tilewright.ir.stmt import Buffer, Kernel, Region, Stmt, statements
 from tilewright.ir.warps import Meeting, Waiting
 
@@ -52,7 +53,8 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
         w._line(f"at = next((p for p in {places} if p >= 0 and {name}[p] is None), -1)")
         w._guard("at >= 0", "unwritten", source, "at")
     zero = f"to_{to.buffer.dtype}(0)" if to.buffer.dtype.is_float else "0"
-    w._line(f"{values} = [{zero} if p < 0 else {name}[p] for p in {places}]")
+    one = f"tf32({name}[p])" if stmt.rounded else f"{name}[p]"
+    w._line(f"{values} = [{zero} if p < 0 else {one} for p in {places}]")
     w._index(to.buffer, to.index)
     w._index(to.buffer, to.index + (to.count - 1))
     first, buffer = w._atom(to.index), constant(w, to.buffer)
@@ -132,4 +134,7 @@ BULK: dict[type[Stmt], Callable[..., None]] = {
     Arrive: _arrive,
     Await: _await,
 }
-BULK_NAMES = {"Waiting": Waiting, "Meeting": Meeting, "box_places": box_places, "fill": fill}
+BULK_NAMES = {
+    "Waiting": Waiting, "Meeting": Meeting, "box_places": box_places, "fill": fill,
+    "tf32": tf32,
+}  # fmt: skip

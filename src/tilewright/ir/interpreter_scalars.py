@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 
-def _tf32(x: float) -> float:
+def tf32(x: float) -> float:
     """The nearest number with 10 bits behind the point of its binary form, halves away from 0."""
     bits = np.float32(x).view(np.uint32)
     return float((bits + np.uint32(0x1000) & np.uint32(0xFFFFE000)).view(np.float32))
@@ -45,7 +45,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "atanh": (math.atanh, np.arctanh),
     "fmod": (math.fmod, np.fmod),
     "product": (operator.mul, operator.mul),
-    "tf32": (_tf32, _tf32),
+    "tf32": (tf32, tf32),
     "two_to": (lambda x: math.pow(2.0, x), np.exp2),
 }
 

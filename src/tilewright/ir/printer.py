@@ -222,8 +222,9 @@ def _bulk_copy(stmt: BulkCopy, indent: int) -> str:
     shape, box = (" x ".join(map(str, n)) for n in (stmt.box.shape, stmt.box.extents))
     steps = "" if max(stmt.box.steps) == 1 else f" in steps of {stmt.box.steps}"
     at = ", ".join(map(_text, stmt.at))
+    rounded = " rounded," if stmt.rounded else ""
     return (
-        f"{_pad(indent)}bulk {_region(stmt.to)} = {box} of {stmt.source.buffer.name}[{at}]"
+        f"{_pad(indent)}bulk {_region(stmt.to)} ={rounded} {box} of {stmt.source.buffer.name}[{at}]"
         f" ({shape}){steps}, {_gate(stmt.gate)}"
     )
 

@@ -300,6 +300,8 @@ class _Checker:
         self.sources.setdefault(source, stmt)
         if to.dtype != source.dtype or stmt.to.count != box.elements:
             raise self._fail(f"a box of {box.elements} elements of {source!r} goes to {to!r}")
+        if stmt.rounded and to.dtype != "float32":
+            raise self._fail(f"{to.dtype} is not rounded on the way")
         ranks = {len(n) for n in (box.shape, box.strides, box.extents, box.steps, stmt.at)}
         if len(ranks) > 1 or (why := box.fault(to.dtype.bytes, to.swizzle)):
             raise self._fail("a box of several ranks" if len(ranks) > 1 else why)

@@ -66,6 +66,7 @@ from tilewright.lowering.placement import Placement
 from tilewright.schedule.tree.boxes import extents
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.rings import lag, loaders, ring_axis, slots
+from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
 
@@ -125,7 +126,7 @@ def bulk_copy(accesses: Accesses, node: Node, gates: Gates) -> Stmt:
     tile = _tile(node, place)
     return BulkCopy(
         Region(to, first, box.elements), Region(source, E.const(0), source.size), box, at,
-        gates.there(tile),
+        gates.there(tile), node.rounds == ARRIVED,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
 from tilewright.schedule.tree.rings import atoms_of, lag, slots
+from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
 _KIND = {"vectorize": "vectorized", "unroll": "unrolled", "parallel": "parallel"}
@@ -73,7 +74,9 @@ class Emission:
 
     def allocated(self, node: Node, body: Stmt) -> Stmt:
         """`body`, during which the buffers of `node` live."""
-        for buffer in reversed(self.accesses.storage.of(node)):
+        storage = self.accesses.storage
+        more = [storage.second[node]] if node in storage.second else []
+        for buffer in (*more, *reversed(storage.of(node))):
             body = Allocate(buffer, body)
         return body
 
@@ -96,7 +99,7 @@ class Emission:
         front, begin = turned(
             [t for child, t in made.items() if t.slots and child.view is None],
             self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
-            int(lag(node, axis, bounds)),
+            self.place.simplify, int(lag(node, axis, bounds)),
         )  # fmt: skip
         bulk = Turned.of(
             {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
@@ -133,9 +136,10 @@ class Emission:
         return body
 
     def _tiles(self, node: Node, copy: Stmt) -> Tiles:
-        groups = [atom for atom in atoms_of(node) if atom.by_group]
-        cut = any(atom.cut for atom in groups)
-        return Tiles(copy, slots(node, self.place.bounds), bool(groups), cut)
+        groups = any(atom.by_group for atom in atoms_of(node))
+        second = self.accesses.storage.second.get(node)
+        held = slots(node, self.place.bounds)
+        return Tiles(copy, held, groups, node.rounds == ARRIVED, second)
 
     def nest(
         self,

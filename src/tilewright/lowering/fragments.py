@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import LegalityError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT
+from tilewright.ir.atoms import ROUNDED, ROWS_OF_EIGHT, of_parts
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     PLACE,
@@ -49,6 +49,7 @@ from tilewright.schedule.tree.layout import Strided
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
+from tilewright.schedule.tree.rounding import LOADED
 from tilewright.te.tensor import IterVar
 
 TURNED = 2  # bytes of elements that `LoadRows` may transpose
@@ -127,8 +128,8 @@ def _of_sums(place: Placement, node: Node) -> bool:
 def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
     """The axes along which an operand has to be zero beyond its tensor.
 
-    What lies beyond along the rows or columns of a product is in rows or columns that nobody
-    stores, so it may be what a copy left there; asynchronous ones leave zeros.
+    What lies beyond along the rows, columns or lines of a product is in places that nobody stores,
+    so it may be what a copy left there; asynchronous ones leave zeros.
     """
     held, read = node.held, node.body
     assert held is not None
@@ -138,7 +139,8 @@ def _zero_beyond(accesses: Accesses, node: Node) -> list[IterVar]:
     if not is_asynchronous(source, accesses.place.bounds):
         return list(node.op.axis)
     room = accesses.has_room(node, read)
-    free = {d for d, letter in held.letters if letter != "k" and room[d]}
+    depth = {d for d, letter in held.letters if letter == "k"}
+    free = {d for d in range(len(room)) if d not in depth and room[d]}
     return [ax for d, ax in enumerate(node.op.axis) if d not in free]
 
 
@@ -151,7 +153,7 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     simple = Simplifier({**place.simplify.ranges, **known})
     found = _element(emission, node, place.thread_var["threadIdx.x"], element + first, known)
     test, value, zero = found.test, found.value, E.const(0, found.value.dtype)
-    if held.atom.cut:
+    if node.rounds == LOADED:
         value = E.call(ROUNDED, value)
     (buffer,) = emission.accesses.targets(node)
     at = place.simplify(emission.accesses.tile(node) + first)
@@ -216,7 +218,7 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     (buffer,) = emission.accesses.targets(node)
     to = Region(buffer, emission.accesses.tile(node), held.fragment.elements)
     rows = LoadRows(to, Region(found.value.attr, place.simplify(index), ROW // size), transposed)
-    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if held.atom.cut))
+    made = seq(rows, *(_rounded(to, k) for k in range(to.count) if node.rounds == LOADED))
     if found.test.op == "const":
         return made if found.test.attr else None
     zero = E.const(0, buffer.dtype)
@@ -300,7 +302,8 @@ def product(emission: Emission, node: Node) -> Reduction:
     accesses, guards, atom = emission.accesses, emission.guards, node.product.atom
     (buffer,), index = accesses.targets(node), accesses.tile(node)
     lanes, first = guards.lanes(node, once=False), first_reduction(node)
-    spatial = E.binary("and", lanes, guards.of(node, SPATIAL))
+    inside = guards if atom.by_group else guards.without(node, guards.edges(node))
+    spatial = E.binary("and", lanes, inside.of(node, SPATIAL))
 
     def identity(renamed: Renaming) -> Stmt:
         zero = E.const(0, buffer.dtype)
@@ -317,7 +320,10 @@ def product(emission: Emission, node: Node) -> Reduction:
         atom, Region(buffer, index, atom.sum.elements), region(node.product.a),
         region(node.product.b),
     )  # fmt: skip
-    guard = E.binary("and", lanes, guards.of(node, ALL))
+    # What lies beyond the tensor has a place among the sums, and operands that are zero, or what a
+    # copy left there: nobody stores it, and a branch around each atom costs more.
+    within = guards.without(node, guards.edges(node))
+    guard = E.binary("and", lanes, within.of(node, ALL))
     if node.product.where is not None:
         guard = E.binary("and", guard, accesses.value(node, node.product.where))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
@@ -341,8 +347,15 @@ def _by_group(
     first, leaves = first_reduction(node), node.stage.leaf_iter_vars
     operands = node.product.a, node.product.b
     whole = Region(buffer, E.const(0), int(buffer.size))
-    regions = [_tile_of(emission, node, of) for of in operands]
-    update = Mma(atom, Region(buffer, index, atom.sum.elements), *regions)
+    sums = Region(buffer, index, atom.sum.elements)
+    large = [_tile_of(emission, node, of) for of in operands]
+    products = [large]
+    if atom.split:  # small ones first
+        second = (emission.accesses.storage.second[of.node] for of in operands)
+        small = [replace(r, buffer=b) for r, b in zip(large, second, strict=True)]
+        products = [[small[0], large[1]], [large[0], small[1]], large]
+        atom = of_parts(atom)
+    update = seq(*(Mma(atom, sums, *regions) for regions in products))
     test = E.binary("and", guards.lanes(node, once=False), guards.of(node, ALL))
     at = [leaves.index(of.node.attach_axis) for of in operands if of.node.parent is node]  # type: ignore[arg-type]
     ring = max(at, default=-1)

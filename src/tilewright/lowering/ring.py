@@ -19,11 +19,12 @@ barrier here is for.  Read next: `emission.py`, which puts both around a loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
 from tilewright.ir.atoms import ROUNDED
 from tilewright.ir.expr import Expr
 from tilewright.ir.renaming import fresh_loops
@@ -53,20 +54,24 @@ class Tiles:
 
     beside:  whether groups of warps read it, beside their threads
     rounded: whether they look at the first digits only
+    second:  the buffer of the smaller parts of numbers of two
     """
 
     copy: Stmt
     slots: int
     beside: bool = False
     rounded: bool = False
+    second: Buffer | None = None
 
 
 def turned(
-    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], lag: int = 0
-) -> tuple[Stmt, Stmt]:
+    tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], simple: Simplifier,
+    lag: int = 0,
+) -> tuple[Stmt, Stmt]:  # fmt: skip
     """(what stands in front of the loop, what each iteration begins with).
 
     var, extent: of the loop; limits: per loop variable, as of `fresh_loops`
+    simple: knows the ranges of variables
     lag: of reading, in iterations: see `tree/rings.py`
     """
     front: list[Stmt] = []
@@ -83,31 +88,82 @@ def turned(
             for t in rings
         ]
         front.append(For(first, most - 1 - lag, seq(*ahead, Commit())))
-        begin += [Wait(least - 2 - lag), *_arrived(rings, limits), Barrier()]
+        begin += [Wait(least - 2 - lag), *_arrived(rings, limits, simple), Barrier()]
         for t in rings:
             later = var + (t.slots - 1 - lag)
             begin.append(_when((later < extent,), fresh_loops(t.copy, limits, {var: later})))
         begin.append(Commit())
     if alone := [t for t in tiles if t.slots == 1]:
-        begin += [*(t.copy for t in alone), Commit(), Wait(0), *_arrived(alone, limits)]
+        begin += [*(t.copy for t in alone), Commit(), Wait(0), *_arrived(alone, limits, simple)]
     return seq(*front), seq(*begin)
 
 
-def _arrived(tiles: Sequence[Tiles], limits: dict[Expr, int]) -> list[Stmt]:
-    """What a thread does with what it has copied, before others read it."""
-    rounded = [fresh_loops(_rounded(t.copy), limits) for t in tiles if t.rounded]
-    return [*rounded, *([Show()] if any(t.beside for t in tiles) else [])]
+def _arrived(tiles: Sequence[Tiles], limits: dict[Expr, int], simple: Simplifier) -> list[Stmt]:
+    """What a thread does with what it has copied, before others read it.
+
+    All smaller parts come first: one barrier lies between them and what takes the place of numbers.
+    """
+
+    def parts(of: Sequence[Tiles], part: Callable[[Tiles, Buffer, Expr], Stmt]) -> list[Stmt]:
+        made = [_in_place(t.copy, lambda *at, t=t: part(t, *at)) for t in of]
+        return [_sure_first(fresh_loops(stmt, limits), limits, simple) for stmt in made]
+
+    def small(t: Tiles, to: Buffer, index: Expr) -> Stmt:
+        assert t.second is not None
+        whole = load(to, index)
+        return Store(t.second, index, whole - E.call(ROUNDED, whole))
+
+    def large(_: Tiles, to: Buffer, index: Expr) -> Stmt:
+        return Store(to, index, E.call(ROUNDED, load(to, index)))
+
+    rounded = [t for t in tiles if t.rounded]
+    shown = [Show()] if any(t.beside for t in tiles) else []
+    return [
+        *parts([t for t in rounded if t.second is not None], small), *parts(rounded, large), *shown
+    ]  # fmt: skip
 
 
-def _rounded(copy: Stmt) -> Stmt:
-    """`copy` with each element rounded in its place."""
+def _sure_first(stmt: Stmt, limits: dict[Expr, int], simple: Simplifier) -> Stmt:
+    """`stmt` with loops in two, of which the first has no test: what a thread loads there it asks
+    for together.
+
+    rewrite:  for i in 21: if (i * 128 + x < 2592) S[i * 128 + x] = tf32(S[i * 128 + x])
+              ->   for i in 20: S[i * 128 + x] = tf32(S[i * 128 + x])
+                   if (20 * 128 + x < 2592) S[20 * 128 + x] = tf32(S[20 * 128 + x])
+    """
+    inner = stmt.body if isinstance(stmt, For) else stmt
+    ranges = dict(simple.ranges)
+    while isinstance(inner, For) and isinstance(inner.extent, int):
+        ranges[inner.var] = 0, inner.extent - 1
+        inner = inner.body
+    if not (isinstance(stmt, For) and isinstance(stmt.extent, int) and isinstance(inner, If)):
+        return stmt
+    tested = inner
+
+    def sure(count: int) -> bool:
+        test = Simplifier({**ranges, stmt.var: (0, count - 1)})(tested.condition)
+        return test.op == "const" and bool(test.attr)
+
+    def without(s: Stmt) -> Stmt:
+        return tested.then if s is tested else map_children(s, without)
+
+    least = next((n for n in range(stmt.extent, 0, -1) if sure(n)), 0)
+    if not least:
+        return stmt
+    rest = fresh_loops(replace(stmt, extent=stmt.extent - least), limits)
+    assert isinstance(rest, For)
+    behind = fresh_loops(rest.body, limits, {rest.var: rest.var + least})
+    first = replace(stmt, extent=least, body=without(stmt.body))
+    return seq(first, replace(rest, body=behind) if rest.extent else None)
+
+
+def _in_place(copy: Stmt, made: Callable[[Buffer, Expr], Stmt]) -> Stmt:
+    """`copy` with what is made of each element's place."""
     if isinstance(copy, AsyncCopy):
-        to, index = copy.to.buffer, copy.to.index
-    elif isinstance(copy, Store):
-        to, index = copy.buffer, copy.index
-    else:
-        return map_children(copy, _rounded)
-    return Store(to, index, E.call(ROUNDED, load(to, index)))
+        return made(copy.to.buffer, copy.to.index)
+    if isinstance(copy, Store):
+        return made(copy.buffer, copy.index)
+    return map_children(copy, lambda s: _in_place(s, made))
 
 
 def _when(tests: Sequence[Expr], body: Stmt) -> Stmt:

@@ -29,11 +29,13 @@ from tilewright.te.tensor import Tensor
 @dataclass(frozen=True, eq=False)
 class Storage:
     """buffers: of every tensor that is stored; layouts: of the buffer of a stage, of one tile of it
-    where it is joined; counters: of the blocks that compute one"""
+    where it is joined; counters: of the blocks that compute one; second: of the smaller parts of
+    numbers of two"""
 
     buffers: Mapping[Tensor, Buffer]
     layouts: Mapping[Node, Layout]
     counters: Mapping[Node, Buffer] = field(default_factory=dict)
+    second: Mapping[Node, Buffer] = field(default_factory=dict)
 
     def of(self, node: Node) -> tuple[Buffer, ...]:
         """Of each tensor of a stage."""
@@ -100,8 +102,12 @@ def store_tensors(tree: LoopTree, bounds: Bounds) -> Storage:
             buffers[tensor] = Buffer(own, kind, count, scope, shape, packing, ring, turned)
         if source is not None:
             buffers[source] = buffers[stage.tensor]  # the argument is the packed constant
+    second = {
+        node: replace(buffers[node.stage.tensor], name=f"{node.name}.small")
+        for node in tree.nodes if node.parts > 1
+    }  # fmt: skip
     counts = {node: _counters(node, bounds) for node in tree.nodes if node.joined}
-    return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes}, counts)
+    return Storage(buffers, {node: _layout(node, bounds) for node in tree.nodes}, counts, second)
 
 
 def _counters(node: Node, bounds: Bounds) -> Buffer:

@@ -41,6 +41,7 @@ from tilewright.network.batching import sample_dependence
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
+from tilewright.network.in_place import in_place
 from tilewright.network.kernels import BuiltKernel, build_kernels
 from tilewright.network.memory import (
     Lifetime,
@@ -321,7 +322,12 @@ class _Network:
         self.main, self.artifacts, self.constants = main, artifacts, constants
         self.groups = groups
         self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
+        self.in_place = in_place(main)
         alive, order = lifetimes(main), steps(main.body)
+        self._places, results = places(main.body), _results(main.body)
+        for pair in self.in_place:  # nothing else may be in that memory before it is read
+            owner = self._places[results[pair.output]].owner
+            alive[owner] = replace(alive[owner], first=0)
         spaces = {
             (call, k): Lifetime(f"w{step}.{k}", spec.nbytes, step, step)
             for step, call in enumerate(order)
@@ -331,11 +337,10 @@ class _Network:
         self.memory: MemoryPlan = plan_memory([*alive.values(), *spaces.values()], alignment)
         values: dict[Any, Lifetime] = {**alive, **spaces}
         self._slots = {key: self.memory.place_of[life.name] for key, life in values.items()}
-        self._places = places(main.body)
         self.launches = tuple(
             Launch(self.kernel_of[call], tuple(self._operands(call))) for call in order
         )
-        self.results = [(e.tensor_type, self._place(e)) for e in _results(main.body)]
+        self.results = [(e.tensor_type, self._place(e)) for e in results]
 
     def plan(self, target: str, bound: tuple[str, ...]) -> Plan:
         """The network as data, for `Library`."""
@@ -344,7 +349,8 @@ class _Network:
             (TensorSpec(f"output{k}", kind.shape, kind.dtype), where)
             for k, (kind, where) in enumerate(self.results)
         )
-        return Plan(target, inputs, outputs, self.launches, self.memory.slot_bytes, bound)
+        slots, pairs = self.memory.slot_bytes, self.in_place
+        return Plan(target, inputs, outputs, self.launches, slots, bound, in_place=pairs)
 
     def _artifact(self, call: Expr) -> Artifact:
         assert isinstance(call, Call)

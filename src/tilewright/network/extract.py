@@ -45,6 +45,8 @@ from tilewright.schedule.task import Task, task_of_dag
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 
+FEW_TERMS = 16  # one instruction of halves, two of float32
+
 
 @dataclass(frozen=True, eq=False)
 class FusedGroup:
@@ -109,17 +111,17 @@ def ungrouped(
         before += [multiply_bytes, fold_shift, eliminate_dead_code]
     made = optimize(mod, params, before, instruments=pass_options.instruments)
     free = target is not None and last is fuse and pass_options.layouts
-    filled = halves_of(target) if target is not None and free else {}
+    filled = filled_by(target) if target is not None and free else {}
     if filled:
         made = steps_to_channels(single_pixels_dense(made, filled), filled)
     return made, last
 
 
-def halves_of(target: Target) -> dict[DType, int]:
-    """Give the element types of 16 bits that the matrix instructions of a target multiply, and of
-    each how many terms one sums up."""
+def filled_by(target: Target) -> dict[DType, int]:
+    """Give the types of floats that the matrix instructions of a target multiply, in the precision
+    that it is asked for, and of each how many terms few instructions sum up."""
     atoms = [atom for name, atom in ATOMS.items() if target.allows(name)]
-    return {a.a.dtype: a.extents["k"] for a in atoms if a.a.dtype.bytes == 2 and a.a.dtype.is_float}
+    return {a.a.dtype: max(a.extents["k"], FEW_TERMS) for a in atoms if a.a.dtype.is_float}
 
 
 def bytes_of(target: Target) -> frozenset[DType]:

@@ -34,6 +34,7 @@ from tilewright.graph.passes.layout_propagation import (
     propagate,
 )
 from tilewright.graph.passes.layouts import prefer_layouts
+from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.traversal import op_name
 from tilewright.ir.atoms import ATOMS
 from tilewright.network.extract import FusedGroup, bytes_of, groups_of_body
@@ -109,11 +110,17 @@ def fits(choice: Sequence[str], mod: IRModule, target: Target) -> bool:
 
 
 def in_layouts(mod: IRModule, choice: Choice) -> IRModule:
-    """Give `mod` with its convolutions in the layouts of `choice`."""
+    """Give `mod` with its convolutions in the layouts of `choice`.
+
+    Where these are only other orders of axes, elementwise steps may now follow what computes: a
+    residual that was behind a transposition of the product is behind a view of it.
+    """
     if not any(choice):
         return mod
     layouts = dict(zip(convolutions(mod), choice, strict=True))
-    return eliminate_dead_code(prefer_layouts(mod, lambda node: layouts.get(node, "")))
+    made = prefer_layouts(mod, lambda node: layouts.get(node, ""))
+    ordered = not any(map(is_blocked, choice))
+    return eliminate_dead_code(moves_last(made) if ordered else made)
 
 
 def layouts_throughout(mod: IRModule, target: Target) -> list[Choice]:

@@ -292,16 +292,18 @@ class Schedule(ScheduleState[Stage]):
 
     @door(ScheduleError)
     def pack(
-        self, tensor: Tensor, blocks: Sequence[Size | Sequence[Size]], order: Sequence[int]
-    ) -> Tensor:
+        self, tensor: Tensor, blocks: Sequence[Size | Sequence[Size]], order: Sequence[int],
+        rounded: bool = False,
+    ) -> Tensor:  # fmt: skip
         """Store an input in a blocked, permuted layout; see `steps.Pack`.
 
         blocks: of each dimension, in one part or in several
+        rounded: as operands of atoms of tf32
         """
         sizes = tuple(
             tuple(map(_size, b)) if isinstance(b, (tuple, list)) else _size(b) for b in blocks
         )
-        return self.do(S.Pack(self[tensor].name, sizes, tuple(order)))  # type: ignore[no-any-return]
+        return self.do(S.Pack(self[tensor].name, sizes, tuple(order), rounded))  # type: ignore[no-any-return]
 
     @door(ScheduleError)
     def pad(self, tensor: Tensor, multiples: Mapping[IterVar, int]) -> Tensor:

@@ -29,6 +29,7 @@ def _wgmma(float32: float, halves: float, tf32: float, latency: float) -> tuple[
     """The instructions wgmma, which sm_90 alone has."""
     shares = {
         "m64nNk16.float16": halves, "m64nNk16.bfloat16": halves, "m64nNk8.tf32": tf32,
+        "m64nNk8.3xtf32": tf32 / 3,
     }  # fmt: skip
     return tuple(AtomRate(name, float32 * share, latency) for name, share in shares.items())
 

@@ -16,6 +16,8 @@ from tilewright.graph.op import *  # noqa: F403
 from tilewright.graph.op import TABLE, get
 from tilewright_tvm.relay import op_attributes as registered
 
+del register  # noqa: F821  # it takes rows; TVM's takes names
+
 __path__: list[str] = []  # its modules are imported, too
 
 
@@ -119,6 +121,6 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 __all__ = [
-    *_table.__all__, "register_alter_op_layout", "register_gradient", "register_legalize",
-    "register_op_attr",
+    *(name for name in _table.__all__ if name != "register"),
+    "register_alter_op_layout", "register_gradient", "register_legalize", "register_op_attr",
 ]  # fmt: skip

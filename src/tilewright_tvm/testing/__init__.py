@@ -182,6 +182,15 @@ def parametrize_targets(*targets: Any) -> Any:
     return decorate
 
 
+def echo(value: Any) -> Any:
+    """Return `value`: what is handed to a function comes back as it is."""
+    return value
+
+
+def nop(*values: Any) -> None:
+    """Do nothing, with whatever is given."""
+
+
 class utils:
     """What the first lines of TVM's galleries ask for."""
 

@@ -30,7 +30,7 @@ from tilewright_tvm.topi import utils as utils
 from tilewright_tvm.topi import vision as vision
 from tilewright_tvm.topi import x86 as x86
 from tilewright_tvm.topi.bits import reinterpret
-from tilewright_tvm.topi.data_dependent import argwhere, unique
+from tilewright_tvm.topi.data_dependent import argwhere, sort_by_key, unique
 from tilewright_tvm.topi.fourier import dft
 from tilewright_tvm.topi.utils import equal_const_int as equal_const_int
 from tilewright_tvm.topi.utils import get_const_float as get_const_float
@@ -39,7 +39,7 @@ from tilewright_tvm.topi.utils import get_const_tuple as get_const_tuple
 from tilewright_tvm.topi.utils import traverse_inline as traverse_inline
 
 nn = import_module("tilewright_tvm.topi.nn")  # not ours, which came with the others
-__all__ = ["argwhere", "dft", "reinterpret", "unique"]
+__all__ = ["argwhere", "dft", "reinterpret", "sort_by_key", "unique"]
 open_doors(globals(), __all__, ExpressionError)
 __all__ += [*topi.__all__, "testing", *of_networks.NAMES["topi"]]
 

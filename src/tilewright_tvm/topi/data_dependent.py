@@ -1,4 +1,5 @@
-"""What data say how much there is of: places of elements that are not zero, different elements.
+"""What data say how much there is of: places of elements that are not zero, different elements;
+values in the order of keys.
 
 In: a tensor.  Out: tensors that are as long as they may become, in order from the front; behind
 what there is stand -1 (places), and 0.  Read next: `sorting.py`, `scan.py`.
@@ -9,10 +10,28 @@ from __future__ import annotations
 from tilewright import te
 from tilewright.ir.expr import Expr
 from tilewright.te.tensor import Tensor
+from tilewright.topi.gather import gather
 from tilewright.topi.ranking import argsort
 from tilewright.topi.scan import cumsum
 from tilewright.topi.sorting import count_leading
 from tilewright.topi.stage import Indices, call_text, check_tensor, check_tensors, require, stage
+
+
+def sort_by_key(
+    keys: Tensor, values: Tensor, axis: int = -1, is_ascend: bool = True
+) -> tuple[Tensor, Tensor]:
+    """`keys` in order along `axis`, and `values`, of the same shape, moved with them.
+
+    Values of equal keys keep their order.
+    """
+    place = call_text("sort_by_key", keys=keys, values=values)
+    check_tensors(place, keys=keys, values=values)
+    require(
+        keys.shape == values.shape, place, "keys and values have different shapes",
+        "Give each key one value.",
+    )  # fmt: skip
+    order = argsort(keys, axis, is_ascend)
+    return gather(keys, axis, order), gather(values, axis, order)
 
 
 def argwhere(output_shape: Tensor, condition: Tensor) -> Tensor:

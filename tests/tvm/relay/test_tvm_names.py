@@ -425,6 +425,7 @@ def test_backends_that_there_are_not():
         (relay.testing, "to_python", "numpy"), (relay.expr, "Match", "relay.Match"),
         (relay.build_module, "GraphExecutor", "create_executor"),
         (relay.op, "relu", "relay.nn.relu"), (relay.op, "register_compute", "TABLE"),
+        (relay.op, "register", "TABLE"),
         (tilewright_tvm.ir, "register_intrin_lowering", "te.compute"),
         (tilewright_tvm._ffi, "registry", "use Python"),
         (tvmc, "micro", "no target"), (tilewright_tvm.contrib, "tedd", "shows the loops"),

@@ -313,6 +313,16 @@ def test_functions_of_a_module_that_are_marked_are_inlined():
     assert isinstance(elsewhere["main"].body.args[0].op, relay.Function)
 
 
+def test_a_marked_function_that_nobody_calls_stays():
+    mod, inner, outer = relay.IRModule({}), relay.GlobalVar("inner"), relay.GlobalVar("outer")
+    p, q = (relay.var(n, shape=(2,)) for n in "pq")
+    mod[inner] = relay.Function([p], relay.exp(p)).with_attr("Inline", 1)
+    mod[outer] = relay.Function([q], inner(q) + q).with_attr("Inline", 1)
+    done = passes.Inline()(mod)
+    assert list(done.functions) == ["outer"] and names(done["outer"].body) == ["exp", "add"]
+    assert done["outer"].attrs["Inline"] == 1
+
+
 def test_a_function_that_calls_itself_is_not_inlined():
     mod, count = relay.IRModule({}), relay.GlobalVar("count")
     i = relay.var("i", shape=(), dtype="int32")

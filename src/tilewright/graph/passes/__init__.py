@@ -26,6 +26,8 @@ from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.grouped_heads import group_heads
+from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.norms import join_norms, widen_inside
@@ -49,6 +51,7 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,       # what depends on constants only is computed now
     join_norms,           # norms and softmax that were taken apart are one operator
     single_heads,         # products of an attention with one head have a batch of one
+    group_heads,          # heads of keys that several of queries share are not repeated
     choose_points,        # what is written at one place is a choice
     moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
@@ -59,6 +62,7 @@ PASSES: tuple[Pass, ...] = (
     slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
     widen_inside,         # norms of halves cast them by themselves
+    work_out_indices,     # where a cache is written is known in the kernel that writes
     fuse,                 # groups that become one kernel each
 )
 # fmt: on
@@ -135,6 +139,7 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
+    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
     "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
+    "work_out_indices",
 ]  # fmt: skip

@@ -31,6 +31,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.indices import is_whole
 from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
@@ -150,7 +151,8 @@ def _merge(
 ) -> None:
     """Groups without anchors whose result only one other such group reads, each element once, or
     which only move elements, become part of it: the gates of a recurrent cell, each of them a
-    chain, are one kernel, and so are halves that are turned and put together again."""
+    chain, are one kernel, and so are halves that are turned and put together again.  Where a choice
+    is made is worked out for each element, if it follows from single whole numbers."""
     results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
     for result in results:
         group = group_of[result]  # with all that became part of it
@@ -160,12 +162,24 @@ def _merge(
         if reader is None or max(group.anchor, reader.anchor) > Pattern.INJECTIVE:
             continue
         moves = all(is_call(step, *MOVES) for step in group.steps)
-        if not moves and not all(_takes(r, result) for r in calls):
+        chosen = _is_index(reader) or all(is_call(r, "where") for r in calls)
+        index = _is_index(group) and chosen
+        if not (moves or index) and not all(_takes(r, result) for r in calls):
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
         if merged is not None:
             group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _is_index(group: Group) -> bool:
+    """Whether it works out a whole number, or a bool, of single ones: each reader may do it again
+    for each of its elements."""
+    inside = set(group.steps)
+    given = [v for step in group.steps for v in _operands(step) if v not in inside]
+    return all(map(is_whole, group.steps)) and all(
+        isinstance(v, Constant) or v.tensor_type.size == 1 for v in given
+    )
 
 
 def _widen(

@@ -22,6 +22,7 @@ from tilewright.graph.op.window import IMAGE, is_blocked, layouts
 from tilewright.graph.passes.data_layout import AxisLayout, axis_layout, convert, plain
 from tilewright.graph.passes.simplify import along, scale_and_shift
 from tilewright.graph.traversal import is_call, op_name
+from tilewright.topi.transform import reshape_groups
 
 Values = Sequence[Expr]
 
@@ -49,8 +50,9 @@ def operands(node: Call) -> list[Expr]:
 def propagate(node: Call, form: AxisLayout) -> Propagated | None:
     """Give `node` reading values that lie in `form`, as far as they have its axes."""
     rule = RULES.get(op_name(node))
-    if rule is None and op_name(node) and TABLE[op_name(node)].pattern <= Pattern.BROADCAST:
-        rule = _elementwise
+    if rule is None and op_name(node):
+        row = TABLE[op_name(node)]
+        rule = _view if row.view else _elementwise if row.pattern <= Pattern.BROADCAST else None
     return None if rule is None or form.is_plain else rule(node, form)
 
 
@@ -207,14 +209,37 @@ def _reduce(node: Call, form: AxisLayout) -> Propagated | None:
     return _alone(node, form, result, axis=places, exclude=False)
 
 
-def _transpose(node: Call, form: AxisLayout) -> Propagated | None:
-    """Nothing moves: what was axis `axes[k]` is now axis k."""
+def transposed(node: Call, form: AxisLayout) -> Propagated | None:
+    """Give a transposition that moves nothing: what was axis `axes[k]` is now axis k."""
     if not form.fits(node.args[0].shape):
         return None
     now = {old: new for new, old in enumerate(node.attrs.axes)}
     order = tuple(now[k] if k >= 0 else ~now[~k] for k in form.order)
     blocks = tuple(sorted((now[k], n) for k, n in form.blocks))
     return Propagated((form,), AxisLayout(order, blocks), lambda v: v[0])
+
+
+def _view(node: Call, form: AxisLayout) -> Propagated | None:
+    """A view that joins or cuts only axes that are neighbours in the form, too: of an image with
+    channels last its pixels, which become one axis."""
+    had, has = node.args[0].shape, node.shape
+    if form.blocks or len(had) != form.rank or 0 in had:
+        return None
+    source, target = ([k for k, n in enumerate(s) if n != 1] for s in (had, has))
+    lies = [k for k in form.order if had[k] != 1]
+    order: list[int] = []
+    runs = {
+        source[run[0]]: ([source[k] for k in run], [target[k] for k in there])
+        for run, there in reshape_groups([had[k] for k in source], [has[k] for k in target])
+    }
+    while lies:
+        run, there = runs.get(lies[0], ([], []))
+        if not run or lies[: len(run)] != run:
+            return None
+        lies, order = lies[len(run) :], [*order, *there]
+    result = AxisLayout((*(k for k, n in enumerate(has) if n == 1), *order))
+    shape = result.shape(has)
+    return Propagated((form,), result, lambda v: call("reshape", v[0], newshape=shape))
 
 
 # -- windows ---------------------------------------------------------------------------------------
@@ -326,7 +351,7 @@ RULES: dict[str, Rule] = {
     "strided_slice": _slice,
     "concatenate": _concatenate,
     RESIZE: _resize,
-    "transpose": _transpose,
+    "transpose": transposed,
     **{row.name: _reduce for row in REDUCTIONS if "keepdims" in row.attrs},
     **{row.name: pool for row in POOLS if "layout" in row.attrs},
 }

@@ -14,6 +14,7 @@ from tilewright.base.errors import ModelError
 from tilewright.graph.expr import (
     Call,
     Expr,
+    Function,
     IRModule,
     TensorType,
     Tuple,
@@ -32,9 +33,11 @@ from tilewright.graph.passes.layout_propagation import (
     operands,
     propagate,
     resized_in,
+    transposed,
 )
 from tilewright.graph.traversal import each_function, op_name, unpacked, with_body
 
+CHANNELS_LAST = axis_layout("NCHW", "NHWC", "the layout of channels last")
 RESIZES = tuple(f"{RESIZE}{rank}d" for rank in RANKS)
 
 # What a call becomes, given the forms of what it reads; None: it stays, its axes as they were.
@@ -98,14 +101,28 @@ def _checked(name: str, layouts: Sequence[str]) -> tuple[str, ...]:
 
 def prefer_layouts(mod: IRModule, layout_of: Callable[[Call], str]) -> IRModule:
     """Two-dimensional convolutions in the layouts of their data that `layout_of` names, where they
-    can have them; "": as they are."""
+    can have them; "": as they are.
+
+    Where some have channels last, what is transposed from there stays as it lies until somebody
+    needs it otherwise, so that a residual of a network that works on rows of channels between its
+    convolutions is added in place.
+    """
 
     def pick(node: Call, forms: Sequence[AxisLayout]) -> Propagated | None:
         if op_name(node) != "nn.conv2d" or is_blocked(node.attrs.data_layout):
+            if last and op_name(node) == "transpose" and forms[0].is_plain:
+                stays = transposed(node, forms[0])
+                return stays if stays is not None and stays.result == CHANNELS_LAST else None
             return propagated(node, forms)
         layout = layout_of(node)
         return (convolution_in(node, layout) if layout else None) or propagated(node, forms)
 
+    bodies = [f.body for f in mod.functions.values() if isinstance(f, Function)]
+    last = any(
+        layout_of(n) == "NHWC"
+        for body in bodies for n in post_order(body)
+        if isinstance(n, Call) and op_name(n) == "nn.conv2d"
+    )  # fmt: skip
     return each_function(mod, lambda f: with_body(f, relayout(f.body, pick)))
 
 

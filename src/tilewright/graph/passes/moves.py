@@ -36,6 +36,7 @@ def moves_last(mod: IRModule) -> IRModule:
     f(transpose(x), c)  ->  transpose(f(x, c))          c: constant
     batch_matmul(a, transpose(b))  ->  batch_matmul(a, b, transpose_b=True), or the other way round,
                                        where neighbours in `b` are then neighbours again
+    softmax(reshape(x))            ->  reshape(softmax(x)), of rows that `x` counts otherwise
 
     Where f takes several values, it follows one that a contraction computes, if there is one.  All
     moves between the two go behind f, which then reads what was computed; or else the views behind
@@ -101,6 +102,11 @@ def _rewritten(body: Expr, followed: _Followed) -> Expr:
             if merged is not node and is_view(source) and isinstance(source, Call):
                 readers.passed(source, source.args[0])
             return merged
+        if is_call(node, "nn.softmax"):
+            view = _rows_view(node, readers)
+            if view is not None:
+                rows = view.args[0]
+                return behind([view], call("nn.softmax", rows, axis=len(rows.shape) - 1))
         if not _is_elementwise(node):
             return node
         ways = [(at, way) for at, a in enumerate(node.args) for way in _ways(node, a, readers)]
@@ -129,6 +135,18 @@ def _rewritten(body: Expr, followed: _Followed) -> Expr:
         return found
 
     return rewrite(body, visit)
+
+
+def _rows_view(node: Call, readers: _Readers) -> Call | None:
+    """The view in front of a softmax along rows, which are rows of another count before it, so that
+    a product that has these could not be in one kernel with it."""
+    view = node.args[0]
+    if not is_view(view) or not isinstance(view, Call) or len(readers[view]) != 1:
+        return None
+    seen, rows = view.shape, view.args[0].shape
+    if node.attrs.axis not in (-1, len(seen) - 1) or min(len(seen), len(rows)) < 3:
+        return None
+    return view if seen[-1] == rows[-1] and seen[-2] != rows[-2] else None
 
 
 def _ways(node: Call, arg: Expr, readers: _Readers) -> Iterator[list[Call]]:

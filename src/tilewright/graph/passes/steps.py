@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType, Var
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
 
@@ -26,7 +26,8 @@ Steps = tuple[int, int]  # rows, columns
 
 def steps_to_channels(mod: IRModule, filled: Mapping[DType, int]) -> IRModule:
     """Give `mod` with convolutions of constant weights over so few channels that those of one step
-    together are no more than an instruction sums up, in steps of one.
+    together are no more than an instruction sums up, in steps of one; and likewise those that cut
+    an input of the network into patches, which then are products of pixels.
 
     filled: element type -> channels that one instruction sums up
 
@@ -59,9 +60,11 @@ def _in_single_steps(node: Call, most: int, readers: Mapping[Expr, Sequence[Expr
     channels, *image = data.shape[1:]
     strides, before = tuple(a.strides), a.padding[:2]
     window = weight.shape[2:]
-    if not 1 < np.prod(strides) <= most // channels or all(
-        k <= s for k, s in zip(window, strides, strict=True)
-    ):
+    if all(k <= s for k, s in zip(window, strides, strict=True)):
+        patches = window == strides and not any(a.padding) and np.prod(strides) > 1
+        if not patches or not _is_given(data):  # what is computed would be moved for it alone
+            return None
+    elif not 1 < np.prod(strides) <= most // channels:
         return None
     if any(n % s for n, s in zip(image, strides, strict=True)):
         return None
@@ -93,6 +96,13 @@ def _split(value: Expr, strides: Steps, readers: Mapping[Expr, Sequence[Expr]]) 
     n, c, h, w = value.shape
     (sy, sx) = strides
     return call("reshape", value, newshape=(n, c, h // sy, sy, w // sx, sx))
+
+
+def _is_given(value: Expr) -> bool:
+    """Whether it is an input of the network, or made of one element by element."""
+    while isinstance(value, Call) and _is_elementwise(value):
+        value = next(v for v in value.args if not isinstance(v, Constant))
+    return isinstance(value, Var)
 
 
 def _is_elementwise(value: Call) -> bool:

@@ -20,6 +20,7 @@ _TYPES = {
     "int32": "INT32", "uint32": "UINT32", "int64": "INT64", "uint64": "UINT64",
     "int16": "UINT16", "uint16": "UINT16", "int8": "UINT8", "uint8": "UINT8", "bool": "UINT8",
 }  # fmt: skip
+_ROUNDED = "TFLOAT32"  # of float32: to nearest, as the instruction for a register does
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
@@ -56,7 +57,8 @@ class TensorMaps:
             raise DeviceError(
                 what, f"copy engines know no {view.dtype}", "Copy it without bulk_copy."
             )
-        kind = getattr(cu.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_TYPES[view.dtype]}")
+        word = _ROUNDED if view.rounded else _TYPES[view.dtype]
+        kind = getattr(cu.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{word}")
         swizzle = getattr(cu.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{_SWIZZLES[view.swizzle]}")
         strides = [n * view.dtype.bytes for n in view.strides[:-1]]
         made = self._ask(

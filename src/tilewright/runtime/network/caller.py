@@ -30,6 +30,7 @@ class Output:
     same:   from the earlier output that is the same value, if any
     given:  from the input that it is, if it is one
     room:   which of `Caller.rooms` holds it, if one does
+    over:   the input in whose memory it may be computed, if any: `put` may have its address
     """
 
     spec: TensorSpec
@@ -38,6 +39,7 @@ class Output:
     same: int | None = None
     given: int | None = None
     room: int | None = None
+    over: int | None = None
 
 
 class Caller:
@@ -113,6 +115,7 @@ class Caller:
 
     def _outputs(self) -> list[Output]:
         plan, found, first = self._held.plan, list[Output](), dict[Operand, int]()
+        over = {pair.output: pair.input for pair in plan.in_place}
         written = set[int]()  # outputs' own memory
         for k, (spec, where) in enumerate(plan.outputs):
             memory, same = self._held.outputs[k].memory, first.setdefault(where, k)
@@ -122,7 +125,8 @@ class Caller:
                 put = self._plan.argument(self._places[id(memory.whole)])
                 written.add(id(memory.whole))
             given = where.index if where.kind == "input" else None
-            found.append(Output(spec, put, memory, None if same == k else same, given))
+            shared = None if same == k else same
+            found.append(Output(spec, put, memory, shared, given, over=over.get(k)))
         for slot in self._held.slots:
             whole = slot.memory.whole
             if id(whole) in self._places and id(whole) not in written:

@@ -61,6 +61,14 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """A result that may be computed in the memory of an input; numbers of both."""
+
+    output: int
+    input: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The network for one set of input shapes.
 
@@ -68,6 +76,7 @@ class Plan:
     bound:      parameters that became constants
     partial:    samples, along the first axis of all inputs and outputs, do not depend on each
                 other: fewer of them may be given
+    in_place:   results for which a caller may give the memory of an input, which is theirs then
     """
 
     target: str
@@ -77,6 +86,7 @@ class Plan:
     slot_bytes: tuple[int, ...]
     bound: tuple[str, ...] = ()
     partial: bool = False
+    in_place: tuple[Pair, ...] = ()
 
     def misfit(self, kernels: Sequence[Artifact], constants: Sequence[Array]) -> str:
         """Why it cannot run with these kernels and constants; "" where it can.
@@ -112,6 +122,13 @@ class Plan:
         for spec, operand in self.outputs:
             if wrong := _misplaced(operand, spec.nbytes, held):
                 return f"{spec.name}: {wrong}"
+        for pair in self.in_place:
+            known = 0 <= pair.output < len(self.outputs) and 0 <= pair.input < len(self.inputs)
+            if not known:
+                return f"result {pair.output} is to lie in input {pair.input}"
+            made, given = self.outputs[pair.output][0], self.inputs[pair.input]
+            if (made.nbytes, made.dtype) != (given.nbytes, given.dtype):
+                return f"{made.name} is to lie in {given.name}, which is another"
         return ""
 
 

@@ -24,6 +24,7 @@ def function(
 
     While the current stream is captured into a graph of the user's, what is written lies in memory
     of PyTorch's, whose pool for that graph keeps it for replays.
+    What is written to an argument is computed there where `Output.over` says that it may be.
     """
     turn, compute, copy = caller.turn, caller.run, caller.copy
     capturing = caller.captured
@@ -33,6 +34,7 @@ def function(
         (o.put, _maker(torch, o.spec.shape, getattr(torch, o.spec.dtype), where), o)
         for o in caller.outputs
     ]
+    over = _computed_in_place(caller, inputs, outputs)
     plain = [kind for kind, _ in outputs] == ["output"] * len(makers) and all(
         o.put is not None for o in caller.outputs
     )
@@ -60,8 +62,10 @@ def function(
                 put(pointer)
                 given.append(pointer)
             made: list[Any] = []
-            for place, make, _ in makers:
-                tensor = make()
+            for k, (place, make, _) in enumerate(makers):
+                at = over.get(k)  # of that argument as it is, or of a copy of it
+                own = at is not None and given[at] == args[inputs[at]].data_ptr()
+                tensor = args[inputs[at]] if own and at is not None else make()
                 if place is not None:
                     place(tensor.data_ptr())
                 made.append(tensor)
@@ -88,6 +92,25 @@ def function(
     return run
 
 
+def _computed_in_place(
+    caller: Caller, inputs: Sequence[int], outputs: Sequence[Any]
+) -> dict[int, int]:
+    """Of what is only written to an argument, and may be computed there, the number of that among
+    the inputs."""
+    found = {}
+    results = [tuple(item[1:]) if kind == "write" else (kind, item) for kind, item in outputs]
+    for kind, item in outputs:
+        if kind != "write" or item[1] != "output" or results.count(("output", item[2])) > 1:
+            continue
+        at = caller.outputs[item[2]].over
+        copied = [i[0] for k, i in outputs if k == "write" and tuple(i[1:]) == ("input", item[0])]
+        if at is None or inputs[at] != item[0] or copied:
+            continue
+        if caller.outputs[item[2]].put is not None:
+            found[item[2]] = at
+    return found
+
+
 def given_back(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any]) -> list[Any]:
     """What a graph returns, after it has written to its arguments.
 
@@ -100,14 +123,37 @@ def given_back(outputs: Sequence[Any], made: Sequence[Any], args: Sequence[Any])
     given = [(kind, item) for kind, item in outputs if kind != "write"]
     found = [value(kind, item) for kind, item in given]
     written = [(item[0], value(*item[1:])) for kind, item in outputs if kind == "write"]
-    for position, tensor in written:
-        args[position].copy_(tensor)
+    if written:
+        _write([(args[position], tensor) for position, tensor in written])
     for k, (kind, item) in enumerate(given):
         if kind.endswith("_view"):
             which, shape, strides, offset = item
             base = args[which] if kind == "input_view" else found[which]
             found[k] = base.as_strided(shape, strides, base.storage_offset() + offset)
     return found
+
+
+def _write(written: Sequence[tuple[Any, Any]]) -> None:
+    """Copy what was not computed in place; values of GPUs in one launch where they are alike."""
+    import torch
+
+    apart = [(there, made) for there, made in written if made is not there]
+    if len(apart) > 1 and all(there.is_cuda for there, _ in apart):
+        torch._foreach_copy_([there for there, _ in apart], [made for _, made in apart])
+    else:
+        for there, made in apart:
+            there.copy_(made)
+    for there, made in written:
+        if made is there:
+            _count_write(there)
+
+
+def _count_write(tensor: Any) -> None:
+    """Have PyTorch know that `tensor` has other elements now: who holds it as a weight asks."""
+    import torch
+
+    if not tensor.is_inference():  # which have no count
+        torch.autograd.graph.increment_version(tensor)
 
 
 def _maker(torch: Any, shape: tuple[int, ...], kind: Any, where: Any) -> Callable[[], Any]:

@@ -8,13 +8,14 @@ the program runs.  Read next: `products.py`, `base/artifact.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar
 
 from tilewright.base.artifact import Packing
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
+from tilewright.ir.atoms import ROUNDED
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import symbols_of
 from tilewright.schedule.space.decision import Size
@@ -34,6 +35,7 @@ class Pack(Step):
     blocks: per dimension the block size (1: not split), or the sizes of its parts; order: of the
     outer dimensions 0..n-1, the blocks n..2n-1 (of the dimensions that are split), and for blocks
     in several parts 2n..3n-1 for the second ones, and so on
+    rounded: numbers of float32 to 11 digits, as atoms of tf32 want their operands
     rewrite:  s.pack(A, [4, 1], [0, 1, 2])
         C: float32[8] global, 8 elements, 32 bytes
           for i in 8:
@@ -50,11 +52,13 @@ class Pack(Step):
             for k in 10:
               C[i] += A.packed[i//4, k, i%4]
     legal:    an input, or what pad and as_product made of one, without scheduled loops; every outer
-              dimension and every part larger than 1 is in the order once.
+              dimension and every part larger than 1 is in the order once; rounded: float32, and no
+              stage reads it but those of atoms that round their operands.
     """
 
     blocks: tuple[Block, ...]
     order: tuple[int, ...]
+    rounded: bool = False
     verb: ClassVar[str] = "pack"
 
     def apply(self, s: AnyState) -> Tensor:
@@ -75,12 +79,18 @@ class Pack(Step):
         axes = {k: IterVar(layout.name(k), size) for k, size in layout.sizes.items()}
         index = layout.index({k: ax.var for k, ax in axes.items()})
         old = source.tensor
-        value, packing = old[tuple(index)], layout.packing
+        if self.rounded and old.dtype != "float32":
+            raise ScheduleError(
+                place, f"{old.dtype} has no digits that a matrix unit leaves out",
+                "Leave rounded out.",
+            )  # fmt: skip
+        value, packing = old[tuple(index)], replace(layout.packing, rounded=self.rounded)
         if moved:  # reads its input itself
             assert isinstance(source.op, ComputeOp)
             own = zip(source.op.axis, index, strict=True)
             value = E.substitute(source.op.body, {ax.var: i for ax, i in own})
             packing = source.op.attrs["packing"].followed_by(packing)
+        value = E.call(ROUNDED, value) if self.rounded else value
         inside = [
             ix < d for ix, d, b in zip(index, shape, layout.packing.blocks, strict=True) if d % b
         ]
@@ -103,7 +113,8 @@ class Pack(Step):
 
     def python(self, names: PythonNames) -> str:
         blocks = ", ".join(f"{list(b)}" if isinstance(b, tuple) else f"{b}" for b in self.blocks)
-        return f"s.pack({names.tensor(self.stage)}, [{blocks}], {list(self.order)})"
+        rounded = ", rounded=True" if self.rounded else ""
+        return f"s.pack({names.tensor(self.stage)}, [{blocks}], {list(self.order)}{rounded})"
 
 
 def _parts(block: Block) -> tuple[int, ...]:

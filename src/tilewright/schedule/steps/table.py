@@ -77,7 +77,8 @@ def _required(cls: type[Step]) -> int:
 
 
 _FIELD_TYPES: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "Size": (int, Choice), "Size | None": (int, Choice, type(None)),
+    "str": (str,), "int": (int,), "bool": (bool,), "Size": (int, Choice),
+    "Size | None": (int, Choice, type(None)),
 }  # fmt: skip
 
 

@@ -164,7 +164,7 @@ class KernelResources:
         alone = alone and not any(node.stage.is_bulk for node in shared)  # nor gates
         for node in shared:
             begin = alignment(node, self.bounds)
-            own = self._shared(node, self.bounds.elements(node), begin)
+            own = self._shared(node, self.bounds.elements(node), begin) * node.parts
             total = total + own * maximum(slots(node, self.bounds), 1)
             if not alone:  # behind a buffer that may end anywhere
                 total = total + (begin - SHARED_ALIGNMENT)

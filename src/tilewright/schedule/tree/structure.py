@@ -23,6 +23,7 @@ from tilewright.schedule.tree.access import Access, affine_access, simplified_in
 from tilewright.schedule.tree.boxes import View, view_of
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.products import Fold, Product, find_products
+from tilewright.schedule.tree.rounding import find_rounding
 from tilewright.schedule.tree.running import Scaled, running
 from tilewright.te.opaque import OpaqueOp
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
@@ -49,6 +50,8 @@ class Node:
     running: what is added up of a maximum that is not complete, and so has to follow it
     held:    how a warp holds its buffer, if one does
     view:    what bulk copies bring to it, if they do
+    rounds:  when its elements are rounded for atoms that cut, if they are: see `rounding.py`
+    rounded: whether they are afterwards; parts: numbers that there are for each then
     """
 
     stage: StageState
@@ -66,6 +69,9 @@ class Node:
     running: tuple[Scaled, ...] = ()
     held: Held | None = None
     view: View | None = None
+    rounds: str = ""
+    rounded: bool = False
+    parts: int = 1
 
     @property
     def op(self) -> ComputeOp:
@@ -129,7 +135,7 @@ class Structure:
         for node in self.nodes:
             self._check_attachment(node)
             self._check_copies(node)
-            self._check_rounding(node)
+        find_rounding(self.nodes, {n.op.output_tensor: n for n in self.nodes})
 
     @property
     def roots(self) -> list[Node]:
@@ -380,17 +386,6 @@ class Structure:
                 f"pipeline({node.name})", why,
                 "Asynchronous copies go from tensors in global memory to shared memory.",
             )  # fmt: skip
-
-    def _check_rounding(self, node: Node) -> None:
-        """What groups of warps cut is rounded by threads, in their place: an engine does not."""
-        for read in node.reads if node.view is not None else ():
-            product = read.reader.product
-            if product is not None and product.atom.by_group and product.atom.cut:
-                raise ScheduleError(
-                    f"bulk_copy({node.name})",
-                    f"{product.atom} looks at the first digits only, and nobody rounds the others",
-                    "Leave it out: threads that copy round what they copied.",
-                )  # fmt: skip
 
     def _find_view(self, node: Node) -> str:
         """Why bulk copies cannot fill the stage's buffer; "" where they can."""

@@ -20,6 +20,11 @@ from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise
 from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the others: it is faster
 from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
+
+# isort: split
+from tilewright.topi.templates import gpu_tiles as gpu_tiles  # before smaller products
+
+# isort: split
 from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise

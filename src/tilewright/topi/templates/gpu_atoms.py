@@ -42,6 +42,7 @@ from tilewright.topi.templates.gpu import (
     in_steps,
     is_grouped,
     op_of,
+    read_again,
     tile_sizes,
     wasted,
 )
@@ -200,7 +201,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
     elif blocks > 1:
         root = partial
-        add_partials(s, accumulator(s, product, last), last, a.target)
+        add_partials(s, accumulator(s, product, last), last, a.target, spread=True)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
@@ -296,24 +297,30 @@ def multiply(
     if not same(ahead, 1):
         steps = list(stage.split(step, factor=ahead))
         step = steps[-1]
-    stage.reorder(slices, *window, *steps, *batch, rows, columns, row, column, inner)
+    again = read_again(op, axes.tiled(op)[:-2])
+    outer = [ax for ax in window if ax not in again]
+    stage.reorder(slices, *outer, *steps, *again, *batch, rows, columns, row, column, inner)
     if len(steps) > 1:
         stage.unroll(step)
+    for ax in again:
+        stage.unroll(ax)
+    at = dict(zip((atom.a, atom.b), (again[-1] if again else step, step), strict=True))
     stage.tensorize(row, atom.name)
     for dims, held in zip(operands(op, axes), (atom.a, atom.b), strict=True):
         if is_constant(s, dims.tensor) and bool(cfg["registers"].val):
             own = s.cache_read(dims.tensor, "fragment", [local])
-            s[own].compute_at(stage, step)
+            s[own].compute_at(stage, at[held])
             assert isinstance(held, Fragment)
-            in_lane_order(s, dims, held)
+            in_lane_order(s, dims, held, rounded=bool(atom.cut))
             continue
         width = width_of(s, dims)
-        if is_constant(s, dims.tensor) and not dims.along:
-            dims = depth_innermost(s, dims)
+        if is_constant(s, dims.tensor) and (atom.cut or not dims.along):
+            dims = depth_innermost(s, dims, rounded=bool(atom.cut))
+            width = width_of(s, dims)
         shared = s.cache_read(dims.tensor, "shared", [local])
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
-        s[own].compute_at(stage, step)
+        s[own].compute_at(stage, at[held])
         copy(cfg, s[shared], dims, width, warps)
 
 
@@ -408,19 +415,25 @@ def is_constant(s: Schedule, tensor: Tensor) -> bool:
     return isinstance(op, PlaceholderOp) and op.constant
 
 
-def depth_innermost(s: Schedule, dims: Dims) -> Dims:
-    """A constant stored so that neighbours along the depth are neighbours in memory."""
+def depth_innermost(s: Schedule, dims: Dims, rounded: bool = False) -> Dims:
+    """A constant stored so that neighbours along the depth are neighbours in memory.
+
+    rounded: and as atoms of tf32 want it
+    """
     rank = len(dims.tensor.shape)
     order = [*(d for d in range(rank) if d != dims.k), dims.k]
-    packed = s.pack(dims.tensor, [1] * rank, order)
+    packed = s.pack(dims.tensor, [1] * rank, order, rounded)
     return Dims(packed, rank - 1, order.index(dims.row), dims.plain)
 
 
-def in_lane_order(s: Schedule, dims: Dims, held: Fragment) -> None:
-    """Store a factor so that what a lane holds of an atom is one access to memory."""
+def in_lane_order(s: Schedule, dims: Dims, held: Fragment, rounded: bool = False) -> None:
+    """Store a factor so that what a lane holds of an atom is one access to memory.
+
+    rounded: and as the atom wants it
+    """
     of = {letter: dims.k if letter == "k" else dims.row for letter in held.axes}
     first, second = (of[letter] for letter in held.axes)
-    s.pack(dims.tensor, *fragment_order(held, len(dims.tensor.shape), (first, second)))
+    s.pack(dims.tensor, *fragment_order(held, len(dims.tensor.shape), (first, second)), rounded)
 
 
 def _op(stage: Stage) -> ComputeOp:

@@ -33,6 +33,7 @@ from tilewright.topi.templates.untuned import fastest
 LAYOUTS = ("ncw", "nwc", "nchw", "nhwc", "ncdhw", "ndhwc")
 CHANNEL_THREADS = (1, 2, 4, 8, 16, 32, 64)
 UNROLLS = (0, 64, 512)
+WORD = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def dims(roles: Roles) -> list[Dim]:
 def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
     channels = op.axis[roles.channel].size
     last = roles.channel == len(op.axis) - 1
-    each = sorted(vector_widths(op.output_tensor.dtype, target)) if last else [1]
+    each = channels_of_a_thread(op, target) if last else [1]
     cfg.define_split(
         "tile_c", channels, policy="candidate",
         candidate=[
@@ -83,6 +84,13 @@ def define_knobs(cfg: Any, op: ComputeOp, roles: Roles, target: Target) -> None:
             cfg.define_split(knob, size, policy="candidate", candidate=pixel_tiles(size, 8))
     cfg.define_knob("shared_data", [0] if target.is_mali else [0, 1])
     cfg.define_knob("auto_unroll_max_step", list(UNROLLS))
+
+
+def channels_of_a_thread(op: ComputeOp, target: Target) -> list[int]:
+    """Vectors of neighbouring channels, ascending; of narrow types also a word of them, which is
+    what a warp reads of a whole line at once."""
+    dtype = op.output_tensor.dtype
+    return sorted({*vector_widths(dtype, target), max(WORD // dtype.bytes, 1)})
 
 
 def schedule_depthwise(cfg: Any, a: Anchored) -> None:

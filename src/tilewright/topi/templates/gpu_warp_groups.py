@@ -98,12 +98,12 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         "tile_n", -(-n // columns), policy="candidate", candidate=tiles(n, columns, (1,), GROUPS_N)
     )
     cfg.define_knob("stages", list(STAGES))
-    engine = a.target.copies_boxes and not atom.cut
+    engine = a.target.copies_boxes and not atom.split
     cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
-    factors = [_with_depth_innermost(s, dims) for dims in operands(op_of(s, product), axes)]
+    factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
     root = inline_around(replace(a, anchor=product))
     local = accumulator(s, product, root, "fragment")
     lane = _tile(cfg, s[root], axes, atom)
@@ -111,11 +111,11 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
 
 
-def _with_depth_innermost(s: Schedule, dims: Dims) -> Dims:
+def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     """The factor as groups read it.  Raises ScheduleError where it lies otherwise."""
     inner = len(dims.tensor.shape) - 1
-    if dims.k != inner and is_constant(s, dims.tensor):
-        dims = depth_innermost(s, dims)
+    if (atom.cut or dims.k != inner) and is_constant(s, dims.tensor):
+        dims = depth_innermost(s, dims, rounded=bool(atom.cut))
     if dims.k != inner or width_of(s, dims) == 1:
         raise ScheduleError(
             f"template for {dims.tensor.name}", "its depth is not innermost, in pieces of 16 bytes",

@@ -37,6 +37,14 @@ def fastest(sketch: Sketch, *ways: Held) -> int:
     return _fastest_of(sketch, _neighbours(space, best, held))
 
 
+def or_with(sketch: Sketch, index: int, changed: Held) -> int:
+    """The faster of a member and of the one that differs from it by the values of these knobs."""
+    positions = sketch.space.positions(np.array([index]))
+    for name, value in changed.items():
+        positions[list(sketch.space.space_map).index(name)] = _position(sketch.space, name, value)
+    return _fastest_of(sketch, np.array([index, *sketch.space.indices(positions)]))
+
+
 def _fastest_of(sketch: Sketch, members: Indices) -> int:
     """Where masks discourage all, the fastest of those that run."""
     best: dict[bool, tuple[float, int]] = {}  # sensible or not -> its seconds and index

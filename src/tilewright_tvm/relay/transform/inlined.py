@@ -15,11 +15,12 @@ from tilewright_tvm.relay.functional.call_graph import CallGraph
 
 def inline_marked(mod: IRModule) -> IRModule:
     """Put the body of each function with the attribute "Inline" in the place of its calls; such
-    functions of the module are gone, unless they call themselves, or are main.  One that also has
-    the attribute "Compiler" is called as it is.
+    functions of the module are gone, unless they call themselves, or nobody calls them: those are
+    what a user enters by.  One that also has the attribute "Compiler" is called as it is.
     """
     graph = CallGraph(mod)
     kept = {f for name, f in mod.functions.items() if graph.is_recursive(name)}
+    entries = {name for name in mod.functions if name == "main" or not graph.ref_count(name)}
     known: dict[Function, Function] = {}
 
     def inside(function: Function) -> Function:
@@ -33,7 +34,7 @@ def inline_marked(mod: IRModule) -> IRModule:
             return substitute(new.body, dict(zip(new.params, args, strict=True)))
         return None if new is op else Call(new, args, call.attrs)
 
-    gone = {n for n, f in mod.functions.items() if _is_marked(f) and f not in kept and n != "main"}
+    gone = {n for n, f in mod.functions.items() if _is_marked(f) and f not in kept} - entries
     return mod.with_functions({n: inside(f) for n, f in mod.functions.items() if n not in gone})
 
 

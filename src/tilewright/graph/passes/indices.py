@@ -1,0 +1,87 @@
+"""Where something is written is worked out where it is written: an index costs less than a kernel.
+
+In: a canonical module.  Out: an equal one, in which each choice has its own condition, where that
+follows from single whole numbers.  `fuse` has both in one kernel then.  Read next: `points.py`,
+`fuse.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.graph.op import TABLE, Pattern, call
+from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, with_body
+
+LONGEST = 12  # operators of an index
+JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+
+
+def work_out_indices(mod: IRModule) -> IRModule:
+    """where(f(reshape(i)), u, x)  ->  where(f'(i), u, x), for each of several that share f(i)
+
+    i: one whole number; f: elementwise steps, among them constants such as 0..n-1; f': with as many
+    axes as the choice has, so that no view stands in between
+    """
+    return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
+
+
+def _visit(old: Expr, node: Expr) -> Expr:
+    if not is_call(node, "where") or not isinstance(node, Call) or node.tensor_type.size == 1:
+        return node
+    condition = node.args[0]
+    steps = _steps(condition)
+    if not steps or len(steps) > LONGEST:
+        return node
+    own = _again(condition, len(node.shape), steps, {})
+    return Call(node.op, (own, *node.args[1:]), node.attrs)
+
+
+def _steps(node: Expr) -> dict[Expr, None]:
+    """The operators of an index; none where it is something else."""
+    found: dict[Expr, None] = {}
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, Constant) or step in found:
+            continue
+        if is_view(step) and isinstance(step, Call) and step.tensor_type.size == 1:
+            waiting.append(step.args[0])
+        elif is_whole(step) and len(found) <= LONGEST:
+            assert isinstance(step, Call)
+            found[step] = None
+            waiting += step.args
+        elif step.tensor_type.size != 1 or step.tensor_type.dtype.is_float:
+            return {}
+    return found
+
+
+def is_whole(node: Expr) -> bool:
+    """Whether it is an elementwise step of one result, which is no float."""
+    kind = node.checked_type
+    if not isinstance(kind, TensorType) or kind.dtype.is_float or not op_name(node):
+        return False
+    return TABLE[op_name(node)].pattern in JOINS
+
+
+def _again(node: Expr, rank: int, steps: Collection[Expr], made: dict[Expr, Expr]) -> Expr:
+    """The index with `rank` axes, made anew; made: parts of it."""
+    if node not in made:
+        shape = (*(1,) * (rank - len(node.shape)), *node.shape)
+        if isinstance(node, Constant):
+            made[node] = Constant(node.data.reshape(shape))
+        elif node in steps and isinstance(node, Call):
+            args = tuple(_again(a, rank, steps, made) for a in node.args)
+            made[node] = Call(node.op, args, node.attrs)
+        elif is_view(node) and isinstance(node, Call) and _behind(node) in steps:
+            made[node] = _again(node.args[0], rank, steps, made)
+        else:
+            made[node] = node if node.shape == shape else call("reshape", node, newshape=shape)
+    return made[node]
+
+
+def _behind(node: Expr) -> Expr:
+    while is_view(node) and isinstance(node, Call):
+        node = node.args[0]
+    return node

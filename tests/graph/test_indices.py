@@ -1,0 +1,77 @@
+"""Where something is written is worked out in the kernel that writes it."""
+
+import numpy as np
+import pytest
+
+from graph.case import function, tensor
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Expr, IRModule, post_order
+from tilewright.graph.passes import canonicalize, fuse, work_out_indices
+from tilewright.graph.traversal import op_name
+from tilewright.network.extract import fused_groups, prepare
+from tilewright_tvm import relay
+
+SIZE = 6
+PLACES = relay.const(np.arange(SIZE, dtype="int64").reshape(SIZE, 1))
+
+
+def index(i: Expr) -> Expr:
+    """Counted from the end where it is negative, in a shape of its own."""
+    zero, end = (relay.const(np.array(n, "int64")) for n in (0, SIZE))
+    return relay.reshape(relay.where(relay.less(i, zero), relay.add(i, end), i), (1, 1))
+
+
+def choice(here: Expr, name: str) -> Expr:
+    return relay.where(here, tensor(f"{name}_new", 1, 4), tensor(name, SIZE, 4))
+
+
+def two(i: Expr) -> Expr:
+    here = relay.equal(PLACES, index(i))
+    return relay.Tuple([choice(here, "keys"), choice(here, "values")])
+
+
+def values(mod: IRModule, at: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    given = {
+        p.name_hint: np.full(p.shape, at, "int64") if p.name_hint == "i"
+        else rng.standard_normal(p.shape).astype("float32")
+        for p in sorted(mod["main"].params, key=lambda p: p.name_hint)
+    }  # fmt: skip
+    found = evaluate(mod, given)
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+def test_each_choice_has_an_index_of_its_own() -> None:
+    mod = canonicalize(IRModule.from_expr(function(two(tensor("i", 1, dtype="int64")))))
+    made = work_out_indices(mod)
+    names = [op_name(n) for n in post_order(made["main"].body)]
+    assert names.count("equal") == 2
+    groups = [g for g in fused_groups(fuse(made)["main"]) for _ in g.calls]
+    assert len(groups) == 2
+    for at in (0, SIZE - 1, -1, -SIZE, SIZE):
+        for one, other in zip(values(made, at), values(mod, at), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+OTHERS = {
+    "of several numbers": lambda: choice(
+        relay.equal(PLACES, tensor("i", SIZE, 1, dtype="int64")), "x"
+    ),
+    "of a float": lambda: choice(
+        relay.less(relay.const(np.ones((SIZE, 1), "float32")), tensor("f", 1, 1)), "x"
+    ),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_others_stay(make) -> None:
+    mod = canonicalize(IRModule.from_expr(function(make())))
+    assert work_out_indices(mod)["main"].body is mod["main"].body
+
+
+def test_an_index_that_others_read_is_computed_once() -> None:
+    """A sum reads it, too: that has a kernel, which a choice does not do again."""
+    i = tensor("i", 1, dtype="int64")
+    body = relay.Tuple([relay.sum(index(i), axis=0), relay.cast(index(i), "float32")])
+    groups = [g.name for g in fused_groups(prepare(function(body))["main"]) for _ in g.calls]
+    assert not any("where" in name and "sum" in name for name in groups)

@@ -1,0 +1,87 @@
+"""Which results may lie in the memory of an input, and that nothing else is there before."""
+
+import numpy as np
+import pytest
+
+from graph.case import function, tensor
+from tilewright.graph.expr import Expr
+from tilewright.network.build import build
+from tilewright.network.extract import prepare
+from tilewright.network.in_place import in_place
+from tilewright.runtime.network.plan import Pair
+from tilewright.targets.target import Target
+from tilewright_tvm import relay
+
+ROWS, SIZE = 6, 64
+
+
+def cache(name: str = "x") -> Expr:
+    return tensor(name, ROWS, SIZE)
+
+
+def chosen(kept: Expr, update: Expr | None = None) -> Expr:
+    """`kept` with a new row, at the place that `i` says."""
+    places = relay.const(np.arange(ROWS, dtype="int64").reshape(ROWS, 1))
+    here = relay.equal(places, tensor("i", 1, 1, dtype="int64"))
+    return relay.where(here, tensor("u", 1, SIZE) if update is None else update, kept)
+
+
+def pairs(body: Expr) -> tuple[Pair, ...]:
+    return in_place(prepare(function(body))["main"])
+
+
+def numbers(body: Expr, name: str, result: int = 0) -> tuple[Pair, ...]:
+    params = [p.name_hint for p in prepare(function(body))["main"].params]
+    return (Pair(result, params.index(name)),)
+
+
+def viewed() -> Expr:
+    made = chosen(relay.reshape(tensor("x", SIZE, ROWS), (ROWS, SIZE)))
+    return relay.reshape(made, (1, ROWS * SIZE))
+
+
+def read_behind() -> Expr:
+    made = chosen(cache())
+    return relay.Tuple([relay.sum(made, axis=1), made])
+
+
+@pytest.mark.parametrize(
+    ("body", "result"), [(chosen(cache()), 0), (viewed(), 0), (read_behind(), 1)]
+)
+def test_a_choice_of_an_input_may_lie_there(body, result) -> None:
+    assert pairs(body) == numbers(body, "x", result)
+
+
+OTHERS = {
+    "read twice": lambda x: relay.Tuple([chosen(x), relay.sum(x, axis=1)]),
+    "what is new depends on it": lambda x: chosen(x, relay.sum(x, axis=0, keepdims=True)),
+    "where depends on it": lambda x: relay.where(relay.less(x, relay.const(0.0)), cache("u"), x),
+    "another result, too": lambda x: relay.Tuple([chosen(x), x]),
+    "every element is new": lambda x: relay.add(x, relay.const(1.0)),
+    "behind other steps": lambda x: chosen(relay.negative(x)),
+    "moved": lambda x: chosen(relay.transpose(tensor("y", SIZE, ROWS), (1, 0))),
+    "of one row": lambda x: chosen(tensor("y", 1, SIZE), cache("u")),
+}
+
+
+@pytest.mark.parametrize("make", OTHERS.values(), ids=OTHERS)
+def test_others_may_not(make) -> None:
+    found = pairs(make(cache()))
+    taken = {pair.input for pair in found}
+    params = [p.name_hint for p in prepare(function(make(cache())))["main"].params]
+    assert not taken & {k for k, name in enumerate(params) if name in ("x", "y")}
+
+
+def test_nothing_lies_there_before_it_is_read() -> None:
+    """Intermediate values, whose memory is shared, keep away from the first step on."""
+    x = cache()
+    wide = tensor("w", ROWS, SIZE)
+    first = relay.sum(relay.exp(wide), axis=0, keepdims=True)
+    update = relay.nn.softmax(relay.nn.dense(first, tensor("v", SIZE, SIZE)))
+    made = build(function(chosen(x, update)), Target("llvm -num-cores=2"), verify=False)
+    (pair,) = made.plan.in_place
+    place = made.plan.outputs[pair.output][1]
+    *before, last = made.plan.launches
+    assert place in last.operands and len(before) > 1
+    for launch in before:
+        assert all((o.kind, o.index) != ("slot", place.index) for o in launch.operands)
