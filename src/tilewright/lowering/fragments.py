@@ -324,6 +324,8 @@ def product(emission: Emission, node: Node) -> Reduction:
     # copy left there: nobody stores it, and a branch around each atom costs more.
     within = guards.without(node, guards.edges(node))
     guard = E.binary("and", lanes, within.of(node, ALL))
+    if node.product.where is not None:
+        guard = E.binary("and", guard, accesses.value(node, node.product.where))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
 
