@@ -99,7 +99,7 @@ def _into(node: Expr, scale: Array, readers: Readers) -> Plan | None:
         return None
     if is_call(node, *CONTRACTIONS):
         fits = isinstance(node.args[1], Constant) and varies_only_at(scale, *channel_axes(node))
-        return _checked(node, lambda n: _with_weight(n, scale, "O")) if fits else None
+        return _checked(node, _with_weight(scale, "O")) if fits else None
     if is_call(node, "add"):
         shift = constant_operand(node)
         if shift is not None:
@@ -137,7 +137,7 @@ def _reader(reader: Expr, node: Expr, scale: Array, readers: Readers) -> Plan | 
         return None
     if is_call(reader, *CONTRACTIONS):
         fits = isinstance(reader.args[1], Constant) and varies_only_at(scale, *channel_axes(reader))
-        return _checked(reader, lambda n: _with_weight(n, scale, "I")) if fits else None
+        return _checked(reader, _with_weight(scale, "I")) if fits else None
     if is_call(reader, "add"):
         shift = constant_operand(reader)
         if shift is None or not np.all(scale):
@@ -176,8 +176,16 @@ def _checked(node: Call, change: Rewrite) -> Plan | None:
     return {node: change} if np.all(np.isfinite(new.data)) else None
 
 
-def _with_weight(node: Call, scale: Array, side: str) -> Call:
-    return Call(node.op, (node.args[0], scaled_weight(node, scale, side)), node.attrs)
+def _with_weight(scale: Array, side: str) -> Rewrite:
+    """Scales a weight; the one that was checked is not scaled again."""
+    made: dict[Expr, Constant] = {}
+
+    def change(node: Call) -> Call:
+        weight = node.args[1]
+        found = made.get(weight) or made.setdefault(weight, scaled_weight(node, scale, side))
+        return Call(node.op, (node.args[0], found), node.attrs)
+
+    return change
 
 
 def _with_constant(value: Array) -> Rewrite:

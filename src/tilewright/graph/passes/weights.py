@@ -13,6 +13,7 @@ from tilewright.graph.op.window import IMAGE, to_order
 from tilewright.graph.traversal import is_call
 
 CONTRACTIONS = (*CONVOLUTIONS, "nn.dense")
+_AT_A_TIME = 1 << 16  # elements
 
 
 def is_contraction(node: Expr) -> bool:
@@ -52,6 +53,17 @@ def constant_operand(node: Expr) -> Array | None:
     return None
 
 
+def _scaled(weight: Array, vector: Array) -> Array:
+    """A matrix times a vector along one of its axes, some rows at a time: of a large one in float64
+    much would be written that is read once."""
+    made = np.empty(weight.shape, weight.dtype)
+    rows = max(1, _AT_A_TIME // max(weight.shape[1], 1))
+    for k in range(0, len(weight), rows):
+        part = slice(k, k + rows)
+        made[part] = weight[part] * (vector if len(vector) == 1 else vector[part])
+    return made
+
+
 def scaled_weight(node: Call, scale: Array, side: str) -> Constant:
     """Give the constant weight of `node` times `scale` [channels or 1] of its input or output
     channels.
@@ -66,7 +78,7 @@ def scaled_weight(node: Call, scale: Array, side: str) -> Constant:
         scale = np.broadcast_to(scale, extents).reshape(-1)
     if not is_call(node, *CONVOLUTIONS):
         vector = scale.reshape((1, -1) if side == "I" else (-1, 1))
-        return Constant(np.asarray(weight.data * vector, weight.data.dtype))
+        return Constant(_scaled(weight.data, vector))
     a = node.attrs
     image = IMAGE[len(a.strides)]
     order = f"OI{image}"
