@@ -76,6 +76,7 @@ class Beside:
         for cells, at in self.hidden:
             cells.hidden.discard(at)
         self.hidden = []
+        self.gates.show(self.now.thread)
         yield from ()
 
     def begin(self, stmt: MmaBegin) -> Course:

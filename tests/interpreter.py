@@ -477,7 +477,8 @@ class _Thread(Beside):
         if self.check and buffer.scope == "local":
             self.refuse("multiplying" if cells.busy[at] > 0 else "", buffer, at)
         if self.check and buffer in self.filled:
-            self.refuse(self.gates.read(self.now.thread, buffer, at), buffer, at)
+            why = self.gates.read(self.now.thread, buffer, at, beside)
+            self.refuse(why, buffer, at)
         elif self.check:
             self.refuse(cells.fault_of_read(at, self.now), buffer, at)
             self.refuse("not shown" if beside and at in cells.hidden else "", buffer, at)

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+from lowering.group_products import Product, product
 from tests.ir import boxes
 from tests.ir.bulk_rings import BulkRing, program
 from tilewright.base.artifact import TensorMap
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
 from tilewright.driver import nvrtc
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.targets.target import Target
 
 H100 = Target("cuda -arch=sm_90")
@@ -36,8 +38,16 @@ def test_cuda_calls_a_function_for_each() -> None:
 def test_reads_end_before_the_engine_writes_again() -> None:
     """Without the fence the assembler lets a warp arrive with loads of its tile under way."""
     text = generate(program(BulkRing(loader=True)), H100).text
-    arrive = text[text.index("void tw_arrive(") :]
-    assert arrive.index("fence.proxy.async") < arrive.index("__syncwarp") < arrive.index("mbarrier")
+    body = text[text.index("__global__ void __") :]
+    assert body.index("tw_await_gate") < body.index("tw_show();") < body.index("tw_arrive")
+    show = text[text.index("void tw_show(") :]
+    assert show.index("fence.proxy.async.shared::cta") < show.index("}")
+
+
+def test_what_groups_have_multiplied_needs_no_fence() -> None:
+    s, _ = product(Product(bulk=True, loaders=4))
+    text = generate(lower_schedule(s, H100), H100).text
+    assert "tw_arrive(&" in text and "tw_show" not in text
 
 
 def test_a_launch_is_told_of_the_tensor() -> None:

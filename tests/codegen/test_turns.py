@@ -50,7 +50,7 @@ typedef unsigned long long tw_ulong;
 struct Dim { int x, y, z; };
 static thread_local Dim threadIdx, blockIdx;
 static pthread_barrier_t met;
-alignas(16) static unsigned char tw_memory[1 << 18];
+alignas(1024) static unsigned char tw_memory[1 << 18];
 static unsigned char* const tw_shared = tw_memory;
 #define __device__
 #define __global__

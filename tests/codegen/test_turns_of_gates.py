@@ -6,14 +6,16 @@ import ctypes
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lowering import bulk_products
+from lowering import bulk_products, group_products
 from lowering.bulk_products import H100, Bulk
+from lowering.group_products import Product as GroupProduct
 from tests.codegen.test_turns import _HOST, _MAIN
 from tests.ir import boxes, bulk_rings
 from tests.ir.boxes import Boxed
@@ -35,26 +37,55 @@ static void __syncwarp() {
 }
 static void tw_pause() { sched_yield(); }
 static int tw_uniform(int index) { return index; }
+static void tw_soft_show() {}
+static tw_uint __float_as_uint(float x) { tw_uint y; __builtin_memcpy(&y, &x, 4); return y; }
+static float __int_as_float(tw_uint x) { float y; __builtin_memcpy(&y, &x, 4); return y; }
+static float fabsf(float x) { return __builtin_fabsf(x); }
+static tw_uint tw_soft_add(volatile tw_uint* to) { return __sync_fetch_and_add((tw_uint*)to, 1u); }
+typedef struct { tw_uint x; } uint1;
+typedef struct { float x, y; } float2;
+static float2 make_float2(float x, float y) { return {x, y}; }
+template <int N> static void tw_mma_begin(float*) {}
+template <int N, int P> static void tw_mma_end(float*) {}
+// What a lane holds of the sums, of tiles whose rows are swizzled by their address.
+static float tw_element(const void* tile, int row, int k, int swizzle) {
+  const uintptr_t at = (uintptr_t)tile + row * swizzle + 2 * k;
+  return (float)*(const _Float16*)(at ^ ((at >> 7 & (swizzle / 16 - 1)) << 4));
+}
+template <int A, int B>
+static void tw_mma_m64n16k16_float16(float* d, const void* a, const void* b) {
+  const int w = threadIdx.x / 32, g = threadIdx.x / 4 % 8, q = threadIdx.x % 4;
+  for (int e = 0; e < 8; ++e) {
+    const int row = 16 * w + g + e / 2 % 2 * 8, column = e / 4 * 8 + 2 * q + e % 2;
+    for (int k = 0; k < 16; ++k) {
+      d[e] += tw_element(a, row, k, 128) * tw_element(b, column, k, 128);
+    }
+  }
+}
 """
 
 
-def turned(program: Program) -> Source:
-    source = serialized(generate(program, H100))
+def turned(program: Program, change: Callable[[str], str] = str) -> Source:
+    right = generate(program, H100)
+    source = serialized(replace(right, text=change(right.text)))
     assert isinstance(source, Source) and copies(source)
     return source
 
 
-def outputs(program: Program, given: list[np.ndarray], folder: Path) -> list[np.ndarray]:
-    """What comes out forwards and backwards, with copies early and late."""
-    source = turned(program)
+def outputs(
+    program: Program, given: list[np.ndarray], folder: Path, change: Callable[[str], str] = str
+) -> list[np.ndarray]:
+    """What comes out forwards and backwards, with copies early and late; change: of the text."""
+    source = turned(program, change)
     (kernel,) = source.kernels
     text = re.sub(r"  extern __shared__ .*\n", "", source.text)
     helpers = re.findall(r"^static [^;]*? tw_floor\w+\(.*?^}$", text, re.M | re.S)
     own = text[text.index("static __device__ const tw_view") :]
     text = "\n".join([HELPERS, *helpers, own])
     (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
-    types = [f"(float*)s->a[{n}]" if n < len(kernel.args) - 1 else f"(int*)s->a[{n}]"
-             for n in range(len(kernel.args))]  # fmt: skip
+    *kinds, _ = ["unsigned short" if source.buffers[i].dtype.bits == 16 else "float"
+                 for i in kernel.args]  # fmt: skip
+    types = [f"({kind}*)s->a[{n}]" for n, kind in enumerate([*kinds, "int"])]
     main = _MAIN.format(
         name=kernel.name, arguments=", ".join(types), threads=x * y * z, blocks=gx * gy * gz,
         gx=gx, gy=gy, x=x, y=y,
@@ -96,7 +127,9 @@ def test_a_ring_is_right_however_late_its_copies_come(ring: BulkRing, tmp_path: 
     assert all(rings_are_right(ring, tmp_path))
 
 
-SHOWN = [f for f in FAULTS if f not in ("missing fence", "copies never awaited")]
+# In software the engine's memory is that of the threads.
+_PROXIES = ("missing fence", "reads not shown", "shown before it has read")
+SHOWN = [f for f in FAULTS if f not in (*_PROXIES, "copies never awaited")]
 
 
 @pytest.mark.sampled(4)
@@ -127,6 +160,36 @@ def test_a_lowered_product(form: Bulk, tmp_path: Path) -> None:
     given = [a for _, a in sorted(zip(order_of, (x, w, y), strict=True), key=lambda p: p[0])]
     for found in outputs(program, given, tmp_path):
         assert np.array_equal(found, expected)
+
+
+GROUPS = GroupProduct(m=128, n=16, k=512, block=(128, 16), groups=(2, 1), bulk=True, loaders=4,
+                      wide=True)  # fmt: skip
+_WRONG = {
+    "nothing": lambda text: text,
+    "no wait for tiles": lambda text: re.sub(r"tw_await_gate\(.*r_outer % 3\], .*;", "", text),
+    "another parity": lambda text: text.replace("_outer / 3 % 2);", "_outer / 3 % 2 ^ 1);", 1),
+    "slots are filled unread": lambda text: re.sub(
+        r"(_loaded / 3 \+ 1\)) % 2", r"\1 * 0 + 1", text
+    ),
+    "arrives for the tile under way": lambda text: text.replace(
+        "(r_outer + 2) % 3 + 3", "r_outer % 3 + 3"
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", _WRONG)
+def test_groups_of_warps_take_turns_at_gates(fault: str, tmp_path: Path) -> None:
+    """Sums of a batch count when it ends, so only what a fault does to the tiles shows."""
+    program = lower_schedule(group_products.product(GROUPS)[0], H100)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8, 9, (n, GROUPS.k)).astype(np.float16) for n in (GROUPS.m, GROUPS.n))
+    at = {"A": a, "B": b, "D": np.zeros((GROUPS.m, GROUPS.n), np.float32)}
+    assert fault == "nothing" or _WRONG[fault](text := generate(program, H100).text) != text
+    at = {buffer.name: at[buffer.name] for buffer in program.args}
+    right = 2 * (a.astype(np.float32) @ b.astype(np.float32).T)
+    found = outputs(program, [*at.values()], tmp_path, _WRONG[fault])
+    agree = [bool(np.array_equal(o, right)) for o in found]
+    assert all(agree) == (fault in ("nothing",)), agree
 
 
 @pytest.mark.parametrize("atoms", [False, True])

@@ -1,5 +1,5 @@
-"""Wrong copies, warps and joins of blocks: rings and products of random shapes, each fault in turn;
-rings, and sums that blocks share, that lowering made of a schedule, too.
+"""Wrong copies, warps, groups of warps and joins of blocks: rings and products of random shapes,
+each fault in turn; rings, and sums that blocks share, that lowering made of a schedule, too.
 
 No device: the verifier and the interpreter must find what is wrong, and must accept what is right.
 """
@@ -16,7 +16,7 @@ from drills.drill import Counts, Drill
 from lowering import row_rings, split_sums
 from lowering.row_rings import Rows
 from lowering.split_sums import Sums
-from tests.ir import bulk_rings, products, rings
+from tests.ir import bulk_rings, groups, products, rings
 from tests.ir.bulk_rings import BulkRing
 from tests.ir.products import Product
 from tests.ir.rings import Ring
@@ -30,7 +30,9 @@ from tilewright.lowering.pipeline import lower_schedule
 
 _LOWERED = {f"lowered, {fault}": fault for fault in row_rings.FAULTS}
 _BULK = {f"bulk, {fault}": fault for fault in bulk_rings.FAULTS}
-_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *split_sums.FAULTS, *_BULK]
+_GROUPS = {f"groups, {fault}": fault for fault in groups.FAULTS}
+_PLANTED = [*rings.FAULTS, *products.FAULTS, *_LOWERED, *split_sums.FAULTS, *_BULK, *_GROUPS]
+Planted = Ring | Product | Rows | BulkRing | Sums | groups.Product
 
 
 def run(tries: int, seed: int) -> Counts:
@@ -39,16 +41,7 @@ def run(tries: int, seed: int) -> Counts:
     for number in range(tries):
         fault = _PLANTED[number // 2 % len(_PLANTED)] if number % 2 else ""
         rng = random.Random(f"{seed} {number}")
-        if fault in _LOWERED or (not fault and number % 6 == 4):
-            kernel: Ring | Product | Rows | BulkRing | Sums = _rows(rng)
-        elif fault in _BULK or (not fault and number % 6 == 2):
-            kernel = _bulk_ring(rng, _BULK.get(fault, ""))
-        elif fault in split_sums.FAULTS or (not fault and number % 12 == 6):
-            kernel = _sums(rng)
-        elif fault in rings.FAULTS if fault else number % 4 == 0:
-            kernel = _ring(rng, fault)
-        else:
-            kernel = _product(rng, fault)
+        kernel = _kernel(rng, fault, number // 2)
         found = _found(kernel, _LOWERED.get(fault, fault))
         happened = f"found: {fault}" if fault and found else f"missed: {fault}"
         if not fault:
@@ -58,6 +51,21 @@ def run(tries: int, seed: int) -> Counts:
             print(told, file=sys.stderr)
         counts[happened] += 1
     return counts
+
+
+def _kernel(rng: random.Random, fault: str, number: int) -> Planted:
+    """One that has a fault; without one, the kinds in turn."""
+    if fault in _LOWERED or (not fault and number % 6 == 0):
+        return _rows(rng)
+    if fault in _BULK or (not fault and number % 6 == 1):
+        return _bulk_ring(rng, _BULK.get(fault, ""))
+    if fault in _GROUPS or (not fault and number % 6 == 2):
+        return _group_product(rng, _GROUPS.get(fault, ""))
+    if fault in split_sums.FAULTS or (not fault and number % 6 == 3):
+        return _sums(rng)
+    if fault in rings.FAULTS or (not fault and number % 6 == 4):
+        return _ring(rng, fault)
+    return _product(rng, fault)
 
 
 def _ring(rng: random.Random, fault: str) -> Ring:
@@ -70,7 +78,8 @@ def _ring(rng: random.Random, fault: str) -> Ring:
 
 def _bulk_ring(rng: random.Random, fault: str) -> BulkRing:
     """More tiles than slots, more warps than one: each fault shows."""
-    slots, box = rng.randint(1, 4), (rng.randint(2, 12), rng.choice((16, 32, 48)))
+    least = 2 if fault == "copies never awaited" else 1  # one slot is filled with what is used next
+    slots, box = rng.randint(least, 4), (rng.randint(2, 12), rng.choice((16, 32, 48)))
     first = rng.randint(-9, 3), 16 * rng.randint(-1, 1)
     return BulkRing(
         rng.randint(2, 3), box, slots, slots + rng.randint(2, 6), first,
@@ -81,6 +90,14 @@ def _bulk_ring(rng: random.Random, fault: str) -> BulkRing:
 
 def _product(rng: random.Random, fault: str) -> Product:
     return Product(rng.choice([*ATOMS]), rng.randint(1, 4), rng.randint(1, 4), fault)
+
+
+def _group_product(rng: random.Random, fault: str) -> groups.Product:
+    """More slices than slots: a slot that is refilled too early is one that is read."""
+    return groups.Product(
+        rng.choice(("m64n8k16.float16", "m64n16k16.bfloat16", "m64n8k8.tf32")), rng.randint(1, 2),
+        rng.randint(groups.SLOTS + 1, groups.SLOTS + 2), rng.choice((64, 128)), fault,
+    )  # fmt: skip
 
 
 def _rows(rng: random.Random) -> Rows:
@@ -101,7 +118,7 @@ def _sums(rng: random.Random) -> Sums:
     return Sums(n, k, rng.randint(1, 2), blocks, tile, threads, rng.choice((1, 2, 4)))
 
 
-def _found(kernel: Ring | Product | Rows | BulkRing | Sums, fault: str) -> str:
+def _found(kernel: Planted, fault: str) -> str:
     """What is said against it; "" for a kernel that gives what it must.
 
     fault: of `row_rings` or `split_sums`, which other kernels have themselves
@@ -117,6 +134,9 @@ def _found(kernel: Ring | Product | Rows | BulkRing | Sums, fault: str) -> str:
     if isinstance(kernel, BulkRing):
         whole = bulk_rings.program(kernel)
         return _said(whole, bulk_rings.arrays(kernel), bulk_rings.expected(kernel))
+    if isinstance(kernel, groups.Product):
+        given = groups.arrays(kernel)
+        return _said(groups.program(kernel), given, groups.expected(kernel, given))
     of = rings if isinstance(kernel, Ring) else products
     program, arrays = of.program(kernel), of.arrays(kernel)  # type: ignore[arg-type]
     wanted = rings.expected(kernel) if isinstance(kernel, Ring) else None
@@ -136,11 +156,11 @@ def _said(program: Program, arrays: list[np.ndarray], wanted: np.ndarray | None)
 
 DRILL = Drill(
     name="planted_warps",
-    tried="kernels with asynchronous copies, matrix instructions or blocks that join, every other"
-    " one wrong",
+    tried="kernels with asynchronous copies, matrix instructions, groups of warps or blocks that"
+    " join, every other one wrong",
     run=run,
     never=(*(f"missed: {f}" for f in _PLANTED), "right and refused"),
     always=(*(f"found: {f}" for f in _PLANTED), "right and accepted"),
-    short=100,
+    short=112,
     long=3000,
 )

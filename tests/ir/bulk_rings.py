@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     Kernel,
     Program,
     Region,
+    Show,
     Stmt,
     Store,
     Thread,
@@ -72,6 +73,8 @@ FAULTS = {
     "slot refilled too early": _EARLY,
     "nobody says that it has read": "waits for ever",
     "says so before it has read": _EARLY,
+    "reads not shown": "has not shown it to the copy engine",
+    "shown before it has read": "has not shown it to the copy engine",
     "one warp does not say so": "waits for ever",
     "more bytes expected": "bytes are expected, and copies bring",
     "fewer bytes expected": "bytes are expected, and copies bring",
@@ -130,9 +133,13 @@ def program(ring: BulkRing) -> Program:
     if fault == "one warp does not say so":
         read = If(w > 0, read)
     reading = For(j, -(-ring.tile // ring.readers), If(there, adding))
-    body = [arrived, reading, read]
+    body = [arrived, reading, Show(), read]
+    if fault == "reads not shown":
+        body = [arrived, reading, read]
+    if fault == "shown before it has read":
+        body = [arrived, Show(), reading, read]
     if fault == "says so before it has read":
-        body = [arrived, read, reading]
+        body = [arrived, read, reading, Show()]
     arrivals = ring.warps - (fault == "gates for too few")
     making = seq(
         MakeGates(Region(gates, zero, n), 1),

@@ -35,6 +35,7 @@ class Product:
     padded: bool = False
     bulk: bool = False
     loaders: int = 0
+    wide: bool = False  # d[i, j] = 2 * sum(..) in float32 instead
 
     @property
     def of(self) -> Atom:
@@ -54,6 +55,8 @@ def product(p: Product) -> tuple[Schedule, list[Tensor]]:
     c = te.compute((p.m, p.n), lambda i, j: te.sum(term(i, j), axis=r), name="C")
 
     def result(i, j):
+        if p.wide:
+            return c[i, j] * 2.0
         return te.maximum(c[i, j] + bias[j].astype("float32"), 0.0).astype(kind)
 
     d = te.compute((p.m, p.n), result, name="D")

@@ -32,6 +32,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Program,
+    Show,
     Stmt,
     children,
     map_children,
@@ -201,6 +202,7 @@ def early(stmt: Stmt) -> Stmt:
 FAULTS: dict[str, tuple[Callable[[Stmt], Stmt], str]] = {
     "no await": (without(Await), "does not know of|under way|more than|never written"),
     "no arrival": (without(Arrive), "waits for ever"),
+    "reads not shown": (without(Show), "has not shown it to the copy engine"),
     "no bytes expected": (without(Expect), "waits for ever|does not know of|under way|never writ"),
     "no fence": (without(Fence), "no fence stands behind"),
     "no barrier": (without(Barrier), "never made|no barrier lies between"),

@@ -14,6 +14,7 @@ from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
+from tilewright.schedule.thread_loops import lanes
 from tilewright.schedule.tree.legality import check
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
@@ -63,6 +64,8 @@ def test_an_instruction_that_nobody_has() -> None:
     s = te.create_schedule(c.op)
     with pytest.raises(ScheduleError, match="no such atom. There are .*m16n8k32.int8"):
         s[c].tensorize(s[c].op.axis[0], "m16n8k32.int4")
+    with pytest.raises(ScheduleError, match="no such atom. There are .*m16n8k32.int8"):
+        lanes(s[c], *s[c].op.axis, "m16n8k32.int4")
 
 
 def test_sums_of_another_type() -> None:

@@ -87,11 +87,57 @@ def test_members_whose_tiles_an_engine_brings(name: str) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), whole)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [-1, 4])
+def test_members_that_split_their_sums(engine: int) -> None:
+    tensors = dense(64, 256, 64, constant=False)
+    sketch, rng = sketch_of(tensors), np.random.default_rng(0)
+    some = sketch.space.sample(1024, rng)
+    wanted = {"engine": engine, "split_k": 2, "columns": 64}
+    index = next(
+        int(i) for i in some[sketch.legal(some)]
+        if all(sketch.space.get(int(i))[name].val == value for name, value in wanted.items())
+    )  # fmt: skip
+    program = lower_schedule(sketch.close(index), CUDA)
+    multiplying, adding = program.kernels
+    assert multiplying.grid[2] == 2 and not any(isinstance(s, Mma) for s in statements(adding.body))
+    given = [integers(rng, t) for t in tensors[:-1]]
+    got: Any = computed(sketch, index, tensors, given)
+    np.testing.assert_array_equal(got.astype(np.float64), reference("dense", tensors, given))
+
+
+def test_groups_whose_sums_do_not_fit_registers_are_refused() -> None:
+    """Warps that only load take theirs, too; the assembler would refuse such a kernel."""
+    sketch = sketch_of(dense(512, 384, 192, constant=False))
+    space = sketch.space
+
+    def legal(groups: int, engine: int) -> bool:
+        wanted = {"columns": 192, "stages": 2, "engine": engine, "strip": 1, "split_k": 1}
+        places = []
+        for name, values in space.space_map.items():
+            size = [groups if name == "tile_m" else 1, 1]
+            fits = [list(e.size[1:]) == size if name.startswith("tile") else e.val == wanted[name]
+                    for e in values]  # fmt: skip
+            places.append([fits.index(True)])
+        return bool(sketch.legal(space.indices(np.array(places)))[0])
+
+    assert legal(4, -1) and legal(2, 4) and not legal(4, 4)
+
+
+def test_sums_are_split_where_tiles_are_few() -> None:
+    def splits(tensors: list[Tensor]) -> list[int]:
+        return [e.val for e in sketch_of(tensors).space.space_map["split_k"]]
+
+    assert splits(dense(128, 3072, 768)) == [1, 2, 4, 8, 16]
+    assert splits(dense(128, 192, 768)) == [1]
+    assert splits(dense(2048, 2048, 2048)) == [1]
+
+
 def test_members_multiply_by_groups_of_whole_warps() -> None:
     sketch = sketch_of(dense(512, 512, 512))
     some = sketch.space.sample(64, np.random.default_rng(0))
     for index in some[sketch.legal(some)][:4]:
-        (kernel,) = lower_schedule(sketch.close(int(index)), CUDA).kernels
+        kernel, *_ = lower_schedule(sketch.close(int(index)), CUDA).kernels
         found = list(statements(kernel.body))
         assert any(isinstance(s, Mma) and s.atom.by_group for s in found)
         assert found[-1] is not None and any(isinstance(s, MmaEnd) and not s.pending for s in found)

@@ -209,8 +209,8 @@ def _bulk_copy(n: int) -> str:
 
 
 # What waits for a gate that never opens ends with an error, after a time in which all else has.
-# Who arrives has read what the engine writes next.  The engine's writes are not in the order of a
-# thread's reads, which may still be under way, unless a fence stands between both.
+# Who arrives says that it has read what the engine writes next.  Its loads may still be under way
+# then (the assembler waits for none of them), unless it has shown them: `tw_show` stands before.
 _GATES = {
     # Groups of warps multiply one batch after the other where a branch seems to part their lanes.
     UNIFORM: """static __device__ __forceinline__ int tw_uniform(int index) {
@@ -238,7 +238,6 @@ void tw_expect(long long* gate, unsigned int bytes) {
 }
 """,
     "tw_arrive": """static __device__ __forceinline__ void tw_arrive(long long* gate) {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncwarp();
   if ((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32 == 0) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"

@@ -6,6 +6,7 @@ gate that is closed, meets a barrier or ends, and in one of both orders of warps
 arrived at a gate.  The first of the others then goes on that waits for nothing still to come.
 Copies are made where they begin or, late, when no warp can go on, one after the other.  Where none
 can even then, all go on as if gates were open, and what they compute shows that something is wrong.
+The four warps of a group that multiplies have one turn: its instructions want them all.
 Read next: `serial_threads.py`.
 """
 
@@ -19,7 +20,7 @@ GATED = "tw_await_gate("  # of a text with gates
 SOFT = "tw_soft_copy("  # of one in which this module made its copies
 _CALLS = {
     r"\btw_make_gates\(": "tw_soft_make(",
-    r"\btw_fence\(\);": "",
+    r"\btw_(fence|show)\(\);": "",
     r"\btw_expect\(": "tw_soft_expect(tw_soft, ",
     r"\btw_arrive\(": "tw_soft_arrive(tw_soft, ",
     r"\btw_await_gate\(": "tw_soft_await(tw_soft, ",
@@ -42,7 +43,7 @@ struct tw_box {
   int at[5];
 };
 struct tw_board {
-  tw_uint running, stuck, begin, end, warps, backwards, late, x, y;
+  tw_uint running, stuck, begin, end, warps, backwards, late, x, y, grouped, lost, met[8];
   tw_uint state[32], parity[32];
   const long long* gate[32];
   tw_box held[TW_BOXES];
@@ -93,6 +94,7 @@ static __device__ __noinline__ void tw_soft_land(const tw_box* one) {
       if (!more) at[d] = 0;
     }
   }
+  tw_soft_show();
   volatile tw_gate* gate = (volatile tw_gate*)one->gate;
   gate->bytes = gate->bytes - offset;
   tw_soft_settle(gate);
@@ -129,21 +131,44 @@ static __device__ __noinline__ void tw_soft_next(volatile tw_board* b, tw_uint l
 static __device__ __noinline__ tw_uint tw_soft_thread(volatile tw_board* b) {
   return threadIdx.x + b->x * (threadIdx.y + b->y * threadIdx.z);
 }
-static __device__ __noinline__ void tw_soft_turn(volatile tw_board* b) {
+// The first warp of those that have one turn; whether a thread is the first of them.
+static __device__ __noinline__ tw_uint tw_soft_unit(volatile tw_board* b) {
   const tw_uint me = tw_soft_thread(b);
-  if (me % 32 == 0) {
-    while (b->running != me / 32 + 1) tw_pause();
+  return me < b->grouped ? me / 128 * 4 : me / 32;
+}
+static __device__ __noinline__ bool tw_soft_first(volatile tw_board* b) {
+  return tw_soft_thread(b) == 32 * tw_soft_unit(b);
+}
+// What some of them did before is done.  Where a warp never comes, all go on after a time.
+static __device__ __noinline__ void tw_soft_sync(volatile tw_board* b) {
+  const tw_uint me = tw_soft_thread(b);
+  __syncwarp();
+  if (me < b->grouped) {
+    if (me % 32 == 0) {
+      TW_FENCE;
+      const tw_uint until = tw_soft_add(&b->met[me / 128]) / 4 * 4 + 4;
+      for (int k = 0; (int)(b->met[me / 128] - until) < 0 && !b->lost; ++k) {
+        tw_pause();
+        if (k == 1 << 16) b->lost = b->stuck = 1;
+      }
+      TW_FENCE;
+    }
+    __syncwarp();
+  }
+}
+static __device__ __noinline__ void tw_soft_turn(volatile tw_board* b) {
+  if (tw_soft_thread(b) % 32 == 0) {
+    while (b->running != tw_soft_unit(b) + 1 && !b->lost) tw_pause();
     TW_FENCE;
   }
-  __syncwarp();
+  tw_soft_sync(b);
 }
 static __device__ __noinline__ void tw_soft_yield(volatile tw_board* b, tw_uint state) {
-  const tw_uint me = tw_soft_thread(b);
-  __syncwarp();
-  if (me % 32 == 0) {
+  tw_soft_sync(b);
+  if (tw_soft_first(b)) {
     TW_FENCE;
-    b->state[me / 32] = state;
-    tw_soft_next(b, me / 32);
+    b->state[tw_soft_unit(b)] = state;
+    tw_soft_next(b, tw_soft_unit(b));
   }
 }
 static __device__ __noinline__ void tw_soft_meet(volatile tw_board* b) {
@@ -152,14 +177,13 @@ static __device__ __noinline__ void tw_soft_meet(volatile tw_board* b) {
 }
 static __device__ __noinline__
 void tw_soft_await(volatile tw_board* b, const long long* gate, tw_uint parity) {
-  __syncwarp();  // what some of its lanes did before is done
+  tw_soft_sync(b);
   const bool open = b->stuck || tw_soft_open(gate, parity);
-  __syncwarp();
+  tw_soft_sync(b);
   if (open) return;
-  const tw_uint me = tw_soft_thread(b);
-  if (me % 32 == 0) {
-    b->gate[me / 32] = gate;
-    b->parity[me / 32] = parity;
+  if (tw_soft_first(b)) {
+    b->gate[tw_soft_unit(b)] = gate;
+    b->parity[tw_soft_unit(b)] = parity;
   }
   tw_soft_yield(b, TW_WAITS);
   tw_soft_turn(b);
@@ -175,13 +199,16 @@ void tw_soft_expect(volatile tw_board* b, long long* gate, int bytes) {
   tw_soft_arrived(gate, bytes);
 }
 static __device__ __noinline__ void tw_soft_arrive(volatile tw_board* b, long long* gate) {
-  __syncwarp();
-  if (tw_soft_thread(b) % 32 == 0) tw_soft_arrived(gate, 0);
+  tw_soft_sync(b);
+  if (tw_soft_first(b)) {
+    const int warps = tw_soft_thread(b) < b->grouped ? 4 : 1;
+    for (int k = 0; k < warps; ++k) tw_soft_arrived(gate, 0);
+  }
   if (b->backwards) {
     tw_soft_yield(b, TW_READY);
     tw_soft_turn(b);
   }
-  __syncwarp();
+  tw_soft_sync(b);
 }
 static __device__ __noinline__
 void tw_soft_copy(volatile tw_board* b, void* to, const void* from, long long* gate,
@@ -201,6 +228,14 @@ void tw_soft_copy(volatile tw_board* b, void* to, const void* from, long long* g
 }
 """
 PAUSE = """static __device__ __forceinline__ void tw_pause() { asm volatile("nanosleep.u32 40;"); }
+static __device__ __forceinline__ tw_uint tw_soft_add(volatile tw_uint* to) {
+  return atomicAdd((tw_uint*)to, 1u);
+}
+static __device__ __forceinline__ void tw_soft_show() {  // to groups that multiply, what is copied
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 """
 BODY = """{views}{function} void {name}_body({takes}) {{
   tw_soft_turn(tw_soft);{begin}
@@ -213,19 +248,31 @@ BODY = """{views}{function} void {name}_body({takes}) {{
   const tw_uint me = {linear};
 {poison}
   if (me == 0) {{
-    tw_soft.stuck = tw_soft.begin = tw_soft.end = 0;
+    tw_soft.stuck = tw_soft.lost = tw_soft.begin = tw_soft.end = 0;
     tw_soft.running = (tw_soft.backwards = tw_order[0]) ? {warps} : 1;
     tw_soft.warps = {warps};
     tw_soft.late = tw_order[4];
     tw_soft.x = {x};
     tw_soft.y = {y};
-    for (int k = 0; k < {warps}; ++k) tw_soft.state[k] = TW_READY;
+    tw_soft.grouped = {grouped};
+    for (int k = 0; k < 8; ++k) tw_soft.met[k] = 0;
+    for (int k = 0; k < {warps}; ++k) {{
+      tw_soft.state[k] = 32 * k < {grouped} && k % 4 ? TW_ENDED : TW_READY;
+    }}
   }}
   {barrier}
   tw_rest(tw_now() + (tw_ulong)tw_order[3] * (tw_order[0] ? {blocks} - 1 - ({block}) : {block}));
   {call}
 }}
 """
+
+
+def grouped(body: str) -> int:
+    """Threads of groups that multiply, which are the first of a block; those behind them only load.
+
+    Each of their warps arrives at the gates of what was read.
+    """
+    return 32 * max(map(int, re.findall(r"\btw_make_gates\(.*, (\d+)\);", body)))
 
 
 def in_software(body: str, kernel: KernelInfo, barrier: str) -> str:

@@ -286,8 +286,9 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]
     gated = serial_gates.GATED in body
-    if gated and _BY_GROUP in body:  # which would wait for its other warps
-        return _Unfit("groups of warps wait for gates")
+    grouped = serial_gates.grouped(body) if gated and _BY_GROUP in body else 0
+    if grouped >= threads:  # a warp of a group would wait while the others have no turn
+        return _Unfit("groups of warps wait for gates of copies that one of their warps begins")
     if gated and joins:
         return _Unfit("blocks that wait for gates are counted")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
@@ -315,6 +316,7 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
             takes=", ".join([*own, "tw_board* tw_soft", *(["tw_uint tw_late"] if copied else [])]),
             body=body, head=head.replace("\0", ", ".join([*own, words.order])),
             declared="\n".join(f"  {d}" for d, *_ in arrays), x=x, y=y, warps=threads // WARP,
+            grouped=grouped,
             linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
             block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))", barrier=dialect.barrier,
             poison=_poisoned(arrays, threads, dialect),

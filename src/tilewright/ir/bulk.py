@@ -141,8 +141,9 @@ class Expect(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Arrive(Stmt):
-    """The 32 lanes of a warp together arrive once at `gate`: what they did is done, and what they
-    read may be written, by a copy engine, too."""
+    """The 32 lanes of a warp together arrive once at `gate`: what they did is done.  What they read
+    may then be written; by a copy engine, too, if each has shown it by a `Show` in between, which
+    what groups multiplied needs not."""
 
     gate: Region
 

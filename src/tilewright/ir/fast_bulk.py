@@ -17,7 +17,9 @@ from tilewright.ir.warps import Meeting, Waiting
 
 READ = ("unwritten", "in flight", "not waited for")  # what may be wrong with reading an element
 # with beginning a copy to it
-BEGUN = ("in flight", "multiplying", "not known to be read", "not waited for")
+BEGUN = (
+    "in flight", "multiplying", "not known to be read", "not shown to be read", "not waited for"
+)  # fmt: skip
 
 
 def filled(kernel: Kernel) -> set[Buffer]:
@@ -91,8 +93,13 @@ def _make(w: Any, stmt: MakeGates) -> None:
 
 
 def _fence(w: Any, stmt: Fence) -> None:
+    tell(w, "fence")
+
+
+def tell(w: Any, what: str) -> None:
+    """All gates are one in what a thread tells the copy engine."""
     for buffer in sorted(gates_in(w.kernel), key=lambda b: b.name)[:1]:
-        w._line(f"{w._name(buffer)}.fence(tid)")
+        w._line(f"{w._name(buffer)}.{what}(tid)")
 
 
 def _expect(w: Any, stmt: Expect) -> None:

@@ -117,7 +117,7 @@ def _tile_of_gates(
 ) -> tuple[list[Any], str, int]:
     """The same of a tile that bulk copies bring."""
     for at in places:
-        if why := gates.read(thread, buffer, at):
+        if why := gates.read(thread, buffer, at, beside=True):
             return [], why, at
     return [elements[at] for at in places], "", 0
 

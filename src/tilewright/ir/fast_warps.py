@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
 from tilewright.ir.expr import Expr
-from tilewright.ir.fast_bulk import READ, constant
+from tilewright.ir.fast_bulk import READ, constant, tell
 from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
@@ -190,6 +190,8 @@ def _tile(w: Any, region: Region, tile: Tile) -> tuple[str, str]:
 def _show(w: Any, stmt: Show) -> None:
     if w.check and w.summed:
         w._line("show(hidden)")
+    if w.check:
+        tell(w, "show")
 
 
 def _mma_begin(w: Any, stmt: MmaBegin) -> None:

@@ -4,8 +4,9 @@ In: what the threads of one block do, in some order.  Out: "" or what is wrong w
 of `interpreter_memory.py`; an `InterpreterError` where it is wrong with a gate itself.
 
 Each thread has a clock: of each other thread, how far it knows it to have come; of each gate, the
-phases by which it knows copies.  Arriving tells a gate what a thread knows, a phase that ended
-tells it to those that wait for it, and a barrier tells all to all.  Copies come as late as they
+phases by which it knows copies; of each thread again, what it has read and shown.  Arriving tells a
+gate what a thread knows, a phase that ended tells it to those that wait for it, and a barrier tells
+all to all.  Copies come as late as they
 can: when no thread can go on, those that one waits for.
 Read next: `bulk.py` (the statements), `warps.py`.
 """
@@ -49,11 +50,13 @@ class _State:
 @dataclass
 class Cell:
     """An element that bulk copies fill.  by: the gate and the phase that brought what it has;
-    readers: threads that have read that, and when; flying: whether a copy is under way; busy: how
-    many Mmas of groups still read it."""
+    readers: threads that have read that, and when; looked: of them those that loaded it, which have
+    to show that; flying: whether a copy is under way; busy: how many Mmas of groups still read it.
+    """
 
     by: tuple[Gate, int] | None = None
     readers: Clock = field(default_factory=dict)
+    looked: Clock = field(default_factory=dict)
     flying: bool = False
     busy: int = 0
 
@@ -110,11 +113,13 @@ class Gates:
                 return "in flight" if cell.flying else "multiplying", at
             if any(known.get(t, 0) < when for t, when in cell.readers.items()):
                 return "not known to be read", at
+            if any(known.get(_shown(t), 0) < when for t, when in cell.looked.items()):
+                return "not shown to be read", at
             if cell.by is not None and known.get(cell.by[0], 0) <= cell.by[1]:
                 return "not waited for", at
         phase = state.phase
         for at in places:
-            cells[at] = Cell((gate, phase), {}, True)
+            cells[at] = Cell((gate, phase), flying=True)
         state.begun += nbytes
 
         def land() -> None:
@@ -135,8 +140,17 @@ class Gates:
         if state.phase:
             _join(self.clocks[thread], state.known[state.phase - 1])
 
-    def read(self, thread: int, buffer: Buffer, at: int) -> str:
-        """What is wrong with reading an element, or ""; notes that it is read."""
+    def show(self, thread: int) -> None:
+        """What the thread has read is read, to a copy engine, too."""
+        clock = self.clocks[thread]
+        clock[_shown(thread)] = clock[thread]
+        clock[thread] += 1
+
+    def read(self, thread: int, buffer: Buffer, at: int, beside: bool = False) -> str:
+        """What is wrong with reading an element, or ""; notes that it is read.
+
+        beside: by what is no load of the thread, and is `engage`d
+        """
         cell = self.cells.get(buffer, {}).get(at)
         if cell is None or cell.by is None:
             return "unwritten"
@@ -145,7 +159,8 @@ class Gates:
         gate, phase = cell.by
         if self.clocks[thread].get(gate, 0) <= phase:
             return "not waited for"
-        cell.readers[thread] = self.clocks[thread][thread]
+        if not beside:
+            cell.readers[thread] = cell.looked[thread] = self.clocks[thread][thread]
         return ""
 
     def engage(self, thread: int, buffer: Buffer, places: Sequence[int]) -> Callable[[], None]:
@@ -242,6 +257,11 @@ class Gates:
 
 def _named(gate: Gate) -> str:
     return f"{gate[0].name}[{gate[1]}]"
+
+
+def _shown(thread: int) -> tuple[str, int]:
+    """What a clock has of what a thread has shown."""
+    return "shown", thread
 
 
 def _join(clock: Clock, other: Clock) -> None:

@@ -36,6 +36,8 @@ REASONS = {
     "not waited for": "a bulk copy wrote this element in a phase that this thread does not know of",
     "not known to be read": "a bulk copy comes here, and its thread does not know that all have "
     "read what is there",
+    "not shown to be read": "a bulk copy comes here, and who has read what is there has not"
+    " shown it to the copy engine",
     "given back": "this memory is given back with a copy into it under way",
     "multiplying": "an Mma may add to this element, or read it, and has not been waited for",
     "unfenced": "this sum was stored to and no MmaBegin lies between",

@@ -7,20 +7,22 @@ tile is there, one when all warps have read it.
 rewrite:  for k: {S[k % 3] = A[k]; use S[k % 3]}
           ->   if first warp: for p in 2: fill(p)
                for k: {if first warp and k + 2 < n: fill(k + 2)
-                       await there[k % 3] of k//3 % 2; use S[k % 3]; arrive read[k % 3]}
+                       await there[k % 3] of k//3 % 2; use S[k % 3]; show
+                       arrive read[k % 3]}
           where fill(t) = {await read[t % 3] of (t//3 + 1) % 2
                            if first thread: {expect there[t % 3] bytes
                                              bulk S[t % 3] = A[t], there[t % 3]}}
-Whole warps wait, so that none of their lanes goes on alone.  Where groups still multiply tile k - 1
-while tile k is (`tree/rings.py`, `lag`), it is what iteration k says to be read, and copies keep
-that distance.
+Whole warps wait, so that none of their lanes goes on alone.  Loads need not be done when a thread
+arrives, and an engine keeps no order with them, so threads show them first; what groups read has
+been waited for.  Where groups still multiply tile k - 1 while tile k is (`tree/rings.py`, `lag`),
+it is what iteration k says to be read, and copies keep that distance.
 A phase of a slot is one tile.  The parity of a phase that nobody has begun is that of the phase
 before, so the first tile of a slot waits for nothing.  Where the loop runs again, slots go on with
 the phases they had.
 
 With warps of their own that load (`loaders`), these fill tile by tile, and all others do the rest:
 
-               for k: {await ..; use ..; arrive ..}    beside    for k: fill(k)
+               for k: {await ..; use ..; show; arrive ..}    beside    for k: fill(k)
 
 Read next: `ring.py` (copies that threads begin), `roles.py` (what else such warps leave out).
 """
@@ -58,6 +60,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Region,
+    Show,
     Stmt,
     seq,
 )
@@ -65,7 +68,7 @@ from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.placement import Placement
 from tilewright.schedule.tree.boxes import extents
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.schedule.tree.rings import lag, loaders, ring_axis, slots
+from tilewright.schedule.tree.rings import lag, loaders, read_beside, ring_axis, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
@@ -217,6 +220,8 @@ def _turned(
     done: Stmt = Arrive(gates.read(tile))
     if behind:
         done = If(tile >= behind, Arrive(gates.read(tile - behind)))
+    if not all(read_beside(node) for node in nodes):
+        done = seq(Show(), done)
     warp = first_warp(place, own)
     if own:
         all_tiles = E.var(f"{_named(axis)}.loaded")

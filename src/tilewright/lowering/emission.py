@@ -7,12 +7,13 @@ around a statement.  Read next: `reductions.py`, `nest.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Allocate, For, If, Stmt, seq
+from tilewright.ir.renaming import fresh_loops
+from tilewright.ir.stmt import Allocate, For, If, Stmt, seq, statements
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.bulk import Gates, Turned, computes
 from tilewright.lowering.guards import Guards
@@ -127,6 +128,8 @@ class Emission:
             children = children[:at]
         body = during(children, seq(bulk.begin, begin, *plain(children), body, bulk.end))
         loop = self.loop(node, axis, body) if repeat else body
+        if int(lag(node, axis, bounds)):
+            loop = self._last_alone(loop)
         if bulk.beside is not None:
             loop = If(computes(self.place), loop, bulk.beside)
         body = seq(bulk.front, front, loop)
@@ -134,6 +137,21 @@ class Emission:
             if made[child].slots >= 2 or child.view is not None:
                 body = self.allocated(child, body)
         return body
+
+    def _last_alone(self, loop: Stmt) -> Stmt:
+        """A loop in which batches of groups are in flight, its last iteration behind it.
+
+        The wait for all of them is there, and no part of the loop: a wait that depends on the
+        iteration would be one in each, and in front of a wait that nothing but the sums stands
+        behind, NVIDIA's assembler reads them.
+        """
+        if not (isinstance(loop, For) and loop.kind == "serial" and isinstance(loop.extent, int)):
+            return loop
+        if loop.extent < 2 or any(isinstance(s, Allocate) for s in statements(loop.body)):
+            return loop
+        last = loop.extent - 1
+        alone = fresh_loops(loop.body, self.unroll_limit, {loop.var: E.const(last)})
+        return seq(replace(loop, extent=last), alone)
 
     def _tiles(self, node: Node, copy: Stmt) -> Tiles:
         groups = any(atom.by_group for atom in atoms_of(node))

@@ -324,6 +324,8 @@ def product(emission: Emission, node: Node) -> Reduction:
     # copy left there: nobody stores it, and a branch around each atom costs more.
     within = guards.without(node, guards.edges(node))
     guard = E.binary("and", lanes, within.of(node, ALL))
+    if node.product.where is not None:
+        guard = E.binary("and", guard, accesses.value(node, node.product.where))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
 
 
@@ -337,8 +339,8 @@ def _by_group(
               ->   C = 0
                    for k.outer: {wait; show; barrier; begin; for k.inner: C += S * T;
                                  if (k.outer is the last) end(0) else end(1)}
-    With fewer than three slots each batch is waited for: end(0) always.  Behind the loop nothing
-    waits: NVIDIA's assembler moves reads of the sums in front of a wait that stands there.
+    With fewer than three slots each batch is waited for: end(0) always.  The last iteration stands
+    behind the loop then, with its own wait (`Emission.iterated`).
     """
     assert node.product is not None
     guards, place, atom = emission.guards, emission.place, node.product.atom

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import ALL_ATOMS, WARP
+from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import ALL_ATOMS, NAMES, WARP
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
@@ -60,7 +61,10 @@ def lanes(
     m, n: loops of `stage` that go over whole atoms
     Returns the loop of the lanes, which is threadIdx.x, and inside it those that are left: over
     parts of atoms along m, over atoms along n, over neighbours along n.
+    Raises ScheduleError for an atom that nobody has.
     """
+    if atom not in ALL_ATOMS:
+        raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {NAMES}.")
     held = ALL_ATOMS[atom].sum
     bits = held.lane.split()
     rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")

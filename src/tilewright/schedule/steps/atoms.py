@@ -81,7 +81,8 @@ class Tensorize(Step):
               (reduction), unmarked, and exactly as long as the atom's; each is a whole axis or the
               inner loop of splits by a factor.  The stage is in scope fragment.  Operands are
               fragments; those of a group asynchronous copies in shared memory, k innermost, in
-              rows as long as their swizzle.
+              rows as long as their swizzle.  A condition beside a product depends on none of the
+              three loops: where it does not hold, a warp skips the atom; a group takes none.
     """  # noqa: E501
 
     axis: str

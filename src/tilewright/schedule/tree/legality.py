@@ -247,9 +247,12 @@ def _judge_gpu(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("join", not kernel.target.counts_blocks)
     threads = _judge_launch(kernel, kernel.target, found)
     found.note("local_words", kernel.local_words)
-    share = limits.registers_per_block // maximum(threads, 1)
+    share = limits.registers_per_block // maximum(threads + kernel.loading_threads, 1)
     registers = found.note("registers", kernel.registers)
     found.discourage("registers", registers > minimum(share, limits.registers_per_thread))
+    if any(n.product is not None and n.product.atom.by_group for n in kernel.nodes):
+        # sums of groups stay in registers: assemblers refuse what does not fit
+        found.refuse("registers", registers > minimum(share, limits.registers_per_thread))
     found.refuse("unrolled_body", found.note("body", kernel.body) > limits.max_unrolled_body)
     for node in kernel.nodes:
         if node.stage.is_copied:

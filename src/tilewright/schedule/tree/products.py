@@ -40,12 +40,15 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """parts: the loops inside the atom, by its names of them"""
+    """parts: the loops inside the atom, by its names of them
+    where: a condition over root axes, the same all through an atom, without which it adds nothing
+    """
 
     atom: Atom
     parts: Mapping[str, Part]
     a: Operand
     b: Operand
+    where: Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +117,14 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             place, f"{node.name} adds up in {node.op.accumulator}, the atom in {atom.sum.dtype}",
             "Cast the operands or the product to it.",
         )  # fmt: skip
-    product = _uncast(reduced.args[0])
+    product, where = _condition(_uncast(reduced.args[0]))
+    inside = {ax.var for ax in roots}
+    if where is not None and (atom.by_group or inside & E.free_variables(where)):
+        raise ScheduleError(
+            place, f"whether it adds a product depends on {where}",
+            "A warp may skip a whole atom, where the condition depends on none of m, n, k; what"
+            " does belongs to the stage that brings an operand, as a zero.",
+        )  # fmt: skip
     factors = [_uncast(a) for a in product.args] if product.op == "mul" else []
     if len(factors) != 2 or any(f.op != "read" for f in factors):
         raise ScheduleError(
@@ -132,7 +142,16 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             )  # fmt: skip
         held = Held(atom, which, tuple(letters.items()))
         found[which] = Operand(read, _bringer(place, read, node, nodes, held), held)
-    return Product(atom, parts, found["a"], found["b"])
+    return Product(atom, parts, found["a"], found["b"], where)
+
+
+def _condition(value: Expr) -> tuple[Expr, Expr | None]:
+    """What is added, and when, where a condition chooses between it and zero."""
+    if value.op != "if_then_else" or value.args[2] is not E.const(0, value.dtype):
+        return value, None
+    test, added, _ = value.args
+    plain = all(e.op != "read" for e in E.walk(test))
+    return (_uncast(added), test) if plain else (value, None)
 
 
 def _uncast(value: Expr) -> Expr:

@@ -87,6 +87,12 @@ def atoms_of(node: Node) -> list[Atom]:
     return [product.atom for product in products if product is not None]
 
 
+def read_beside(node: Node) -> bool:
+    """Whether nothing but groups of warps reads what the stage brings: no thread loads of it."""
+    products = [read.reader.product for read in node.reads]
+    return all(product is not None and product.atom.by_group for product in products)
+
+
 def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
     """Iterations of a loop by which what a group multiplies is behind: 1 where the batch before is
     still under way when the next one begins, which three slots have room for.

@@ -1,11 +1,13 @@
 """Convolutions on the matrix units of GPUs, of any rank: `conv2d_nhwc.slab`, `conv2d_nchw.tensor`.
 
-In: anchors of `topi.nn.conv` and of `conv2d_NCHWc`, with and without groups.  Out: schedules by
-`gpu_atoms.py`.  Weights are the rows of the product and columns of the image its columns; the part
-of an image that a block reads, its slab, comes to shared memory once for all of the window: by
-copies of 16 bytes where channels come last, of pairs of channels where these lie together.  Where
-the window has one element, a convolution is a product of matrices; where channels fill no atoms,
-what is in the window is gathered, as often as it is read.
+In: anchors of `topi.nn.conv` and of `conv2d_NCHWc`, with and without groups, and those of
+`topi.nn.conv_transpose` without.  Out: schedules by `gpu_atoms.py`.  Weights are the rows of the
+product and columns of the image its columns; the part of an image that a block reads, its slab,
+comes to shared memory once for all of the window: by copies of 16 bytes where channels come last,
+of pairs of channels where these lie together.  Where the window has one element, a convolution is a
+product of matrices; where channels fill no atoms, what is in the window is gathered, as often as it
+is read.  A transposed convolution is one for each phase of its stride, whose taps are stored
+together; phases that lack a tap skip its atoms.
 Read next: `gpu_atoms.py`.
 """
 
@@ -16,15 +18,17 @@ from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
 from tilewright.ir.atoms import Atom
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.te.tensor import ComputeOp
-from tilewright.topi.templates.gpu import wasted
+from tilewright.te.tensor import ComputeOp, reduction_of
+from tilewright.topi.templates.gpu import op_of, wasted
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
     STRUCTURES,
     WASTE,
     Groups,
+    is_constant,
     schedule_tensor,
 )
 from tilewright.topi.templates.gpu_atoms_untuned import fallback
@@ -102,6 +106,48 @@ def schedule_slab(cfg: Any, a: Anchored) -> None:
     schedule_tensor(cfg, a, groups)
 
 
+def transposed_groups(op: ComputeOp, atom: Atom) -> Groups:
+    """Phases stay loops around blocks; what each of them computes is a convolution of stride 1."""
+    first, rank = layout_of(op).index("c") == 1, len(layout_of(op)) - 2
+    end = len(op.axis) if first else len(op.axis) - 1
+    image, channels = tuple(range(end - rank, end)), 1 if first else end
+    depth = (0,) if first else (len(op.reduce_axis) - 1,)
+    window = [ax for d, ax in enumerate(op.reduce_axis) if d not in depth]
+    full = _waste(op, depth, atom)
+    reduced = reduction_of(op.body)
+    some = reduced is not None and reduced.args[0].op == "if_then_else"  # phases lack taps
+    slab = any(ax.size > 1 for ax in window) and full <= (1 if rank == 1 else WASTE)
+    if some or slab:
+        return Groups(m=(channels,), n=image[-1:], k=depth, image=image[:-1][-1:])
+    k = depth if full == 1 else tuple(range(len(op.reduce_axis)))
+    pixels = _longer(op, image) or image[-1:]
+    return Groups(m=(channels,), n=pixels, k=k)
+
+
+def schedule_transposed(cfg: Any, a: Anchored) -> None:
+    _store_by_phases(a)
+    schedule_tensor(cfg, a, transposed_groups)
+
+
+def _store_by_phases(a: Anchored) -> None:
+    """A constant kernel with the taps of a phase beside each other, so that where they lie depends
+    on no phase."""
+    op = op_of(a.schedule, a.anchor)
+    kernel = op.input_tensors[1]
+    dims = len(layout_of(op))
+    phases = len(op.axis) - dims
+    if not phases or not is_constant(a.schedule, kernel):
+        return
+    (read,) = {e for e in E.walk(op.body) if e.op == "read" and e.attr is kernel}
+    at = 2 if layout_of(op).index("c") == 1 else 1
+    inside = {ax.var: int(ax.size) for ax in op.axis[at : at + phases]}
+    blocks = [
+        next((inside[v] for v in E.free_variables(index) if v in inside), 1) for index in read.args
+    ]
+    order = [*range(len(blocks)), *(len(blocks) + d for d, b in enumerate(blocks) if b > 1)]
+    a.schedule.pack(kernel, blocks, order)
+
+
 for _layout in ("ncw", "nwc", "nchw", "nhwc", "NCHWc", "ncdhw", "ndhwc"):
     _rank = len(_layout.replace("Wc", "W")) - 2
     _name = f"conv{_rank}d_{_layout}"
@@ -113,3 +159,8 @@ for _layout in ("ncw", "nwc", "nchw", "nhwc", "NCHWc", "ncdhw", "ndhwc"):
     anchor_template(
         f"{_name}.tensor", kinds=KINDS, tags=_tags, fallback=fallback, structures=STRUCTURES
     )(schedule_conv)
+    if "NCHWc" not in _layout:
+        anchor_template(
+            f"conv{_rank}d_transpose_{_layout}.tensor", kinds=KINDS, fallback=fallback,
+            tags=(f"conv{_rank}d_transpose_{_layout}",), structures=STRUCTURES,
+        )(schedule_transposed)  # fmt: skip

@@ -23,6 +23,6 @@ def inline_around(a: Anchored, last: Tensor | None = None) -> Tensor:
     for stage in s.stages:
         if stage is not output and s.reaches(anchor, stage) and s.reaches(stage, output):
             stage.compute_inline()
-    inline_cheap_stages(s)
+    inline_cheap_stages(s, [output])  # whose loops the anchor shares, also where others follow
     schedule_roots(s, a.target, done=(anchor, output))
     return shared

@@ -8,6 +8,9 @@ whole atoms, and
       groups along m and n          accumulators, atoms of 64 rows below each other
         slices of k                 rows of 128 bytes in shared memory, a ring of them
 
+Of a result of few tiles each block adds up a part of the depth, `split_k` of them one tile, and a
+second kernel adds up the parts.
+
 Both factors need their depth innermost: constants are stored so.  Small products, vectors, factors
 that lie otherwise are left to `gpu_atoms.py`.  Read next: `lowering/fragments.py`.
 """
@@ -28,7 +31,14 @@ from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
-from tilewright.topi.templates.gpu import accumulator, op_of, wasted
+from tilewright.topi.templates.gpu import (
+    SPLITS,
+    accumulator,
+    add_partials,
+    divisors_of,
+    op_of,
+    wasted,
+)
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
     Axes,
@@ -49,6 +59,7 @@ EACH_M = (1, 2)  # atoms of a group below each other
 GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
+FEW_TILES = 264  # of the least size, two for each core: from there on sums are not split
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -101,11 +112,19 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     engine = a.target.copies_boxes and not atom.split
     cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
+    slices = depth * op.input_tensors[0].dtype.bytes // nbytes
+    few = prod(ax.size for ax in op.axis[:-2]) * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES
+    cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
-    root = inline_around(replace(a, anchor=product))
-    local = accumulator(s, product, root, "fragment")
+    root, partial = inline_around(replace(a, anchor=product)), product
+    if (blocks := int(cfg["split_k"].val)) > 1:
+        chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
+        partial = s.rfactor(product, chunk)
+        add_partials(s, accumulator(s, product, root), root, a.target)
+        root = partial
+    local = accumulator(s, partial, root, "fragment")
     lane = _tile(cfg, s[root], axes, atom)
     s[local].compute_at(s[root], lane)
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
