@@ -130,7 +130,8 @@ def test_groups_multiply_numbers_of_two_parts(slots: int) -> None:
     program = lower_schedule(schedule, TF32, args=args)
     verify(program)
     names = [s.atom.name for s in statements(program.kernels[0].body) if isinstance(s, Mma)]
-    assert names == ["m64n16k8.tf32"] * 3
+    turns = 2 if slots > 2 else 1  # the last one stands behind the loop where batches are in flight
+    assert names == ["m64n16k8.tf32"] * 3 * turns
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(n).astype(np.float32) for n in ((64, 96), (16, 96)))
     a[0] = b[0] = 1 + 2.0**-11 + 2.0**-12 - 2.0**-23
