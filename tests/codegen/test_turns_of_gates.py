@@ -29,6 +29,7 @@ from tilewright.ir.stmt import Program
 from tilewright.lowering.pipeline import lower_schedule
 
 COMPILER = shutil.which("g++")
+SECONDS = 60.0  # for turns: of them a machine with other work needs more than one with none
 _WARPS = """
 static pthread_barrier_t warps[32];
 static int row, plane;
@@ -102,7 +103,7 @@ def outputs(
     found = []
     for late in (False, True):
         for backwards in (False, True):
-            turns = order(backwards=backwards, group=32, seconds=5.0, late=late)
+            turns = order(backwards=backwards, group=32, seconds=SECONDS, late=late)
             arrays = [*(a.copy() for a in given), np.array(turns, np.int32)]
             own = (arrays[i].ctypes.data for i in kernel.args)
             function((ctypes.c_void_p * len(kernel.args))(*own))
