@@ -268,6 +268,44 @@ def test_lookup_replays_the_best_schedule():
     assert database.lookup(dag, Target("cuda")) is None
 
 
+def scheduled(name, factor):
+    """A computation whose operation has that name, and steps on it."""
+    from tilewright import te
+    from tilewright.schedule.schedule import create_schedule
+
+    x = te.placeholder((64,), name="x")
+    dag = te.ComputeDAG([x, te.compute((64,), lambda i: x[i] + 1.0, name=name)])
+    schedule = create_schedule(dag)
+    stage = schedule[dag.outputs[0]]
+    stage.split(stage.op.axis[0], factor=factor)
+    return dag, schedule.to_json()
+
+
+def test_records_of_equal_computations_under_other_names_replay(tmp_path):
+    """A hash says nothing of names, steps do: of a script and of a network in one log."""
+    from tilewright.search.publish import publish
+
+    made = [scheduled(name, factor) for name, factor in (("mine", 8), ("yours", 16))]
+    (first, _), (second, steps) = made
+    assert first.hash == second.hash and first.to_json() != second.to_json()
+    task = TaskId("add", [], first.hash, "llvm")
+    path, site = tmp_path / "log.jsonl", tmp_path / "site"
+    with Database(path) as log:
+        for seconds, (dag, closed) in zip((2.0, 1.0), made, strict=True):
+            result = Result(costs=(seconds,), verified=True)
+            log.append(
+                make_record(task, result, decisions={"t": seconds}, steps=closed), dag.to_json()
+            )
+    publish([path], site, "some-class")
+    databases = (log, Database.load(path), Database.load(path).distill())
+    for database in (*databases, Database.load(site / "some-class" / "records.jsonl")):
+        for dag, _ in made:  # whoever asks, the best record is the one under the other names
+            assert database.replay(database.best(task), dag).to_json() == steps
+        assert database.dag_of(database.best(task)) == second.to_json()
+    slow = next(r for r in log if r.seconds == 2.0)
+    assert log.dag_of(slow) == first.to_json() == log.dag(task.dag)
+
+
 def test_a_long_log_loads_fast(tmp_path):
     path = tmp_path / "log.jsonl"
     steps = [["Split", "conv", "ff", n, 2, "x"] for n in range(12)]

@@ -20,21 +20,19 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import msgspec
 import numpy as np
 
 from tilewright.base.concurrency import lock
-from tilewright.base.dtype import json_name
 from tilewright.base.errors import RecordError, TilewrightError
 from tilewright.base.output import check, replacing
+from tilewright.measure.computations import Computations, Place
 from tilewright.measure.contents import FINAL, OK
 from tilewright.measure.failures import Failure, histogram
 from tilewright.measure.index import contents_of
-from tilewright.measure.lines import DAMAGE, Skipped, decoded
+from tilewright.measure.lines import DAMAGE, Skipped
 from tilewright.measure.record import (
     LOG,
     Candidate,
-    DagLine,
     Key,
     Line,
     NetworkLine,
@@ -89,9 +87,9 @@ class Database:
         self.skipped = Skipped()
         self.on_error = on_error
         self._table = Table()
-        self._runs: list[RunLine | NetworkLine | _Place] = []
-        self._dags: dict[str, list[msgspec.Raw | _Place]] = {}
-        self._computations: dict[str, ComputeDAG | None] = {}
+        self._runs: list[RunLine | NetworkLine | Place] = []
+        self._dags = Computations()
+        self._computations: dict[str, list[ComputeDAG]] = {}
         self._lock = lock()
         self._file: int | None = None
         self._log: LogFile | None = None  # the same file, to read from
@@ -128,7 +126,7 @@ class Database:
         return [line for line in self._told_of_runs() if isinstance(line, NetworkLine)]
 
     def _told_of_runs(self) -> list[Line]:
-        return self._asked(lambda: [r.line() if isinstance(r, _Place) else r for r in self._runs])
+        return self._asked(lambda: [r.line() if isinstance(r, Place) else r for r in self._runs])
 
     @classmethod
     def load(cls, *paths: str | os.PathLike[str]) -> Self:
@@ -156,16 +154,17 @@ class Database:
     def append(self, record: Record, dag: Any = None) -> None:
         """Add a record, in memory and to the file.
 
-        dag: `ComputeDAG.to_json()` of its task; written the first time its hash is seen
+        dag: `ComputeDAG.to_json()` of its task, with the names that its steps use; written the
+             first time that it is seen
         Raises RecordError the first time that the file cannot be written (the disk is full).
         """
         lines: list[tuple[bytes, int | None]] = []
         line = encode(record)
         with self._lock:
-            if dag is not None and record.task.dag not in self._dags:
-                raw = _raw(dag)
-                lines.append((encode(DagLine(hash=record.task.dag, dag=raw)), None))
-                self._dags[record.task.dag] = [raw]
+            told = None if dag is None else self._dags.add(record.task.dag, dag)
+            if told is not None:
+                lines.append((encode(told), None))
+                self._computations.pop(record.task.dag, None)
             row = self._table.append(record)
             self._write([*lines, (line, row)])
 
@@ -237,14 +236,36 @@ class Database:
         """The schedule of a record of `dag`, on `dag`: what it computes is never taken from a log.
 
         Steps name stages and axes.  Where those of the computation that was measured have other
-        names, the schedule is of a copy of `dag` with these.  Raises a TilewrightError where the
-        steps do not fit.
+        names, the schedule is of a copy of `dag` with these: of those that are told, and of `dag`,
+        the first whose names the steps fit.  Raises a TilewrightError where they fit none.
         """
+        return self._replayed(record, dag)[0]
+
+    def dag_of(self, record: Record) -> Any:
+        """`ComputeDAG.to_json()` of a record's task, with the names that its steps use, or None
+        where no line tells it: what `append` wants where it goes to another log."""
+        every = list(self._dags.told(record.task.dag))
+        known = self._truly(record.task.dag) if len(every) > 1 else []
+        if len(known) < 2:  # nothing to choose
+            return every[0] if every else None
+        try:
+            return self._replayed(record, known[0])[1].to_json()
+        except TilewrightError:  # of another version, or damaged
+            return every[0]
+
+    def _replayed(self, record: Record, dag: ComputeDAG) -> tuple[Schedule, ComputeDAG]:
+        """The schedule, and whose names its steps use."""
         from tilewright.schedule.schedule import Schedule
 
-        measured = self.computation(dag.hash)
-        named = dag if measured is None else dag.named_as(measured.to_json())
-        return Schedule.replay(named, record.steps)
+        failure: TilewrightError | None = None
+        for measured in (*self._truly(dag.hash), dag):
+            try:
+                named = dag.named_as(measured.to_json())
+                return Schedule.replay(named, record.steps), named
+            except TilewrightError as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
 
     def tasks(self) -> list[TaskId]:
         """Every task with records, once per device, in the order of their first ones."""
@@ -313,32 +334,30 @@ class Database:
 
     def dag(self, hash: str) -> Any:
         """`ComputeDAG.to_json()` of a task, or None where no line tells it."""
-        for found in self._dags.get(hash, ()):
-            try:
-                raw = found if isinstance(found, msgspec.Raw) else _dag_of(found.line())
-                if raw is not None:
-                    return decoded(raw, f"computation {hash}")
-            except RecordError:
-                continue
-        return None
+        return next(self._dags.told(hash), None)
 
     def computation(self, hash: str) -> ComputeDAG | None:
         """The computation of that hash, where a line tells it, truly, and this version can read it.
 
         A computation whose hash is another one is none.
         """
+        return next(iter(self._truly(hash)), None)
+
+    def _truly(self, hash: str) -> list[ComputeDAG]:
+        """That computation in each way in which its operations are named."""
         if hash not in self._computations:
-            why, found = "it cannot be read", None
-            try:
-                data = self.dag(hash)
-                found = None if data is None else ComputeDAG.from_json(data)
-                if found is not None and found.hash != hash:
-                    why, found = "its hash is another", None
-            except (TilewrightError, *DAMAGE):
-                data = True
-            if found is None and data is not None:
+            self._computations[hash] = []
+            for data in self._dags.told(hash):
+                why = "it cannot be read"
+                try:
+                    found = ComputeDAG.from_json(data)
+                    if found.hash == hash:
+                        self._computations[hash].append(found)
+                        continue
+                    why = "its hash is another"
+                except (TilewrightError, *DAMAGE):
+                    pass
                 self.skipped[f"a computation: {why}"] += 1
-            self._computations[hash] = found
         return self._computations[hash]
 
     def counts(self) -> Counts:
@@ -359,7 +378,7 @@ class Database:
         table = self._table
         for best in self._asked(lambda: [table.best(e) for e in list(table.entries.values())]):
             if best is not None:
-                small.append(best, self.dag(best.task.dag))
+                small.append(best, self.dag_of(best))
         return small
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -367,9 +386,7 @@ class Database:
 
         Raises RecordError where it cannot be written, and where a file is there that is no log.
         """
-        known = ((name, self.dag(name)) for name in self._dags)
-        dags = (DagLine(hash=name, dag=_raw(dag)) for name, dag in known if dag is not None)
-        every: Iterable[Line] = chain(self._told_of_runs(), dags, self.records)
+        every: Iterable[Line] = chain(self._told_of_runs(), self._dags.lines(), self.records)
         lines = map(encode, every)
         with replacing(path, LOG, f"log {path}", RecordError) as made, open(made, "wb") as f:
             f.writelines(lines)
@@ -444,8 +461,8 @@ class Database:
 
     def _reload(self) -> None:
         old, self._table = self._table, Table()
-        self._dags = {h: raws for h, ds in self._dags.items() if (raws := _in_memory(ds))}
-        self._runs = [run for run in self._runs if not isinstance(run, _Place)]
+        self._dags.keep_memory()
+        self._runs = [run for run in self._runs if not isinstance(run, Place)]
         self.skipped.clear()
         for log in old.files:
             self._take(log, fresh=True)
@@ -488,8 +505,9 @@ class Database:
                 continue
             self._table.take(log, part)
             for name, places in part.dags.items():
-                self._dags.setdefault(name, []).extend(_Place(log, *place) for place in places)
-            self._runs += [_Place(log, *place) for place in part.runs]
+                self._dags.take(name, [Place(log, *place) for place in places])
+                self._computations.pop(name, None)
+            self._runs += [Place(log, *place) for place in part.runs]
             self.skipped.add(part.skipped)
 
     def _write(self, lines: list[tuple[bytes, int | None]]) -> None:
@@ -573,28 +591,3 @@ def pick_best(source: str | os.PathLike[str], target: str | os.PathLike[str]) ->
 
 def _key(task: TaskId | Key | tuple[str, str]) -> Key:
     return task.key if isinstance(task, TaskId) else Key(*task)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a line is that is no record."""
-
-    log: LogFile
-    offset: int
-    size: int
-
-    def line(self) -> Line:
-        """Raises Changed where it is no more."""
-        return self.log.line(self.offset, self.size)
-
-
-def _in_memory(found: list[msgspec.Raw | _Place]) -> list[msgspec.Raw | _Place]:
-    return [one for one in found if isinstance(one, msgspec.Raw)]
-
-
-def _dag_of(line: Line) -> msgspec.Raw | None:
-    return line.dag if isinstance(line, DagLine) else None
-
-
-def _raw(dag: Any) -> msgspec.Raw:
-    return msgspec.Raw(msgspec.json.encode(dag, enc_hook=json_name))

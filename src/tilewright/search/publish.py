@@ -71,9 +71,8 @@ def publish(
         except TilewrightError as error:
             report.skipped[error.reason] += len(mine)
             continue
-        dag = database.dag(identity.dag)
         for record in mine:
-            by_class.setdefault(name, Database()).append(record, dag)
+            by_class.setdefault(name, Database()).append(record, database.dag_of(record))
     if not by_class:
         why = "; ".join(f"{n} x {reason}" for reason, n in report.skipped.most_common(3))
         raise RecordError(
@@ -148,9 +147,9 @@ def _best(every: Iterable[Database]) -> Database:
     joined, small = Database(), Database()
     for database in every:
         for best in database.distill():
-            joined.append(best, database.dag(best.task.dag))
+            joined.append(best, database.dag_of(best))
     for key in dict.fromkeys(t.of_any_device for t in joined.tasks()):
         fastest = joined.best(key)
         if fastest is not None:
-            small.append(fastest, joined.dag(key.dag))
+            small.append(fastest, joined.dag_of(fastest))
     return small

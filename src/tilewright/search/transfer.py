@@ -73,7 +73,7 @@ def read_history(paths: Sequence[str | os.PathLike[str]], tasks: Sequence[Task] 
     for found in foreign.values():
         for record in found or ():
             assert found is not None
-            database.append(record, found.dag(record.task.dag))
+            database.append(record, found.dag_of(record))
     return database
 
 
