@@ -53,6 +53,22 @@ def test_each_choice_has_an_index_of_its_own() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("places, count", [(np.arange(SIZE), 1), (np.zeros(SIZE), 2)])
+def test_what_is_written_at_one_place_is_computed_there(places: np.ndarray, count: int) -> None:
+    """At several places it would be computed again for each."""
+    every = relay.const(places.astype("int64").reshape(SIZE, 1))
+    new = relay.exp(tensor("new", 1, 4)) * tensor("other", 1, 4)
+    body = relay.where(
+        relay.equal(every, tensor("i", 1, 1, dtype="int64")), new, tensor("x", SIZE, 4)
+    )
+    mod = IRModule.from_expr(function(body))
+    made = prepare(mod)
+    assert len(fused_groups(made["main"])) == count
+    for at in (0, SIZE - 1, SIZE):
+        for one, other in zip(values(made, at), values(mod, at), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 OTHERS = {
     "of several numbers": lambda: choice(
         relay.equal(PLACES, tensor("i", SIZE, 1, dtype="int64")), "x"

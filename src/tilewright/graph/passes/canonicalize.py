@@ -82,7 +82,8 @@ def _concatenate(node: Call) -> Expr:
     return fields[0]
 
 
-def _transpose(node: Call) -> Expr:
+def as_view(node: Call) -> Expr:
+    """Give a transposition in which only axes of one element change places as a reshape."""
     moved = [k for k in node.attrs.axes if node.args[0].shape[k] != 1]
     return node if moved != sorted(moved) else call("reshape", node.args[0], newshape=node.shape)
 
@@ -125,7 +126,7 @@ RULES: dict[str, Callable[[Call], Expr]] = {
     "concatenate": _concatenate,
     "divide": _divide,
     "cast": _cast,
-    "transpose": _transpose,
+    "transpose": as_view,
     "where": _where,
     "add": _commutative,
     "multiply": _commutative,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graph.expr import Call, Constant, Expr, IRModule, post_order
+from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType, post_order
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import (
@@ -78,13 +78,18 @@ def _may_be_slice(node: Expr, readers: Readers) -> bool:
 
 
 def _is_apart(node: Expr, readers: Readers) -> bool:
-    """Whether something reads `node`, under whatever shape, that cannot join its kernel."""
+    """Whether something reads `node`, under whatever shape, that cannot join its kernel: what is
+    more than elementwise, or has more elements."""
     waiting = list(readers[node])
     while waiting:
         reader = waiting.pop()
         if is_view(reader):
             waiting += readers[reader]
-        elif (name := op_name(reader)) and TABLE[name].pattern > Pattern.BROADCAST:
+        elif (name := op_name(reader)) and (
+            TABLE[name].pattern > Pattern.BROADCAST
+            or not isinstance(reader.checked_type, TensorType)
+            or reader.checked_type.size > node.tensor_type.size
+        ):
             return True
     return False
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -152,7 +154,8 @@ def _merge(
     """Groups without anchors whose result only one other such group reads, each element once, or
     which only move elements, become part of it: the gates of a recurrent cell, each of them a
     chain, are one kernel, and so are halves that are turned and put together again.  Where a choice
-    is made is worked out for each element, if it follows from single whole numbers."""
+    is made is worked out for each element, if it follows from single whole numbers; so is what is
+    written at one place of a cache."""
     results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
     for result in results:
         group = group_of[result]  # with all that became part of it
@@ -164,7 +167,8 @@ def _merge(
         moves = all(is_call(step, *MOVES) for step in group.steps)
         chosen = _is_index(reader) or all(is_call(r, "where") for r in calls)
         index = _is_index(group) and chosen
-        if not (moves or index) and not all(_takes(r, result) for r in calls):
+        written = len(calls) == 1 and _writes_once(calls[0], result)
+        if not (moves or index or written) and not all(_takes(r, result) for r in calls):
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
         merged = Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest)
@@ -179,6 +183,24 @@ def _is_index(group: Group) -> bool:
     given = [v for step in group.steps for v in _operands(step) if v not in inside]
     return all(map(is_whole, group.steps)) and all(
         isinstance(v, Constant) or v.tensor_type.size == 1 for v in given
+    )
+
+
+def _writes_once(reader: Expr, value: Expr) -> bool:
+    """Whether `value` is what a choice writes at one place of an axis, else its other side stays:
+    `where(0..n-1 == i, value, x)`.  What it reads is little beside all of `x`."""
+    if not is_call(reader, "where") or not isinstance(reader, Call):
+        return False
+    chosen, new, old = reader.args
+    if new is not value or old is value or not is_call(chosen, "equal"):
+        return False
+    assert isinstance(chosen, Call)
+    every, place = chosen.args
+    return (
+        isinstance(every, Constant)
+        and place.tensor_type.size == 1
+        and every.data.size * value.tensor_type.size == reader.tensor_type.size
+        and len(np.unique(every.data)) == every.data.size
     )
 
 

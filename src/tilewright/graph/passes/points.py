@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule
 from tilewright.graph.op import call
+from tilewright.graph.passes.canonicalize import as_view
 from tilewright.graph.passes.common_subexpressions import eliminate_common
 from tilewright.graph.traversal import each_function, is_call, rewrite, users, with_body
 from tilewright.graph.types import TensorType
@@ -84,7 +85,7 @@ class _Points:
         axes, inner = tuple(node.attrs.axes), tuple(point.data.attrs.axes)
         if [inner[k] for k in axes] != list(range(len(axes))):
             return node
-        updates = call("transpose", point.updates, axes=axes)
+        updates = as_view(call("transpose", point.updates, axes=axes))
         return self._choice(point.place, inner[0], point.data.args[0], updates)
 
     def _choice(self, place: Expr, axis: int, data: Expr, updates: Expr) -> Expr:
