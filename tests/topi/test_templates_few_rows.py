@@ -38,6 +38,20 @@ def dense(m: int, k: int, n: int, dtype: str = "float16", constant: bool = True)
     return [data, weight, bias, out], lambda x, w, b: np.maximum(x @ w.T + b, 0)
 
 
+def gated(m: int, k: int, n: int) -> Case:
+    """Pairs of columns that are added."""
+    data = te.placeholder((m, k), "float16", "data")
+    weight = te.placeholder((2 * n, k), "float16", "weight", constant=True)
+    both = topi.nn.dense(data, weight)
+    first, second = (topi.strided_slice(both, [0, c], [m, 2 * n], [1, 2]) for c in (0, 1))
+    return [data, weight, topi.add(topi.nn.relu(first), second)], _gated
+
+
+def _gated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    both = x @ w.T
+    return np.maximum(both[:, ::2], 0) + both[:, 1::2]
+
+
 def of_bytes(m: int, k: int, n: int) -> Case:
     data = te.placeholder((m, k), "int8", "data")
     weight = te.placeholder((n, k), "int8", "weight", constant=True)
@@ -69,6 +83,8 @@ CASES: dict[str, Case] = {
     "columns side by side": matmul(1, 256, 128),
     "four rows, columns side by side": matmul(4, 200, 96),
     "constants are turned": matmul(1, 256, 64, constant=True),
+    "a gate": gated(1, 256, 24),
+    "a gate of three rows, odd": gated(3, 96, 13),
     "one column": dense(300, 64, 1),
     "a batch": batch_matmul(3, 1, 128, 40),
     "a batch, columns side by side": batch_matmul(2, 2, 96, 64, transposed=False),

@@ -26,6 +26,7 @@ from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.gates import pair_gates
 from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
@@ -59,6 +60,7 @@ PASSES: tuple[Pass, ...] = (
     fold_scale_before,    # conv(x * s, W)  ->  conv(x, W * s)
     fold_shift,           # shifts that met after the scales have gone join as well
     combine_products,     # queries, keys and values are one product
+    pair_gates,           # so are two products that a gate joins
     slices_first,         # what would be moved and then dropped is not moved
     eliminate_dead_code,  # operators that do nothing disappear
     widen_inside,         # norms of halves cast them by themselves
@@ -139,7 +141,7 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
-    "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
+    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "pair_gates",
+    "passes_of", "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
     "work_out_indices",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ from tilewright.graph.expr import (
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.gates import FEW
 from tilewright.graph.passes.indices import is_whole
 from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.views import memory_views
@@ -93,6 +94,7 @@ def fuse(mod: IRModule) -> IRModule:
     add(conv_a, conv_b)                    joins conv_a, the result of conv_b is an input
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
+    y = dense; y[:, ::2] * y[:, 1::2]      one group, of few rows
     exp -> transpose -> add                one group without an anchor
     concatenate(exp(x), slice(y))          one group: each element is computed once
     exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
@@ -303,6 +305,8 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
     pattern = TABLE[op_name(node)].pattern
     if pattern in JOINS:
         return node.shape == arg.shape
+    if is_call(arg, "nn.dense") and _is_side_by_side(node, arg):
+        return True
     moves = pattern == Pattern.INJECTIVE and group.anchor <= Pattern.INJECTIVE
     return (
         alone
@@ -310,6 +314,14 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
         and isinstance(arg.checked_type, TensorType)
         and node.tensor_type.size <= arg.tensor_type.size  # nothing is computed twice
     )
+
+
+def _is_side_by_side(node: Expr, product: Expr) -> bool:
+    """Whether `node` is every n-th column of a product of few rows: see `gates.py`."""
+    if not is_call(node, "strided_slice") or not isinstance(node, Call):
+        return False
+    (rows, columns), step = product.shape, node.attrs.strides[-1]
+    return rows <= FEW and step > 1 and node.shape == (rows, columns // step)
 
 
 def _fused(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> Expr:

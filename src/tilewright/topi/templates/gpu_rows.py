@@ -9,6 +9,8 @@ weight is read once, in accesses of 16 bytes, and used for all rows.
 
 What neighbours in memory are says who has what: along the depth, lanes have shares of the sum and
 rows of threads have columns; along the columns, lanes have columns and rows of threads have shares.
+Where what follows makes one element of a few neighbouring columns, as a gate does, a thread has all
+of these.
 Weights come to registers, some steps together, or to a ring in shared memory, ahead of their use;
 in a chain of kernels that begins before the kernel before has ended.  Read next: `gpu_atoms.py`.
 """
@@ -49,6 +51,7 @@ EACH = (1, 2, 4, 8)  # columns of a thread
 AHEAD = (1, 2, 4, 8, 16)  # steps along the depth that are written out
 SLOTS = (0, 2, 3, 4, 6, 8, 12)  # of the ring; 0: weights come to registers
 SPLITS = (1, 2, 4)  # of the sum over blocks
+MOST_BESIDE = 2  # columns that make one element
 WASTE = 1.34
 TOGETHER = 4  # partial sums in one access
 # Untuned.
@@ -67,6 +70,7 @@ class Product:
                along the columns
     width:     elements of the weights in one access; data_width: of the data
     ndim:      axes of the anchor, behind those of rfactor
+    last:      what shares the loops of the anchor; beside: neighbouring columns of each of its own
     """
 
     few: int
@@ -77,6 +81,8 @@ class Product:
     width: int
     data_width: int
     ndim: int
+    last: Tensor
+    beside: int = 1
 
     def axes(self, stage: Stage) -> tuple[list[IterVar], IterVar, IterVar]:
         """(the batch, the few rows, the columns) of a stage; a share that rfactor made is left."""
@@ -116,7 +122,19 @@ def product_of(a: Anchored) -> Product:
     width = _width(weight, a.target)
     wide = other.args[-1] is depth.var and along
     data_width = min(width, _width(other.attr, a.target)) if wide else 1
-    return Product(few, many, other.attr, weight, along, width, data_width, len(op.axis))
+    end, beside = _gate(a, many) if along else (a.output, 1)
+    ndim = len(op.axis)
+    return Product(few, many, other.attr, weight, along, width, data_width, ndim, end, beside)
+
+
+def _gate(a: Anchored, many: int) -> tuple[Tensor, int]:
+    """What is made of the columns, where it is one element of each few of them, and how many."""
+    shape, end = list(a.anchor.shape), a.schedule.dag.outputs[0]
+    if a.has_epilogue or end is a.anchor or len(end.shape) != len(shape):
+        return a.output, 1
+    beside = shape[many] // max(end.shape[many], 1)
+    whole = [n * beside if d == many else n for d, n in enumerate(end.shape)]
+    return (end, beside) if whole == shape and 1 < beside <= MOST_BESIDE else (a.output, 1)
 
 
 def _width(tensor: Tensor, target: Target) -> int:
@@ -138,7 +156,7 @@ def tiles(extent: int, sizes: Iterable[int]) -> list[int]:
 
 def define_knobs(cfg: Any, a: Anchored, found: Product) -> None:
     op = op_of(a.schedule, a.anchor)
-    depth, columns = op.reduce_axis[0].size, op.axis[found.many].size
+    depth, columns = op.reduce_axis[0].size, op.axis[found.many].size // found.beside
     across = depth if found.along else columns
     cfg.define_knob("lanes", tiles(-(-across // found.width), LANES))
     cfg.define_knob("threads", tiles(columns if found.along else depth, THREADS))
@@ -164,7 +182,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     found = product_of(a)
     define_knobs(cfg, a, found)
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
-    last = inline_around(a)
+    last = inline_around(a, found.last)
 
     partial = anchor
     if (blocks := int(cfg["split_k"].val)) > 1:
@@ -186,7 +204,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     _add_up(s, accumulated, s[root], thread, found)
     s[root].pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
 
-    s[local].compute_at(s[board], _spread(s[board], found, each))
+    s[local].compute_at(s[board], _spread(s[board], found, each * found.beside))
     shared = {}
     if bool(cfg["slots"].val):
         rows = shared[found.data] = s.cache_read(found.data, "shared", [local])
@@ -295,7 +313,7 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     blocks = op.axis[found.many].size // (USUAL["threads"] * MANY)
     wanted = {**USUAL, "lanes": min(max(steps // 2, 1), USUAL["lanes"])}
     if blocks >= WAVES * a.target.limits.cores:
-        wanted |= {"each": MANY, "ahead": 1}
+        wanted |= {"each": MANY // found.beside, "ahead": 1}
     near = {
         name: max((n for n in space[name] if n <= w), default=min(space[name]))
         for name, w in wanted.items()
