@@ -52,6 +52,19 @@ def _gated(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.maximum(both[:, ::2], 0) + both[:, 1::2]
 
 
+def normed(m: int, k: int, n: int, center: bool = False) -> Case:
+    """Of rows whose norm is a power of two: exact."""
+    rows = te.placeholder((1, m, k), "float16", "rows")
+    weight = te.placeholder((n, k), "float16", "weight", constant=True)
+    norm = topi.nn.standardize(topi.cast(rows, "float32"), (-1,), 0.0, center)
+    data = topi.reshape(topi.cast(norm, "float16"), (m, k))
+    return [rows, weight, topi.nn.dense(data, weight)], _normed
+
+
+def _normed(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return (x[0] / np.sqrt((x[0] ** 2).mean(-1, keepdims=True))) @ w.T
+
+
 def of_bytes(m: int, k: int, n: int) -> Case:
     data = te.placeholder((m, k), "int8", "data")
     weight = te.placeholder((n, k), "int8", "weight", constant=True)
@@ -85,6 +98,9 @@ CASES: dict[str, Case] = {
     "constants are turned": matmul(1, 256, 64, constant=True),
     "a gate": gated(1, 256, 24),
     "a gate of three rows, odd": gated(3, 96, 13),
+    "a norm": normed(1, 256, 40),
+    "norms of three rows": normed(3, 96, 12),
+    "a norm that is centered": normed(1, 128, 24, center=True),
     "one column": dense(300, 64, 1),
     "a batch": batch_matmul(3, 1, 128, 40),
     "a batch, columns side by side": batch_matmul(2, 2, 96, 64, transposed=False),
@@ -116,6 +132,9 @@ def check(case: Case, sketch: Sketch, index: int, run: Callable[..., None] = run
     tensors, expected = case
     rng = np.random.default_rng(index)
     given = [rng.integers(-2, 3, t.shape).astype(t.dtype.storage) for t in tensors[:-1]]
+    if tensors[0].name == "rows":
+        row, k = np.indices(tensors[0].shape[1:])
+        given[0] = (2.0**row * (-1.0) ** (row + k // 4))[None].astype("float16")
     program = program_of(sketch, index, tensors)
     out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
     arrays = [

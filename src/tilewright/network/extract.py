@@ -28,6 +28,7 @@ from tilewright.graph.passes import (
     fold_shift,
     fuse,
     fuse_attention,
+    fuse_norms,
     optimize,
     passes_of,
 )
@@ -44,6 +45,7 @@ from tilewright.network.user_templates import registered
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
+from tilewright.topi.templates.gpu_rows import KINDS
 
 FEW_TERMS = 16  # one instruction of halves, two of float32
 
@@ -92,7 +94,7 @@ def groupings(
 ) -> list[IRModule]:
     """Give the module in each of the ways to group its operators into kernels, see `ungrouped`
     and `ways_to_group`."""
-    return ways_to_group(*ungrouped(mod, params, pass_options, target))
+    return ways_to_group(*ungrouped(mod, params, pass_options, target), target)
 
 
 def ungrouped(
@@ -130,14 +132,18 @@ def bytes_of(target: Target) -> frozenset[DType]:
     return frozenset(allowed & set(BYTES))
 
 
-def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
+def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> list[IRModule]:
     """Give the usual grouping, and, where there is attention, one in which each attention is a
     kernel.
 
-    last: the pass that groups
+    last:   the pass that groups
+    target: norms of few rows are part of products on devices whose template for those has them
     """
-    whole = [fuse_attention(mod)] if last is fuse and has_attention(mod) else []
-    return [last(mod), *whole]
+    norms = target is not None and bool(set(target.device_kind.templates).intersection(KINDS))
+    if last is not fuse:
+        return [last(mod)]
+    whole = [fuse_attention(mod, norms)] if has_attention(mod) else []
+    return [fuse_norms(mod) if norms else fuse(mod), *whole]
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:

@@ -25,7 +25,7 @@ from tilewright.graph.passes.constants import fold_constants
 from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
-from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.fuse import fuse, fuse_attention, fuse_norms, separate
 from tilewright.graph.passes.gates import pair_gates
 from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
@@ -141,7 +141,7 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "pair_gates",
+    "fuse_norms", "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "pair_gates",
     "passes_of", "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
     "work_out_indices",
 ]  # fmt: skip

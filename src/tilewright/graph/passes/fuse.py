@@ -107,9 +107,18 @@ def fuse(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body)))
 
 
-def fuse_attention(mod: IRModule) -> IRModule:
-    """Do `fuse` with each attention, softmax(a b) c, in one group."""
-    return each_function(mod, lambda f: with_body(f, _fused(f.body, whole=attentions(f.body))))
+def fuse_norms(mod: IRModule) -> IRModule:
+    """Do `fuse` with norms of few rows in the groups of the products that alone read them."""
+    return each_function(mod, lambda f: with_body(f, _fused(f.body, norms=True)))
+
+
+def fuse_attention(mod: IRModule, norms: bool = False) -> IRModule:
+    """Do `fuse` with each attention, softmax(a b) c, in one group; norms: see `fuse_norms`."""
+
+    def change(f: Function) -> Function:
+        return with_body(f, _fused(f.body, whole=attentions(f.body), norms=norms))
+
+    return each_function(mod, change)
 
 
 def separate(mod: IRModule) -> IRModule:
@@ -117,10 +126,12 @@ def separate(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body, join=False)))
 
 
-def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> list[Group]:
+def partition(
+    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False
+) -> list[Group]:
     """Give the groups of `body`, in an order in which each group's inputs come before it.
 
-    whole: steps that are groups already
+    whole: steps that are groups already; norms: see `fuse_norms`
     """
     nodes = post_order(body)
     readers, position = users(body), {node: k for k, node in enumerate(nodes)}
@@ -145,6 +156,8 @@ def partition(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (
     if join:
         _merge(group_of, readers, position)
         _widen(group_of, readers, position)
+    if norms:
+        _norms_inside(group_of, readers)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -226,6 +239,29 @@ def _widen(
         merged = Group([group.result], group.anchor, {step: 1}).with_steps(reader.steps)
         if merged is not None:
             group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _norms_inside(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[Expr]]) -> None:
+    """A norm of few rows that one product alone reads, under whatever shape, becomes part of it:
+    each block norms them for itself, which takes less than a kernel does."""
+    for group in list(dict.fromkeys(group_of.values())):
+        first = group.steps[0]
+        if not is_call(first, "nn.dense") or first.args[0].shape[0] > FEW:
+            continue
+        views: list[Call] = []
+        value = first.args[0]
+        while is_view(value) and isinstance(value, Call) and len(readers[value]) == 1:
+            views.insert(0, value)
+            value = value.args[0]
+        norm = group_of.get(value)
+        if norm is None or norm.result is not value or len(readers[value]) != 1:
+            continue
+        if [is_call(s, "nn.standardize") for s in norm.steps].count(True) != 1:
+            continue
+        if norm.anchor > Pattern.REDUCTION or len(norm.steps) + len(group.steps) > LONGEST:
+            continue
+        merged = Group([*norm.steps, *views, *group.steps], group.anchor, group.sizes)
+        group_of |= dict.fromkeys(merged.steps, merged)
 
 
 def _takes(reader: Expr, value: Expr) -> bool:
@@ -324,8 +360,10 @@ def _is_side_by_side(node: Expr, product: Expr) -> bool:
     return rows <= FEW and step > 1 and node.shape == (rows, columns // step)
 
 
-def _fused(body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = ()) -> Expr:
-    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join, whole)}
+def _fused(
+    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False
+) -> Expr:
+    group_of_result = {g.result: g for g in partition(body, join, whole, norms)}
     new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:

@@ -10,7 +10,7 @@ weight is read once, in accesses of 16 bytes, and used for all rows.
 What neighbours in memory are says who has what: along the depth, lanes have shares of the sum and
 rows of threads have columns; along the columns, lanes have columns and rows of threads have shares.
 Where what follows makes one element of a few neighbouring columns, as a gate does, a thread has all
-of these.
+of these.  Where the rows are normed, each block norms them for itself, in shared memory.
 Weights come to registers, some steps together, or to a ring in shared memory, ahead of their use;
 in a chain of kernels that begins before the kernel before has ended.  Read next: `gpu_atoms.py`.
 """
@@ -19,16 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import ATOMS
 from tilewright.schedule.copies import stays_a_copy
+from tilewright.schedule.row_reductions import dear_rows
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch
+from tilewright.schedule.vectors import inlined_body
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu import (
@@ -71,6 +74,7 @@ class Product:
     width:     elements of the weights in one access; data_width: of the data
     ndim:      axes of the anchor, behind those of rfactor
     last:      what shares the loops of the anchor; beside: neighbouring columns of each of its own
+    norm:      stages of sums of the rows and of what is made of them, the data last
     """
 
     few: int
@@ -83,6 +87,7 @@ class Product:
     ndim: int
     last: Tensor
     beside: int = 1
+    norm: tuple[Stage, ...] = ()
 
     def axes(self, stage: Stage) -> tuple[list[IterVar], IterVar, IterVar]:
         """(the batch, the few rows, the columns) of a stage; a share that rfactor made is left."""
@@ -101,10 +106,6 @@ def product_of(a: Anchored) -> Product:
     few, many = sorted((last - 1, last), key=lambda d: op.axis[d].size)
     if op.axis[few].size > MOST_ROWS:
         raise _refused(op, f"it has more than {MOST_ROWS} rows")
-    for stage in s.stages:
-        sums = isinstance(stage.op, ComputeOp) and stage.op.combiner is not None
-        if sums and stage.op is not op and s.reaches(stage, s[a.anchor]):
-            raise _refused(op, f"{stage.name}, which it reads, is a sum itself")
     column, (depth, *others) = op.axis[many].var, op.reduce_axis
     reads = list(dict.fromkeys(e for e in E.walk(op.body) if e.op == "read"))
     weights = [e for e in reads if column in E.free_variables(*e.args)]
@@ -112,6 +113,7 @@ def product_of(a: Anchored) -> Product:
     if others or len(weights) != 1 or len(data) != 1:
         raise _refused(op, "it is no product of a matrix and few rows")
     (read,), (other,) = weights, data
+    norm = _norm(a, s[other.attr])
     if read.args[-1] not in (column, depth.var) or depth.var not in other.args:
         raise _refused(op, "neighbours in its weights are neighbours along no axis")
     weight, along = read.attr, read.args[-1] is depth.var
@@ -123,8 +125,35 @@ def product_of(a: Anchored) -> Product:
     wide = other.args[-1] is depth.var and along
     data_width = min(width, _width(other.attr, a.target)) if wide else 1
     end, beside = _gate(a, many) if along else (a.output, 1)
-    ndim = len(op.axis)
-    return Product(few, many, other.attr, weight, along, width, data_width, ndim, end, beside)
+    return Product(
+        few, many, other.attr, weight, along, width, data_width, len(op.axis), end, beside, norm
+    )
+
+
+def _norm(a: Anchored, data: Stage) -> tuple[Stage, ...]:
+    """What makes the rows of sums of their elements; () where no sum is before the anchor.
+
+    Raises ScheduleError for sums that are not along the rows of the data, or of another operand.
+    """
+    s, anchor = a.schedule, a.schedule[a.anchor]
+    sums = [
+        stage
+        for stage in s.stages
+        if isinstance(stage.op, ComputeOp) and stage.op.combiner is not None
+        if stage is not anchor and s.reaches(stage, anchor)
+    ]
+    if not sums:
+        return ()
+    op, rows = op_of(s, a.anchor), prod(data.op.shape[:-1])
+    for stage in sums:
+        whole = s.reaches(stage, data) and prod(stage.op.shape) == rows
+        if not whole or prod(ax.size for ax in stage.op.reduce_axis) != data.op.shape[-1]:
+            raise _refused(op, f"{stage.name}, which it reads, is a sum itself")
+    inner = [*sums, *(d for d in dear_rows(s) if s.reaches(d, data))]
+    own = [stage for stage in s.stages if stage in inner or stage is data]
+    if rows * data.op.shape[-1] * data.op.dtype.bytes > LONGEST:
+        raise _refused(op, "a block has no room for its rows")
+    return tuple(own)
 
 
 def _gate(a: Anchored, many: int) -> tuple[Tensor, int]:
@@ -169,7 +198,8 @@ def define_knobs(cfg: Any, a: Anchored, found: Product) -> None:
         and op.axis[found.few].size * depth * found.data.dtype.bytes <= LONGEST
     )
     cfg.define_knob("slots", SLOTS if alone else SLOTS[:1])
-    cfg.define_knob("split_k", divisors_of(depth, SPLITS, 64 * found.width))
+    splits = SPLITS[:1] if found.norm else SPLITS  # each part would sum up whole rows
+    cfg.define_knob("split_k", divisors_of(depth, splits, 64 * found.width))
     cfg.define_knob("auto_unroll_max_step", [0, 512])
 
 
@@ -182,7 +212,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     found = product_of(a)
     define_knobs(cfg, a, found)
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
-    last = inline_around(a, found.last)
+    last = inline_around(a, found.last, found.norm)
 
     partial = anchor
     if (blocks := int(cfg["split_k"].val)) > 1:
@@ -206,7 +236,10 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
 
     s[local].compute_at(s[board], _spread(s[board], found, each * found.beside))
     shared = {}
-    if bool(cfg["slots"].val):
+    if found.norm:
+        shared[found.data] = found.data
+        _norm_rows(s, found, (s[root], block), lanes, threads)
+    elif bool(cfg["slots"].val):
         rows = shared[found.data] = s.cache_read(found.data, "shared", [local])
         s[rows].compute_at(s[root], block)
         fetch(s[rows], lanes * threads, found.data_width, lanes=lanes)
@@ -221,6 +254,34 @@ def _shares(cfg: Any, s: Schedule, partial: Tensor, found: Product) -> Tensor:
     _, share = s[partial].split(step, factor=cfg["lanes" if found.along else "threads"].val)
     board: Tensor = s.rfactor(partial, share)
     return board
+
+
+def _norm_rows(
+    s: Schedule, found: Product, place: tuple[Stage, IterVar], lanes: Any, threads: Any
+) -> None:
+    """The rows in shared memory, normed by all threads of a block; each of its sums by one line of
+    them, from a copy that is in shared memory, too."""
+    *inner, data = found.norm
+    for source in _rows_before(s, found):
+        stage = s[s.cache_read(source, "shared", [r.tensor for r in s.readers(source)])]
+        stage.compute_at(*place)
+        fetch(stage, lanes * threads, found.data_width, lanes=lanes)
+    for stage in inner:
+        stage.set_scope("shared")
+        stage.compute_at(*place)
+        if stage.op.reduce_axis:
+            deal(stage, stage.fuse(*stage.op.reduce_axis), lanes * threads, lanes)
+    data.set_scope("shared")
+    data.compute_at(*place)
+    deal(data, data.fuse(*data.op.axis), lanes * threads, lanes)
+
+
+def _rows_before(s: Schedule, found: Product) -> list[Tensor]:
+    """What the sums and the data read, whose elements are those of the rows."""
+    own = {stage.tensor for stage in found.norm}
+    reads = [n.attr for stage in found.norm for n in E.walk(inlined_body(s, stage))
+             if n.op == "read" and n.attr not in own]  # fmt: skip
+    return [t for t in dict.fromkeys(reads) if prod(t.shape) == prod(found.data.shape)]
 
 
 def _blocks(stage: Stage, found: Product, tile: Any) -> tuple[IterVar, IterVar]:
