@@ -138,10 +138,10 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
-    "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
-    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "fuse_norms", "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "pair_gates",
-    "passes_of", "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
-    "work_out_indices",
+    "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products",
+    "defuse", "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous",
+    "fold_constants", "fold_scale_after", "fold_scale_before", "fold_shift", "fuse",
+    "fuse_attention", "fuse_norms", "group_heads", "inline_calls", "join_norms", "moves_last",
+    "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
+    "single_heads", "slices_first", "widen_inside", "work_out_indices",
 ]  # fmt: skip

@@ -363,7 +363,7 @@ def _is_side_by_side(node: Expr, product: Expr) -> bool:
 def _fused(
     body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False
 ) -> Expr:
-    group_of_result = {g.result: g for g in partition(body, join, whole, norms)}
+    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join, whole, norms)}
     new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:

@@ -42,7 +42,7 @@ def _paired(body: Expr) -> Expr:
                 kind = data.shape, weight.shape, str(weight.dtype), str(node.dtype)
                 alike.setdefault((source, kind), []).append(node)
     pairs = [products for products in alike.values() if len(products) == 2]
-    pair_of = {p: pair for pair in pairs if _meet(*pair, readers) for p in pair}
+    pair_of = {p: pair for pair in pairs if _meet(pair[0], pair[1], readers) for p in pair}
     if not pair_of:
         return body
     made: dict[Expr, Expr] = {}  # by the first of a pair
@@ -84,7 +84,7 @@ def _meet(first: Call, second: Call, readers: Readers) -> bool:
 
 def _behind(node: Call, readers: Readers) -> list[Expr]:
     """What is made of `node` element by element, in an order in which readers come later."""
-    reached = {node}
+    reached: set[Expr] = {node}
     near: list[Expr] = [node]
     for value in near:
         for reader in readers[value]:
