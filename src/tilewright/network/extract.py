@@ -229,9 +229,9 @@ def label_of(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]
     if not workloads:
         shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
         return "+".join(map(_short, steps)) or "identity", shapes
-    name, *args = workloads[0]
     if is_attention(steps):
-        return "attention", tuple(args)
+        return "attention", tuple(workloads[0][1:])
+    name, *args = workloads[-1]  # a norm may be before it
     heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
     behind = steps[heads[-1] + 1 :] if heads else []
     return "+".join([name, *map(_short, behind)]), tuple(args)
