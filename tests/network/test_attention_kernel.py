@@ -150,13 +150,24 @@ def safe() -> relay.Expr:
     return nn.batch_matmul(share, v, transpose_b=False)
 
 
+def turned() -> relay.Expr:
+    """Queries and a part of a product that holds others, too, turned by their position."""
+    every, k, v = tensor("q", 1, 6, 1, 4), tensor("k", 2, 5, 4), tensor("v", 2, 5, 4)
+    q = relay.strided_slice(every, [0, 1, 0, 0], [1, 5, 1, 4])
+    first, second = (relay.strided_slice(q, [0, 0, 0, n], [1, 4, 1, n + 2]) for n in (0, 2))
+    aside = relay.concatenate([relay.negative(second), first], 3)
+    q = q * tensor("cos", 1, 1, 1, 4) + aside * tensor("sin", 1, 1, 1, 4)
+    share = nn.softmax(nn.batch_matmul(relay.reshape(q, (2, 2, 4)), k))
+    return nn.batch_matmul(share, v, transpose_b=False)
+
+
 def parts_of_rows() -> relay.Expr:
     q, k, v = (tensor(n, 2, 6, 4) for n in "qkv")
     share = nn.softmax(relay.reshape(nn.batch_matmul(q, k), (2, 6, 2, 3)))
     return nn.batch_matmul(relay.reshape(share, (2, 6, 6)), v, transpose_b=False)
 
 
-WHOLE |= MOVED
+WHOLE |= MOVED | {"turned queries": turned}
 NOT_WHOLE = {
     "products with weights": lambda: nn.dense(
         nn.softmax(nn.dense(matrix("x", 5, 8), tensor("a", 8, 8))),
@@ -209,6 +220,18 @@ def test_its_template_is_right_and_stores_no_scores(name, target):
             s for s in schedule.stages if s.attach_kind == "root" and isinstance(s.op, ComputeOp)
         ]
         assert [s.is_output for s in roots] == [True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [CPU, GPU], ids=str)
+def test_turned_queries_are_part_of_it(target):
+    """They are made once for a block, not for each key that they meet."""
+    _, whole = groupings(function(turned()))
+    assert [g.name for g in fused_groups(whole["main"])] == ["attention"]
+    dag = kernel(turned).dag
+    assert nests(dag, target) == 1
+    text = str(default_schedule(dag, target))
+    assert "T_reshape: float32[2, 2, 4]" in text or "T_reshape: float32[1, 2, 4]" in text
 
 
 def nests(dag, target: Target) -> int:

@@ -77,6 +77,8 @@ class RegisteredAnchor:
     structures: how many kinds of loop nests its space has, at most
     special: whether it takes few of the anchors with its tags, and so comes before those that take
              any of them
+    alone:   where it fits, nothing else is predicted: others give sums that it computes along the
+             way kernels of their own, of which trees know too little
     """
 
     name: str
@@ -88,6 +90,7 @@ class RegisteredAnchor:
     offered: bool = True
     structures: int = MAX_PARTS
     special: bool = False
+    alone: bool = False
 
     @property
     def origin(self) -> str:
@@ -151,6 +154,7 @@ def anchor_template(
     offered: bool = True,
     structures: int = MAX_PARTS,
     special: bool = False,
+    alone: bool = False,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
@@ -168,6 +172,7 @@ def anchor_template(
             offered,
             structures,
             special,
+            alone,
         )
         _anchors()[registered.origin] = registered
         return function

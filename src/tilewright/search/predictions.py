@@ -53,6 +53,8 @@ def predict(
     sketches = anchor_sketches(dag, target)
     if not sketches:
         return None
+    alone = {t.origin for t in anchor_templates(dag, target) if t.alone}
+    sketches = [s for s in sketches if s.origin in alone] or sketches
     model = CostModel()
     model.begin_with(trees)
     proposer = ModelProposer(Task("untuned", (), dag, target, sketches), 0, model)

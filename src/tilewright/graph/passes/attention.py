@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import (
@@ -24,8 +24,10 @@ from tilewright.graph.traversal import (
 )
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
+JOINED = Pattern.INJECTIVE  # at most, of what is computed element by element
 PRODUCT, SOFTMAX, SINGLE = "nn.batch_matmul", "nn.softmax", "nn.dense"
 MOVES = ("transpose", "strided_slice", "broadcast_to")
+FEW = 8  # rows of queries that each block may make for itself
 LONGEST = 8  # steps between a product and the softmax, or before an operand
 
 Readers = Mapping[Expr, Sequence[Expr]]
@@ -83,6 +85,7 @@ def attentions(body: Expr) -> list[list[Call]]:
                 inner = [*before, *after, node]
                 operands = [*before[0].args, node.args[1]]
                 moved = [step for arg in operands for step in _moves(arg, inner, readers)]
+                moved += _turned(before[0].args[0], inner, readers)
                 steps = {*moved, *inner, *_moved_result(node, readers)}
                 if not steps & taken:
                     taken |= steps
@@ -152,6 +155,29 @@ def _moves(operand: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]
     while found and is_view(found[-1]):  # they cost nothing outside
         found.pop()
     return found
+
+
+def _turned(queries: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]:
+    """What makes few rows of queries of other values for `inner` alone, element by element, such as
+    turning them by their position.  More rows have a kernel for that."""
+    if len(queries.shape) < 2 or queries.shape[-2] > FEW:
+        return []
+    found: dict[Expr, None] = {}
+    waiting = [queries]
+    while waiting:
+        node = waiting.pop()
+        parts = node.fields if isinstance(node, Tuple) else ()
+        made = bool(parts) or (bool(op_name(node)) and TABLE[op_name(node)].pattern <= JOINED)
+        if node in found or not made or not set(readers[node]) <= {*inner, *found}:
+            continue
+        if len(found) > 2 * LONGEST:
+            return []
+        found[node] = None
+        waiting += node.args if isinstance(node, Call) else parts
+    while ends := [n for n in found if is_view(n) and not set(n.args) & set(found)]:  # type: ignore[attr-defined]
+        for node in ends:  # they cost nothing outside
+            del found[node]
+    return [n for n in found if isinstance(n, Call)]
 
 
 def _is_number(node: Expr) -> bool:

@@ -51,7 +51,7 @@ def schedule_cpu(cfg: Any, at: Anchored) -> None:
     task = out.fuse(*batch, block)
     out.parallel(task)
     _vectorize(out, j, at)
-    for stage in (*a.all, adder, *(p for p in parts if p is not None)):
+    for stage in (*a.all, adder, *(p for p in (a.queries, *parts) if p is not None)):
         stage.set_scope("local")
         stage.compute_at(out, task)
     for part in parts:
@@ -167,7 +167,12 @@ def schedule_gpu(cfg: Any, at: Anchored) -> None:
     block.share(a.probability, i, j)
     i, j = a.scores.op.axis[-2:]
     place = block.tile(a.scores, i, j, cfg["scores_j"].val)
-    _sums(s, scores, a.scores, place, cfg["step_k"].val, block)
+    if a.queries is not None:
+        a.queries.set_scope("shared")
+        a.queries.compute_at(out, task)
+        deal(a.queries, a.queries.fuse(*a.queries.op.axis), block.threads, block.lanes)
+    near = None if a.queries is None else a.queries.tensor
+    _sums(s, scores, a.scores, place, cfg["step_k"].val, block, near)
 
 
 @dataclass(frozen=True)
@@ -238,6 +243,6 @@ for _name, _kinds, _schedule in (
     ("attention.llvm", ("llvm",), schedule_cpu),
     ("attention.gpu", ("cuda", "opencl"), schedule_gpu),
 ):
-    anchor_template(_name, kinds=_kinds, tags=(PRODUCT,), fallback=fallback, special=True)(
-        _schedule
-    )
+    anchor_template(
+        _name, kinds=_kinds, tags=(PRODUCT,), fallback=fallback, special=True, alone=True
+    )(_schedule)

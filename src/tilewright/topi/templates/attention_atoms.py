@@ -113,6 +113,8 @@ def schedule(cfg: Any, at: Anchored) -> None:
     queries, found = operands(_op(scores), _axes(_op(scores)))
     held = _fragment(s, queries.tensor, scores)
     held.compute_at(out, lane)
+    for tensor in _op(held).input_tensors:  # of which it is a padded copy
+        _inline_from(s, s[tensor])
     _bring(cfg, s, found, scores, (host, loop), inner, warps)
     _, values = operands(_op(sums), _axes(_op(sums)))
     _bring(cfg, s, values, sums, (sums, slices), step, warps)
@@ -248,6 +250,6 @@ def fallback(sketch: Sketch, _: Anchored) -> int:
     return fastest(sketch, {})
 
 
-anchor_template("attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback, special=True)(
-    schedule
-)
+anchor_template(
+    "attention.tensor", kinds=KINDS, tags=(PRODUCT,), fallback=fallback, special=True, alone=True
+)(schedule)

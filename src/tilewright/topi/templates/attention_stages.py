@@ -23,13 +23,16 @@ PRODUCT, SUM = "batch_matmul", "comm_reduce"
 @dataclass(frozen=True)
 class Attention:
     """scores: the first product; largest, total: of its softmax; probability: what the second
-    product reads; kept: the stage of exponentials, which the total and the probabilities read"""
+    product reads; kept: the stage of exponentials, which the total and the probabilities read;
+    queries: rows of the first product that are made of several tensors, as those are that were
+    turned by their position"""
 
     scores: Stage
     largest: Stage
     total: Stage
     kept: Stage
     probability: Stage
+    queries: Stage | None = None
 
     @property
     def all(self) -> tuple[Stage, ...]:
@@ -59,7 +62,11 @@ def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
             f"template for {anchor.name}", "it is no product with a softmax of a product",
             "Other templates take it.",
         )  # fmt: skip
-    found = Attention(s[products[0]], s[sums[0]], s[sums[1]], s[exponentials[0]], s[computed])
+    first = s[products[0].input_tensors[0]]
+    queries = first if len(_sources(s, first)) > 1 else None
+    own = (s[op] for op in (products[0], *sums, exponentials[0]))
+    scores, largest, total, kept = own
+    found = Attention(scores, largest, total, kept, s[computed], queries)
     limits = at.target.limits
     room = limits.shared_bytes_per_block if at.target.has_threads else limits.max_stack_bytes
     row = len(found.all) * products[0].shape[-1] * products[0].dtype.compute.bytes
@@ -68,7 +75,7 @@ def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
             f"template for {anchor.name}", f"a row of scores takes {row} of {room} bytes",
             "It compiles with its default schedule.",
         )  # fmt: skip
-    ends = [*found.all, s[anchor], s[s.dag.outputs[0]]]
+    ends = [*found.all, s[anchor], s[s.dag.outputs[0]], queries]
     if moved:
         operands = (*products[0].input_tensors, values)
         ends += [s[t] for t in operands if _is_computed(s, s[t])]
@@ -76,6 +83,13 @@ def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
         if isinstance(stage.op, ComputeOp) and stage not in ends:
             stage.compute_inline()
     return found
+
+
+def _sources(s: Schedule, stage: Stage) -> set[Stage]:
+    """The inputs of which a stage is computed."""
+    if not isinstance(stage.op, ComputeOp):
+        return {stage}
+    return {source for tensor in stage.op.input_tensors for source in _sources(s, s[tensor])}
 
 
 def _is_computed(s: Schedule, stage: Stage) -> bool:
