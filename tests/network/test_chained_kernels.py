@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from graph.small import residual
 from tilewright.base.artifact import AWAIT
 from tilewright.network.build import build
+from tilewright.network.chains import chained
+from tilewright.network.extract import FusedGroup, fused_groups, prepare
 from tilewright.runtime.network.library import Library
+from tilewright_tvm import relay
 
 SM90 = "cuda -arch=sm_90"
 SWITCH = "TILEWRIGHT_DEPENDENT_LAUNCH"
@@ -43,8 +47,27 @@ def test_every_kernel_waits_and_reads_no_other_argument_as_before(built: Library
                 assert spec.role == "input" and f"const {spec.dtype.spelling.cuda}*" in source.text
 
 
+def products(rows: int) -> list[FusedGroup]:
+    x = relay.var("x", shape=(rows, 256), dtype="float16")
+    for _ in range(2):
+        weight = np.ones((256, 256), "float16")
+        x = relay.nn.relu(relay.nn.dense(x, relay.const(weight)))
+    return fused_groups(prepare(relay.Function(relay.analysis.free_vars(x), x))["main"])
+
+
+@pytest.mark.parametrize(
+    "switch, rows, early",
+    [("", 1, True), ("", 64, False), ("off", 1, False), ("on", 64, True)],
+)
+def test_chains_of_few_rows_begin_early_where_nobody_says(
+    monkeypatch: pytest.MonkeyPatch, switch: str, rows: int, early: bool
+) -> None:
+    monkeypatch.setenv(SWITCH, switch)
+    assert chained(products(rows)) == early
+
+
 @pytest.mark.slow
-def test_it_has_to_be_asked_for(built: Library) -> None:
+def test_other_networks_have_to_ask_for_it(built: Library) -> None:
     """And what was built before does not come back from the cache of builds."""
     plain = network("")
     assert not any(kernel.source.waits for kernel in plain.kernels)

@@ -33,9 +33,12 @@ def debug_level() -> int:
     return int(text) if text.isdigit() else 0
 
 
-def dependent_launch() -> bool:
-    """Whether a network's kernels may begin before those before them have ended; not by default."""
-    return os.environ.get(DEPENDENT_LAUNCH, "").lower() in ("on", "1", "yes")
+def dependent_launch() -> bool | None:
+    """Whether a network's kernels may begin before those before them have ended; None: not said."""
+    said = os.environ.get(DEPENDENT_LAUNCH, "").lower()
+    if said in ("on", "1", "yes"):
+        return True
+    return False if said in ("off", "0", "no") else None
 
 
 def dump_directory() -> str:

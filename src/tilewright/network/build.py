@@ -38,6 +38,7 @@ from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
 from tilewright.measure.local import LocalBuilder
 from tilewright.network.batching import sample_dependence
+from tilewright.network.chains import chained
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
@@ -131,8 +132,10 @@ def build(
         groups = joined if partial_batches else kernels.implemented(joined)
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
-            by_schedules = kernels.schedules(groups)
-            return build_kernels(groups, by_schedules, chosen, builder, verify=verify and here)
+            by_schedules, early = kernels.schedules(groups), chained(groups)
+            return build_kernels(
+                groups, by_schedules, chosen, builder, verify=verify and here, chained=early
+            )
 
         made, more = built(groups)
         lost = [

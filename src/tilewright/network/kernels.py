@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tilewright.base import environment
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
@@ -63,16 +62,18 @@ def build_kernels(
     builder: LocalBuilder,
     *,
     verify: bool,
+    chained: bool = False,
 ) -> tuple[list[BuiltKernel], list[str]]:
     """Build a kernel for each group; notes for the report behind them.
 
     choices: of each group, the preferred one first
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
+    chained: they wait themselves for the kernel before them, see `chains.py`
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    with _Workers(target, builder, len(groups), verify) as workers:
+    with _Workers(target, builder, len(groups), verify, chained) as workers:
         left = attempts
         while left:
             for attempt in left:
@@ -240,9 +241,11 @@ class _Workers:
     broken: why the device cannot be used after all; ""
     """
 
-    def __init__(self, target: Target, builder: LocalBuilder, kernels: int, verify: bool) -> None:
+    def __init__(
+        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: bool
+    ) -> None:
         self.target, self.verify, self.broken = target, verify, ""
-        self._chained = environment.dependent_launch()
+        self._chained = chained
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))

@@ -379,7 +379,7 @@ class CudaDriver:
     @property
     def launches_early(self) -> bool:
         """Whether a kernel that waits itself may begin before the one before it has ended."""
-        return self._can_launch_early and environment.dependent_launch()
+        return self._can_launch_early and environment.dependent_launch() is not False
 
     @cached_property
     def _can_launch_early(self) -> bool:

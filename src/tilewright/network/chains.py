@@ -1,0 +1,48 @@
+"""Whether kernels of a network begin before the kernel before them has ended, where nobody says.
+
+In: its groups.  Out: yes or no.  What it is worth is in docs/performance.md, how it works in
+docs/devices.md.  Read next: `kernels.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.base import environment
+from tilewright.network.costs import moved_bytes
+from tilewright.network.extract import FusedGroup
+from tilewright.schedule.template import find_anchor
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import PlaceholderOp
+from tilewright.topi.templates.gpu_rows import FEWER, TAGS
+
+MOST = 0.5  # of all bytes that kernels read and write: what bounds the network
+
+
+def chained(groups: Sequence[FusedGroup]) -> bool:
+    """Say whether the kernels wait themselves: as the environment says, else where most of what
+    they move is weights of products of few rows, as in a step of a decoder.
+
+    Such a kernel asks for its weights while the one before still runs.  Networks of larger kernels
+    lose by blocks that come early and wait.
+    """
+    asked = environment.dependent_launch()
+    if asked is not None:
+        return asked
+    moved = sum(len(g.calls) * moved_bytes(g.dag) for g in groups)
+    return sum(len(g.calls) * _weights_of_rows(g.dag) for g in groups) > MOST * moved
+
+
+def _weights_of_rows(dag: ComputeDAG) -> int:
+    """Bytes of the weights of a product of few rows; 0 of all else."""
+    anchor = find_anchor(dag)
+    if anchor is None or anchor.tag not in TAGS or dag.symbols:
+        return 0
+    if min(ax.size for ax in anchor.axis[-2:]) > FEWER:
+        return 0
+    constant = (t for t in dag.args if isinstance(t.op, PlaceholderOp) and t.op.constant)
+    return sum(prod(t.shape) * t.dtype.bytes for t in constant)
+
+
+__all__ = ["chained"]
