@@ -20,7 +20,7 @@ from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule import template
 from tilewright.schedule.task import create, task_of_dag
-from tilewright.schedule.template import anchor_template
+from tilewright.schedule.template import anchor_sketches, anchor_template
 from tilewright.search import predictions
 from tilewright.search.jobs import candidate_of
 from tilewright.search.loop import tune
@@ -34,6 +34,7 @@ from tilewright.te.dag import ComputeDAG
 from tilewright_tvm import relay
 
 LLVM = local_target(Target("llvm"))[0]
+KEYS = ((32, "k"), (32, "v"))
 CODE = FEATURES.index("log_code")
 LIMIT = 10.0  # of log2 of the bytes of straight-line code: on both sides there are candidates
 
@@ -85,6 +86,27 @@ def test_trees_decide(target):
         assert told.seconds == pytest.approx(machine[0])
         found[name] = rows[0, CODE]
     assert found["less"] < LIMIT <= found["more"]
+
+
+def attention() -> ComputeDAG:
+    q, k, v = (te.placeholder((2, n, 16), "float16", name) for n, name in ((4, "q"), *KEYS))
+    share = topi.nn.softmax(topi.nn.batch_matmul(q, k, transpose_b=True))
+    return ComputeDAG([q, k, v, topi.nn.batch_matmul(share, v, transpose_b=False)])
+
+
+@pytest.mark.parametrize("known", [trees(above=9.0), trees(below=9.0)])
+def test_some_templates_are_not_overruled(known):
+    """What was measured to be usual goes before trees; what computes all sums in one kernel goes
+    before what gives some of them kernels of their own."""
+    rows, target = product(1), Target("cuda -arch=sm_90")
+    told = predict(rows, target, known)
+    assert told is not None and told.origin == "template:dense.rows"
+    sketch = anchor_sketches(rows, target)[0]
+    candidate = candidate_of(task_of_dag(rows, target), told.origin, told.decisions)
+    assert candidate is not None and candidate.index == sketch.fallback()
+    whole = predict(attention(), target, known)
+    assert whole is not None and whole.origin.startswith("template:attention")
+    assert any("dense" in s.origin for s in anchor_sketches(attention(), target))
 
 
 def test_nothing_is_predicted_without_a_template_or_without_trees():

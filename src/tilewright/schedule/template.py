@@ -79,6 +79,7 @@ class RegisteredAnchor:
              any of them
     alone:   where it fits, nothing else is predicted: others give sums that it computes along the
              way kernels of their own, of which trees know too little
+    usual:   where it comes first, its `fallback` was measured to be faster than what trees predict
     """
 
     name: str
@@ -91,6 +92,7 @@ class RegisteredAnchor:
     structures: int = MAX_PARTS
     special: bool = False
     alone: bool = False
+    usual: bool = False
 
     @property
     def origin(self) -> str:
@@ -155,6 +157,7 @@ def anchor_template(
     structures: int = MAX_PARTS,
     special: bool = False,
     alone: bool = False,
+    usual: bool = False,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
@@ -173,6 +176,7 @@ def anchor_template(
             structures,
             special,
             alone,
+            usual,
         )
         _anchors()[registered.origin] = registered
         return function

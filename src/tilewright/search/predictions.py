@@ -28,6 +28,7 @@ from tilewright.search.jobs import decisions_of
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import Looks, Request, take_looks
 from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -53,14 +54,16 @@ def predict(
     sketches = anchor_sketches(dag, target)
     if not sketches:
         return None
-    alone = {t.origin for t in anchor_templates(dag, target) if t.alone}
-    sketches = [s for s in sketches if s.origin in alone] or sketches
+    templates = {t.origin: t for t in anchor_templates(dag, target)}
+    sketches = [s for s in sketches if templates[s.origin].alone] or sketches
+    usual = sketches[0].fallback() if templates[sketches[0].origin].usual else None
     model = CostModel()
     model.begin_with(trees)
     proposer = ModelProposer(Task("untuned", (), dag, target, sketches), 0, model)
     if looks is not None:
         proposer.begin_with(_given(looks))
-    for candidate in proposer.suggest(1):
+    known = [] if usual is None else [Candidate(sketches[0], usual)]
+    for candidate in known or proposer.suggest(1):
         seconds = float(proposer.predict([candidate])[0])
         return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
     return None

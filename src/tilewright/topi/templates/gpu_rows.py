@@ -382,4 +382,4 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     return {**{name: values[0] for name, values in space.items()}, **near}
 
 
-anchor_template("dense.rows", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_rows)
+anchor_template("dense.rows", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True)(schedule_rows)
