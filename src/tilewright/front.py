@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from textwrap import fill
@@ -51,7 +51,8 @@ from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, task_label
 from tilewright.measure.sources import check_history
 from tilewright.models import networks
-from tilewright.network.build import build
+from tilewright.models.torch.export import Keeps, from_step
+from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
 from tilewright.network.single import build_task
@@ -91,6 +92,8 @@ class Network:
     params:  its weights by name; all other parameters of the graphs are inputs
     layout:  of its convolutions, where one was asked for
     dtype:   of its contractions, as it was asked for
+    states:  inputs that stay on the device between calls, by name: buffers that a module of PyTorch
+             writes to, such as caches of keys and values
     """
 
     door_words = ("a network", "tilewright.load gives one.")
@@ -100,19 +103,22 @@ class Network:
     params: Mapping[str, Array]
     layout: str | None = None
     dtype: str = "float32"
+    states: Mapping[str, State] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and element type of each input; of the first of several sets of shapes."""
         main = self.modules[0]["main"]
-        free = (p for p in main.params if p.name_hint not in self.params)
+        free = (p for p in main.params if p.name_hint not in {*self.params, *self.states})
         return tuple(TensorSpec(p.name_hint, p.shape, str(p.dtype)) for p in free)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and element type of each output, likewise."""
         kinds = _tensors(self.modules[0]["main"].body.checked_type)
-        return tuple(TensorSpec(f"output{k}", t.shape, str(t.dtype)) for k, t in enumerate(kinds))
+        kept = {state.output for state in self.states.values()}
+        every = (TensorSpec(f"output{k}", t.shape, str(t.dtype)) for k, t in enumerate(kinds))
+        return tuple(spec for k, spec in enumerate(every) if k not in kept)
 
     @property
     def operators(self) -> Counter[str]:
@@ -145,6 +151,7 @@ class Network:
             ("network", self.name + (f", and for {more} more sets of shapes" if more else "")),
             *(("input", str(spec)) for spec in self.inputs),
             *(("output", str(spec)) for spec in self.outputs),
+            *(("state", name) for name in self.states),
             ("parameters", f"{numbers:,} ({mib:.1f} MiB)"),
             ("operators", ", ".join(operators)),
         ]
@@ -180,7 +187,8 @@ def load(
 
     model:  path of an .onnx file; bytes of one, or an onnx.ModelProto; a torch.nn.Module, an
             ExportedProgram of torch.export, a path of what torch.export.save wrote (PyTorch
-            unpickles parts of such files: trust who made it); the name of a test network
+            unpickles parts of such files: trust who made it), where buffers that it writes to are
+            states, which stay on the device (`Compiled.states`); the name of a test network
             ("resnet-18", with random weights); an IRModule or a Function of a graph
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
@@ -210,9 +218,30 @@ def load(
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})")
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
     with _of_model(name), named(name, *calls):
-        mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
+        try:
+            mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
+        except Keeps as error:
+            return _step(name, error, batch, dtype, layout)
         made, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(made), left, layout, dtype)
+
+
+def _step(name: str, found: Keeps, batch: Sequence[int], dtype: str, layout: str | None) -> Network:
+    """The network of a module that writes to its buffers.  Raises ModelError where that cannot be."""
+    if batch:
+        raise ModelError(
+            f"load({name}, batch=)", "it keeps state, whose shapes are its own", "Leave batch out."
+        )
+    mod, weights, kept = from_step(found.program, found.place)
+    states = {each: State(output, first) for each, (output, first) in kept.items()}
+    made, left = converted([mod], weights, dtype, layout)
+    kinds = {p.name_hint: str(p.dtype) for p in made[0]["main"].params}
+    if any(kinds[p.name_hint] != str(p.dtype) for p in mod["main"].params if p.name_hint in states):
+        raise ModelError(
+            f"load({name}, dtype={dtype!r})", "it keeps state in the type that it has",
+            "Leave dtype out, or convert the module before it is exported.",
+        )  # fmt: skip
+    return Network(name, tuple(made), left, layout, dtype, states)
 
 
 @contextmanager
@@ -517,7 +546,7 @@ def compile(
             return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
-            partial_batches=partial_batches, use_knowledge=knowledge,
+            partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
         )  # fmt: skip
     return Compiled(library)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -55,7 +55,7 @@ from tilewright.network.memory import (
 from tilewright.network.schedules import DEFAULT
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
-from tilewright.runtime.network.plan import COUNTERS, Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.plan import COUNTERS, Kept, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.search.predictions import Predictions
@@ -63,7 +63,15 @@ from tilewright.search.warm_start import usable_trees
 from tilewright.targets.precision import check_used
 from tilewright.targets.target import Target, TargetLike
 
-__all__ = ["build", "load"]
+__all__ = ["State", "build", "load"]
+
+
+@dataclass(frozen=True)
+class State:
+    """What stays on the device.  output: its next value; initial: what it begins as, None: zeros"""
+
+    output: int
+    initial: Array | None = None
 
 
 def build(
@@ -79,6 +87,7 @@ def build(
     partial_batches: bool = False,
     use_knowledge: bool = True,
     pass_options: PassOptions = USUAL,
+    states: Mapping[str, State] | None = None,
 ) -> Library:
     """Compile a network.
 
@@ -105,6 +114,8 @@ def build(
     use_knowledge: where `schedules` have nothing, use what is known of devices of this class: what
                ships with Tilewright, and what a site added; see `tilewright.knowledge`
     pass_options: which passes run, and who is told of them
+    states:    inputs that stay on the device from run to run, by name, and which output is the next
+               value of each; of a network for one set of shapes
 
     Raises ModelError for a network that cannot be compiled.
     """
@@ -165,7 +176,33 @@ def build(
     )  # fmt: skip
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
     plans = [replace(plan, partial=partial_batches) for plan in plans]
+    if states:
+        plans = [_with_states(plans, states, constants)]
     return Library(plans, artifacts, constants.arrays, report)
+
+
+def _with_states(plans: Sequence[Plan], states: Mapping[str, State], constants: _Constants) -> Plan:
+    """The one plan, with its states.  Raises ModelError for those that it cannot have."""
+    plan, *others = plans
+    if others or plan.partial:
+        raise ModelError(
+            "relay.build(states=)", f"the network is for {len(plans)} shapes of inputs",
+            "Build it for one, without partial_batches.",
+        )  # fmt: skip
+    index = {spec.name: k for k, spec in enumerate(plan.inputs)}
+    kept = []
+    for name, state in states.items():
+        if name not in index or state.output not in range(len(plan.outputs)):
+            what = f"input {name!r}" if name not in index else f"output {state.output}"
+            listed = ", ".join(index) or "none"
+            raise ModelError(
+                "relay.build(states=)", f"there is no {what}",
+                f"Its inputs are {listed}; it has {len(plan.outputs)} outputs.",
+            )  # fmt: skip
+        begins = state.initial
+        at = constants.add(begins) if begins is not None and np.any(begins) else None
+        kept.append(Kept(index[name], state.output, at))
+    return replace(plan, states=tuple(kept))
 
 
 # -- several shapes --------------------------------------------------------------------------------
@@ -290,6 +327,10 @@ class _Constants:
         if (value, forms) not in self._by_node:
             self._by_node[value, forms] = self._index(value.data, forms)
         return self._by_node[value, forms]
+
+    def add(self, data: Array) -> int:
+        """The index of an array that no kernel reads."""
+        return self._index(np.ascontiguousarray(data), ())
 
     def _index(self, data: Array, forms: Forms) -> int:
         """Networks for several shapes have equal weights, which are folded in each of them."""

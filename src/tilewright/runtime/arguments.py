@@ -12,21 +12,24 @@ from typing import Any
 from tilewright.base.artifact import BufferSpec
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
+from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray
 
 
 def check(
-    place: str, specs: Sequence[BufferSpec], arrays: Sequence[Any], device: Device, packed: bool
-) -> None:
+    place: str, specs: Sequence[BufferSpec], arrays: Sequence[Any], device: Device, packed: bool,
+    joint: Sequence[Memory] = (),
+) -> None:  # fmt: skip
     """Raises DeviceError for the first array that a kernel with buffers `specs` cannot take.
 
     packed: constants are given in the layout that kernels read, not as users know them
+    joint:  memory that a kernel may read and write: it keeps each element, or does not depend on it
     """
     for index, (spec, value) in enumerate(zip(specs, arrays, strict=True)):
         reason = _misfit(spec, spec.shape if packed else spec.logical_shape, value, device)
         if reason:
             raise DeviceError(f"{place}: argument {index} ({spec.name})", *reason)
-    _check_overlaps(place, specs, arrays)
+    _check_overlaps(place, specs, arrays, joint)
 
 
 _BITS = {"bfloat16": "uint16"}  # types whose arrays may be given as their bits
@@ -47,10 +50,12 @@ def _misfit(
     return None
 
 
-def _check_overlaps(place: str, specs: Sequence[BufferSpec], arrays: Sequence[NDArray]) -> None:
+def _check_overlaps(
+    place: str, specs: Sequence[BufferSpec], arrays: Sequence[NDArray], joint: Sequence[Memory]
+) -> None:
     """Generated code may read an input after it has written an output, in any order and twice."""
     for k, (written, y) in enumerate(zip(specs, arrays, strict=True)):
-        if written.role == "input":
+        if written.role == "input" or any(y.memory is m for m in joint):
             continue
         for i, (spec, x) in enumerate(zip(specs, arrays, strict=True)):
             if spec is not written and _overlap(x, y):

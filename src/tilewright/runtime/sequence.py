@@ -13,7 +13,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import arguments
 from tilewright.runtime.device import Device
-from tilewright.runtime.drivers import Kernel, Launch
+from tilewright.runtime.drivers import Kernel, Launch, Memory
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.timing import BenchmarkResult, measure
 
@@ -30,11 +30,14 @@ class LaunchSequence:
     memory that an output of the same launch has.
     """
 
-    def __init__(self, device: Device, calls: Iterable[KernelCall]) -> None:
+    def __init__(
+        self, device: Device, calls: Iterable[KernelCall], joint: Sequence[Memory] = ()
+    ) -> None:
+        """joint: see `arguments.check`"""
         self.device = device
         self.calls = tuple((kernel, tuple(arrays)) for kernel, arrays in calls)
         for kernel, arrays in self.calls:
-            _check(device, kernel, arrays)
+            _check(device, kernel, arrays, joint)
         launches = tuple(Launch(k, tuple(a.memory for a in arrays)) for k, arrays in self.calls)
         self._plan = device.driver.plan(launches, capture=True)
         self._turn = lock()
@@ -62,7 +65,9 @@ class LaunchSequence:
         return len(self.calls)
 
 
-def _check(device: Device, kernel: Kernel, arrays: tuple[NDArray, ...]) -> None:
+def _check(
+    device: Device, kernel: Kernel, arrays: tuple[NDArray, ...], joint: Sequence[Memory]
+) -> None:
     place = f"LaunchSequence: {kernel.info.name}"
     kind = kernel.source.target.partition(" ")[0]
     if kind != device.device_kind.name:
@@ -74,4 +79,5 @@ def _check(device: Device, kernel: Kernel, arrays: tuple[NDArray, ...]) -> None:
             place, f"{len(arrays)} arrays were given, the kernel takes {len(kernel.info.args)}",
             "Give one array for each entry of KernelInfo.args, workspaces included.",
         )  # fmt: skip
-    arguments.check(place, kernel.source.arguments(kernel.info), arrays, device, packed=True)
+    specs = kernel.source.arguments(kernel.info)
+    arguments.check(place, specs, arrays, device, packed=True, joint=joint)

@@ -188,22 +188,53 @@ def written(ep: ExportedProgram) -> list[str]:
     return list(ep.graph_signature.user_inputs_to_mutate.values())
 
 
-def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
+class Keeps(ModelError):
+    """The program writes to its buffers.  program: itself, see `from_step`"""
+
+    program: ExportedProgram
+
+
+def from_step(
+    ep: ExportedProgram, place: str, limits: Limits | None = None
+) -> tuple[IRModule, dict[str, Array], dict[str, tuple[int, Array]]]:
+    """A program that writes to its buffers, its weights, and its buffers by the names of inputs:
+    the number of the output that is the next value of each, and its first value.
+
+    ep: decomposed
+    """
+    program = read(ep, place, with_buffers=True)
+    mutated = list(ep.graph_signature.buffers_to_mutate.values())
+    held = {**dict(ep.named_buffers()), **ep.constants}
+    names = [name for name, _ in program.inputs[: len(mutated)]]
+    firsts = {name: as_numpy(held[target]) for name, target in zip(names, mutated, strict=True)}
+    mod, params = import_program(program, place, limits)
+    return mod, params, {name: (k, first) for k, (name, first) in enumerate(firsts.items())}
+
+
+def read(
+    ep: ExportedProgram, place: str, with_writes: bool = False, with_buffers: bool = False
+) -> Program:
     """The program as plain data.
 
     with_writes: what it writes to its inputs are its first outputs, see `written`
+    with_buffers: buffers that it writes to are its first inputs, and what it writes there is its
+                 first outputs
     """
     torch = torch_module(place)
     signature = ep.graph_signature
-    if mutated := signature.buffers_to_mutate:
-        names = sorted(set(mutated.values()))
-        raise ModelError(
+    mutated = list(signature.buffers_to_mutate.values())
+    if mutated and not with_buffers:
+        names = sorted(set(mutated))
+        error = Keeps(
             place, f"the module writes to {', '.join(names[:6])}"
             + (f" and {len(names) - 6} more" if len(names) > 6 else ""),
-            "Export it after .eval(), and give state back as outputs instead of storing it.",
+            "Export it after .eval(); a step that keeps state is for tilewright.load, or give state "
+            "back as outputs instead of storing it.",
         )  # fmt: skip
+        error.program = ep
+        raise error
     weights: dict[str, Array] = {}
-    inputs, known = [], dict[Any, str]()
+    inputs, known, kept = [], dict[Any, str](), dict[str, tuple[str, Spec]]()
     placeholders = {n.name: n for n in ep.graph.nodes if n.op == "placeholder"}
     for spec in signature.input_specs:
         kind, name = spec.kind.name, getattr(spec.arg, "name", "")
@@ -213,6 +244,8 @@ def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
                 inputs.append((name, _spec(found)))
         elif kind == "TOKEN":  # of checks, see `_is_check`
             continue
+        elif str(spec.target) in mutated:
+            kept[str(spec.target)] = name, _spec(placeholders[name].meta["val"])
         elif kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             known[name] = _weight_name(spec, weights, ep)
         else:
@@ -223,7 +256,10 @@ def read(ep: ExportedProgram, place: str, with_writes: bool = False) -> Program:
     reader = _Reader(torch, known)
     steps, outputs = _calls(reader, ep.graph_module, weights, place, with_bodies=not with_writes)
     tokens = sum(spec.kind.name == "TOKEN" for spec in signature.output_specs)
-    outputs = outputs[tokens + (0 if with_writes else len(written(ep))) :]
+    outputs = outputs[tokens:]
+    if not with_writes:
+        outputs = outputs[: len(mutated)] + outputs[len(mutated) + len(written(ep)) :]
+    inputs = [kept[target] for target in mutated] + inputs
     inputs = [(_clear(name, weights), spec) for name, spec in inputs]
     return Program(tuple(inputs), weights, tuple(steps), tuple(outputs))
 

@@ -47,6 +47,9 @@ class Compiled:
     DLPack.  Tensors of PyTorch on the device of the network are read where they are, and results
     are computed in tensors of PyTorch's.  Threads may share it; they take turns.
 
+    States (`states`), such as caches of keys and values and a position, stay on the device between
+    calls: they are neither given nor returned.
+
     library: the network for one set of input shapes or several, of which the inputs' shapes choose
     device:  where it runs; default: the first of the kind that it was built for
     """
@@ -61,12 +64,14 @@ class Compiled:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and element type of each input; of the first of several sets of shapes."""
-        return self.library.plan.inputs
+        plan = self.library.plan
+        return tuple(plan.inputs[k] for k in plan.given)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and element type of each output, likewise."""
-        return tuple(spec for spec, _ in self.library.plan.outputs)
+        plan = self.library.plan
+        return tuple(plan.outputs[k][0] for k in plan.returned)
 
     @property
     def target(self) -> Target:
@@ -94,7 +99,7 @@ class Compiled:
             self._set(module, dict(zip(self._names, given, strict=True)))
             back = _back(given)
             module.run()
-            found = [back(module.get_output(k)) for k in range(module.get_num_outputs())]
+            found = [back(module.get_output(k)) for k in self.library.plan.returned]
         return _unpacked(found)
 
     def time(self, /, *args: Any, **by_name: Any) -> float:
@@ -136,6 +141,40 @@ class Compiled:
         with self._module as module:
             self._set(module, self._filled("profile", args, by_name))
             return module.profile(number=number)
+
+    @property
+    def states(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and element type of what stays on the device between calls."""
+        plan = self.library.plan
+        return tuple(plan.inputs[state.input] for state in plan.states)
+
+    def reset(self) -> None:
+        """Let all states begin anew."""
+        with self._module as module:
+            module.reset()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copy all states to host memory, by name; `set_state` takes them."""
+        with self._module as module:
+            found: dict[str, np.ndarray] = module.state()
+        return found
+
+    @door(DeviceError)
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Set states by name, as `state` gave them; others stay.
+
+        Raises DeviceError for a name that is none, another shape or element type; then none is set.
+        """
+        with self._module as module:
+            module.set_state(values)
+
+    def fork(self) -> Compiled:
+        """Make another function with the same code and weights, which goes on from the same states
+        by itself."""
+        other = Compiled(self.library, self.device)
+        with self._module as module:
+            other.__dict__["_module"] = module.fork()
+        return other
 
     @door(ModelError, "save")
     def save(self, path: str | os.PathLike[str], cc: str | None = None) -> None:
@@ -217,6 +256,8 @@ class Compiled:
     def _call_of(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], Any] | None:
         """What calls the network on the memory of these inputs; None where that cannot be."""
         torch = sys.modules.get("torch")
+        if self.library.plan.states:  # which are in the memory of one module
+            return None
         if torch is None or not given or not all(type(v) is torch.Tensor for v in given):
             return None
         where = given[0].device

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from tilewright.runtime.network.ownership import Ownership
 from tilewright.runtime.network.param_dict import load_param_dict
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.runtime.network.profile import KernelTime, Profile
-from tilewright.runtime.sequence import LaunchSequence
+from tilewright.runtime.network.states import States
 from tilewright.runtime.timing import BenchmarkResult
 
 _MAX_NUMBER = 1 << 20
@@ -70,6 +72,7 @@ class GraphModule:
         self._unset: set[int] = set()  # inputs whose value has the shape of another plan
         self._given: dict[int, int] = {}  # samples of inputs that have fewer than their shape says
         self._now = self._instance(0)
+        self._states = States(self._now)
 
     # -- inputs and outputs ------------------------------------------------------------------------
 
@@ -184,6 +187,49 @@ class GraphModule:
         """Device memory of all intermediate values, for any plan of the library."""
         return sum(held.nbytes for held in self._slots)
 
+    # -- states ------------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> tuple[TensorSpec, ...]:
+        """What stays on the device: inputs whose next value each run computes."""
+        plan = self.loaded.library.plan
+        return tuple(plan.inputs[state.input] for state in plan.states)
+
+    def reset(self) -> None:
+        """Let all states begin anew."""
+        with self._own:
+            self._states.reset()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copy all states to host memory, by name; `set_state` takes them."""
+        with self._own:
+            return {name: held.numpy() for name, held in self._states.arrays().items()}
+
+    @door(DeviceError)
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Set states by name, as `state` gave them; others stay.
+
+        Raises DeviceError for a name that is none, another shape or element type; then none is set.
+        """
+        with self._own:
+            self._states.set(values, "set_state")
+
+    def fork(self) -> GraphModule:
+        """Make another module of the library, which goes on from the same states by itself."""
+        other = GraphModule(self.loaded)
+        with self._own:
+            other._states.set(self._states.arrays(), "fork")
+        return other
+
+    @contextmanager
+    def _unchanged(self) -> Iterator[None]:
+        """Runs that only take time leave the states as they were."""
+        before = self._states.arrays()
+        try:
+            yield
+        finally:
+            self._states.set(before, "set_state")
+
     # -- timing ------------------------------------------------------------------------------------
 
     def benchmark(
@@ -212,7 +258,7 @@ class GraphModule:
             )
         if func_name != "run":
             raise DeviceError(place, "only run can be timed", 'Leave out func_name, or use "run".')
-        with self._own:
+        with self._own, self._unchanged():
             self.set_input(**inputs)
             if end_to_end:
                 return self._end_to_end(repeat, number, min_repeat_ms or 0)
@@ -235,11 +281,11 @@ class GraphModule:
         inputs: set before
         """
         library = self.loaded.library
-        with self._own:
+        with self._own, self._unchanged():
             self.set_input(**inputs)
             self._check_set()
             launches, whole = self._now.plan.launches, self._now.sequence
-            alone = [LaunchSequence(self.device, calls) for calls in self._now.launches]
+            alone = [self._now.sequence_of(calls) for calls in self._now.launches]
             rounds: list[list[float]] = []
             for _ in range(_ROUNDS):
                 runs = 0.0 if whole is None else whole.time(number).median
@@ -257,9 +303,9 @@ class GraphModule:
 
     def launch_seconds(self, rounds: int) -> list[list[float]]:
         """Time each launch, one figure a round: where it lies in a run, after those before it."""
-        with self._own:
+        with self._own, self._unchanged():
             self._check_set()
-            each = [LaunchSequence(self.device, calls) for calls in self._now.launches]
+            each = [self._now.sequence_of(calls) for calls in self._now.launches]
             for sequence in each:  # its first run takes longer on some devices
                 sequence.run()
             self.device.sync()
@@ -306,6 +352,7 @@ class GraphModule:
         self._check_set()
         if self._now.sequence is not None:
             self._now.sequence.run()
+        self._states.advance()
 
     def _use(self, k: int, value: Any) -> None:
         spec = self._now.plan.inputs[k]

@@ -26,8 +26,10 @@ def slots_of(module: LoadedLibrary) -> list[NDArray]:
     They are bytes; the kernels say what is in them.
     """
     plans = module.library.plans
+    over = plans[0].written_over  # in the memory of a state instead; then there is one plan
     count = max(len(plan.slot_bytes) for plan in plans)
     sizes = [max(p.slot_bytes[k] for p in plans if k < len(p.slot_bytes)) for k in range(count)]
+    sizes = [1 if k in over else n for k, n in enumerate(sizes)]
     return [empty((max(n, 1),), "bool", module.device) for n in sizes]
 
 
@@ -37,6 +39,7 @@ class Instance:
 
     def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
         self.module, self.plan, self.slots = module, plan, slots
+        self._over = plan.written_over
         self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
         for held in self.inputs:
             held.copyfrom(np.zeros(held.shape, held.dtype))
@@ -71,7 +74,11 @@ class Instance:
     @cached_property
     def sequence(self) -> LaunchSequence | None:
         calls = [call for launch in self.launches for call in launch]
-        return LaunchSequence(self.module.device, calls) if calls else None
+        return self.sequence_of(calls) if calls else None
+
+    def sequence_of(self, calls: Sequence[KernelCall]) -> LaunchSequence:
+        joint = [self.inputs[k].memory for k in self._over.values()]
+        return LaunchSequence(self.module.device, calls, joint)
 
     def node(self, index: int) -> NDArray:
         """The value of a node of `graph_json`: an input, a weight, or what a kernel wrote."""
@@ -89,6 +96,8 @@ class Instance:
     def _memory(self, where: Operand, nbytes: int) -> Memory:
         """`nbytes` of an operand; the same object each time it is asked for."""
         held = {"input": self.inputs, "constant": self.module.constants, "slot": self.slots}
+        if where.kind == "slot" and where.index in self._over:
+            return self.inputs[self._over[where.index]].memory
         own = held.get(where.kind)
         whole = (self._counters if own is None else own[where.index]).memory
         if not where.offset and nbytes == whole.nbytes:

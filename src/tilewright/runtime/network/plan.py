@@ -69,6 +69,18 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A state: an input whose value in the next run is a result of this one; numbers of both.
+
+    initial: the constant that it begins as; None: zeros
+    """
+
+    input: int
+    output: int
+    initial: int | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """The network for one set of input shapes.
 
@@ -77,6 +89,7 @@ class Plan:
     partial:    samples, along the first axis of all inputs and outputs, do not depend on each
                 other: fewer of them may be given
     in_place:   results for which a caller may give the memory of an input, which is theirs then
+    states:     what stays on the device from run to run
     """
 
     target: str
@@ -87,6 +100,32 @@ class Plan:
     bound: tuple[str, ...] = ()
     partial: bool = False
     in_place: tuple[Pair, ...] = ()
+    states: tuple[Kept, ...] = ()
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Which inputs a caller gives."""
+        kept = {state.input for state in self.states}
+        return tuple(k for k in range(len(self.inputs)) if k not in kept)
+
+    @property
+    def returned(self) -> tuple[int, ...]:
+        """Which outputs a caller gets."""
+        kept = {state.output for state in self.states}
+        return tuple(k for k in range(len(self.outputs)) if k not in kept)
+
+    @property
+    def written_over(self) -> dict[int, int]:
+        """The slots that lie in the memory of a state, and which input that is: of new values that
+        are computed in place and have a slot to themselves."""
+        pairs = {(pair.output, pair.input) for pair in self.in_place}
+        found = {}
+        for state in self.states:
+            spec, where = self.outputs[state.output]
+            whole = where.kind == "slot" and spec.nbytes == self.slot_bytes[where.index]
+            if whole and (state.output, state.input) in pairs:
+                found[where.index] = state.input
+        return found
 
     def misfit(self, kernels: Sequence[Artifact], constants: Sequence[Array]) -> str:
         """Why it cannot run with these kernels and constants; "" where it can.
@@ -129,6 +168,26 @@ class Plan:
             made, given = self.outputs[pair.output][0], self.inputs[pair.input]
             if (made.nbytes, made.dtype) != (given.nbytes, given.dtype):
                 return f"{made.name} is to lie in {given.name}, which is another"
+        return self._unkept(held["constant"])
+
+    def _unkept(self, constants: Sequence[int]) -> str:
+        """What is wrong with the states; "" where nothing is."""
+        for state in self.states:
+            known = 0 <= state.output < len(self.outputs) and 0 <= state.input < len(self.inputs)
+            if not known:
+                return f"input {state.input} is to become result {state.output}"
+            made, given = self.outputs[state.output][0], self.inputs[state.input]
+            if (made.shape, made.dtype) != (given.shape, given.dtype):
+                return f"{given} is to become {made}"
+            at = state.initial
+            if at is not None and not (
+                at in range(len(constants)) and constants[at] == given.nbytes
+            ):
+                return f"{given.name} begins as constant {at}, which it cannot"
+        if len(set(self.given)) + len(self.states) != len(self.inputs):
+            return "an input is two states"
+        if len(set(self.returned)) + len(self.states) != len(self.outputs):
+            return "a result is two states"
         return ""
 
 

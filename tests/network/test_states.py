@@ -1,0 +1,171 @@
+"""Networks that keep state: it stays on the device, is begun anew, saved and forked."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import DeviceError, ModelError
+from tilewright.network.build import State, build
+from tilewright.runtime.network.compiled import Compiled
+from tilewright.runtime.network.graph_executor import GraphModule
+from tilewright_tvm import relay
+
+LENGTH, SIZE = 6, 4
+
+
+def step() -> tuple[relay.Function, dict[str, State]]:
+    """A row is written to a cache, which is read; the position goes on; two numbers change places."""
+    x, cache = relay.var("x", shape=(1, SIZE)), relay.var("cache", shape=(LENGTH, SIZE))
+    at = relay.var("at", shape=(1, 1), dtype="int64")
+    first, second = (relay.var(n, shape=(1,)) for n in ("first", "second"))
+    new = relay.scatter_nd(cache, at, x)
+    scores = relay.nn.softmax(relay.nn.dense(x, new))
+    made = relay.nn.dense(scores, relay.transpose(new))
+    further = at + relay.const(np.array([[1]], "int64"))
+    body = relay.Tuple([new, further, second, first, made])
+    states = {
+        "cache": State(0), "at": State(1), "first": State(2, np.array([1], "float32")),
+        "second": State(3, np.array([2], "float32")),
+    }  # fmt: skip
+    return relay.Function([x, cache, at, first, second], body), states
+
+
+@pytest.fixture(scope="module")
+def library() -> Any:
+    f, states = step()
+    return build(f, "llvm", states=states)
+
+
+def expected(rows: list[np.ndarray]) -> np.ndarray:
+    cache = np.zeros((LENGTH, SIZE))
+    cache[: len(rows)] = rows
+    scores = np.exp(cache @ rows[-1])
+    return (scores / scores.sum()) @ cache
+
+
+def rows(count: int, seed: int = 0) -> list[np.ndarray]:
+    return list(np.random.default_rng(seed).standard_normal((count, SIZE)).astype("float32"))
+
+
+def run(net: Compiled, given: list[np.ndarray]) -> list[np.ndarray]:
+    return [net(row[None])[0] for row in given]
+
+
+def close(found: list[np.ndarray], given: list[np.ndarray], known: int = 0) -> None:
+    for k, one in enumerate(found, known + 1):
+        np.testing.assert_allclose(one, expected(given[:k]), rtol=1e-5)
+
+
+def test_state_stays_and_begins_anew(library: Any) -> None:
+    net = Compiled(library)
+    assert [s.name for s in net.inputs] == ["x"] and len(net.outputs) == 1
+    assert [s.name for s in net.states] == ["cache", "at", "first", "second"]
+    for seed in (0, 1):
+        given = rows(LENGTH, seed)
+        close(run(net, given), given)
+        assert net.state()["at"] == LENGTH and net.state()["first"] == 1
+        net.reset()
+        assert net.state()["at"] == 0 and not net.state()["cache"].any()
+
+
+def test_the_cache_is_written_where_it_is(library: Any) -> None:
+    plan = library.plan
+    assert list(plan.written_over.values()) == [1]
+    module = GraphModule(library.load_on(tw.cpu()))
+    held = module._now
+    assert held.outputs[0].memory is held.inputs[1].memory
+
+
+def test_what_is_forked_or_set_goes_on_by_itself(library: Any) -> None:
+    net, given = Compiled(library), rows(4)
+    close(run(net, given[:2]), given)
+    other, saved = net.fork(), net.state()
+    close(run(other, given[2:]), given, 2)
+    assert net.state()["at"] == 2 and other.state()["at"] == 4
+    another = [*given[:2], *rows(2, 5)]
+    close(run(net, another[2:]), another, 2)
+    net.set_state(saved)
+    close(run(net, given[2:]), given, 2)
+
+
+def test_timing_leaves_it_as_it_was(library: Any) -> None:
+    net, given = Compiled(library), rows(3)
+    run(net, given[:2])
+    before = net.state()
+    net.benchmark(given[2][None], number=2, repeat=1)
+    net.profile(given[2][None], number=1)
+    for name, value in net.state().items():
+        np.testing.assert_array_equal(value, before[name])
+    close(run(net, given[2:]), given, 2)
+
+
+def test_a_file_has_it(library: Any, tmp_path: Any) -> None:
+    Compiled(library).save(tmp_path / "net.tar")
+    net, given = tw.open(tmp_path / "net.tar"), rows(2)
+    close(run(net, given), given)
+
+
+WRONG = {
+    "no state of that name": ({"caches": np.zeros(1)}, "no state 'caches'"),
+    "another shape": ({"cache": np.zeros((1, SIZE), "float32")}, "the state float32\\[6, 4\\]"),
+    "another type": ({"at": np.zeros((1, 1), "float32")}, "the state int64"),
+}
+
+
+@pytest.mark.parametrize("values, words", WRONG.values(), ids=WRONG)
+def test_what_cannot_be_set_changes_nothing(library: Any, values: Any, words: str) -> None:
+    net = Compiled(library)
+    run(net, rows(1))
+    with pytest.raises(DeviceError, match=words):
+        net.set_state({"first": np.array([7], "float32"), **values})
+    assert net.state()["first"] == 2
+
+
+def test_what_is_no_state_is_refused() -> None:
+    f, _ = step()
+    for states, words in (({"y": State(0)}, "no input 'y'"), ({"x": State(9)}, "no output 9")):
+        with pytest.raises(ModelError, match=words):
+            build(f, "llvm", states=states, verify=False)
+    with pytest.raises(ModelError, match="is to become"):
+        build(f, "llvm", states={"x": State(0)}, verify=False)
+    with pytest.raises(ModelError, match="two states"):
+        two = {"first": State(2), "second": State(2)}
+        build(f, "llvm", states=two, verify=False)
+
+
+@pytest.mark.slow
+def test_buffers_that_a_module_writes_to_are_states() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.proj = torch.nn.Linear(SIZE, SIZE)
+            self.register_buffer("cache", torch.ones(LENGTH, SIZE))
+            self.register_buffer("at", torch.zeros(1, dtype=torch.long))
+
+        def forward(self, x: Any) -> Any:
+            self.cache.index_copy_(0, self.at, self.proj(x))
+            self.at += 1
+            return torch.softmax(x @ self.cache.T, -1) @ self.cache
+
+    torch.manual_seed(0)
+    module = Step().eval()
+    twin = copy.deepcopy(module)
+    example = torch.zeros(1, SIZE)
+    loaded = tw.load(torch.export.export(module, (example,)))
+    assert [s.name for s in loaded.inputs] == ["x"] and list(loaded.states) == ["b_cache", "b_at"]
+    for net in (tw.compile(loaded, "llvm"), tw.compile(tw.load(module, example), "llvm")):
+        again = copy.deepcopy(twin)
+        with torch.no_grad():
+            for row in rows(LENGTH):
+                x = torch.from_numpy(row[None])
+                torch.testing.assert_close(net(x), again(x))
+        assert net.state()["b_at"] == LENGTH
+    with pytest.raises(ModelError, match="batch="):
+        tw.load(module, example, batch=(1, 2))
