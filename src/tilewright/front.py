@@ -227,7 +227,7 @@ def load(
 
 
 def _step(name: str, found: Keeps, batch: Sequence[int], dtype: str, layout: str | None) -> Network:
-    """The network of a module that writes to its buffers.  Raises ModelError where that cannot be."""
+    """The network of a module that writes to its buffers.  Raises ModelError for what it cannot."""
     if batch:
         raise ModelError(
             f"load({name}, batch=)", "it keeps state, whose shapes are its own", "Leave batch out."

@@ -228,8 +228,8 @@ def read(
         error = Keeps(
             place, f"the module writes to {', '.join(names[:6])}"
             + (f" and {len(names) - 6} more" if len(names) > 6 else ""),
-            "Export it after .eval(); a step that keeps state is for tilewright.load, or give state "
-            "back as outputs instead of storing it.",
+            "Export it after .eval(); a step that keeps state is for tilewright.load, or give "
+            "state back as outputs instead of storing it.",
         )  # fmt: skip
         error.program = ep
         raise error
