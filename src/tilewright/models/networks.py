@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilewright.base import model_files
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Array, Function, IRModule
+from tilewright.graph.layers import name_by_weights
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
 from tilewright.models.limits import Limits
@@ -87,14 +88,21 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         return from_examples(what, inputs)
     if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
-        return get_network(what)
+        return _named(*get_network(what))
     if isinstance(what, IRModule | Function):
         _refuse_shapes(model, shapes, "they are those of its parameters")
-        return (what if isinstance(what, IRModule) else IRModule.from_expr(what)), {}
+        return _named(what if isinstance(what, IRModule) else IRModule.from_expr(what), {})
     if hasattr(what, "graph_signature"):
         _refuse_shapes(model, shapes, "an exported program has its own")
         return from_exported_program(what)
     return from_onnx(what, shapes)
+
+
+def _named(mod: IRModule, params: dict[str, Array]) -> Loaded:
+    """A graph of ours whose layers have names, those of their weights, where they have none."""
+    for function in mod.functions.values():
+        name_by_weights(function.body)
+    return mod, params
 
 
 def read_torch(path: str | os.PathLike[str], place: str) -> Any:
@@ -193,7 +201,7 @@ def load_batches(
     what = _known(model)
     if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
-        return _sharing([get_network(what, batch_size=size) for size in sizes])
+        return _sharing([_named(*get_network(what, batch_size=size)) for size in sizes])
     if _is_onnx(what):
         what = load_proto(what, Limits())
         if names := open_batch(what):

@@ -21,6 +21,7 @@ from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
 from tilewright.driver.build import build_artifact, payload_of
+from tilewright.graph.layers import of_each
 from tilewright.measure import signatures
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult, proving
@@ -224,6 +225,7 @@ class _Attempt:
             source=self.choice.source, flop=group.dag.flop_ct, seconds=self.seconds,
             verified=self.check != UNVERIFIED, check=self.check,
             note="; ".join(self.failures), group=group.instead_of or group.key,
+            layers=of_each(group.calls),
         )  # fmt: skip
         return BuiltKernel(self.artifact, report)
 

@@ -350,6 +350,13 @@ def _memory_read(tensor: Any, offset: int | None) -> dict[str, Any]:
     return {"storage_offset": behind, "dense": bool(tensor.is_contiguous()) and behind >= 0}
 
 
+def _layer(node: Any) -> str:
+    """The innermost module that calls it, by its name in the outermost; "" where that does."""
+    told = node.meta.get("nn_module_stack") or {}
+    names = [str(path) for path, _ in told.values()] if isinstance(told, dict) else []
+    return names[-1].removeprefix("L['self']").removeprefix(".") if names else ""
+
+
 class _Reader:
     """Nodes of a graph as steps.
 
@@ -363,12 +370,12 @@ class _Reader:
     def step(self, node: Any) -> Step:
         if node.target is operator.getitem:
             given = {"self": self.value(node.args[0]), "index": node.args[1]}
-            return Step(node.name, "getitem", given, self._results(node)[0])
+            return Step(node.name, "getitem", given, self._results(node)[0], layer=_layer(node))
         results, several = self._results(node)
         name, args = self._name(node.target), dict(self._args(node))
         if name.startswith("as_strided"):
             args |= _memory_read(node.args[0].meta["val"], args.get("storage_offset"))
-        return Step(node.name, name, args, results, several)
+        return Step(node.name, name, args, results, several, _layer(node))
 
     def value(self, item: Any) -> Any:
         """An argument as plain data: values by name, element types by name, no devices."""

@@ -19,6 +19,7 @@ class KernelTime:
 
     name:    the kernel's; label: its workload, short
     seconds: of the launch; flop: what it computes; nbytes: its arguments, each counted once
+    layers:  names of the layers of the model that it computes, the one that takes the time first
     """
 
     name: str
@@ -26,6 +27,7 @@ class KernelTime:
     flop: float = 0.0
     nbytes: int = 0
     label: str = ""
+    layers: tuple[str, ...] = ()
 
     @property
     def gflops(self) -> float:

@@ -26,6 +26,7 @@ class KernelReport:
               it is, why its threads could not be tried one after the other
     note:     what was refused on the way, and why
     group:    key of what it computes, as the network states it
+    layers:   names of the layers of the model that it computes, one for each call
     """
 
     name: str
@@ -38,6 +39,7 @@ class KernelReport:
     check: str = ""
     note: str = ""
     group: str = ""
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
