@@ -252,7 +252,12 @@ class GraphModule:
             buffers = library.kernels[launch.kernel].source.buffers
             nbytes = sum(b.nbytes for b in buffers if b.role in ("input", "output"))
             told = library.report.kernels[launch.kernel]
-            found.append(KernelTime(told.name, taken, told.flop, nbytes, told.label, launch.layers))
+            found.append(
+                KernelTime(
+                    told.name, taken, told.flop, nbytes, told.label, launch.layers, told.least,
+                    told.limit,
+                )
+            )  # fmt: skip
         return Profile(tuple(found), run, str(self.device), call)
 
     def launch_seconds(self, rounds: int) -> list[list[float]]:
