@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilewright.measure.database import Database
     from tilewright.runtime.network.profile import Profile
     from tilewright.runtime.network.report import BuildReport
+    from tilewright.schedule.task import Task
     from tilewright.targets.target import Target
 
 NUMBER, REPEAT = 5, 20
@@ -86,6 +87,38 @@ def bench_network(
     return BenchReport(
         title, str(target), run.device.name, latencies,
         kernel_lines(run.profile(inputs), run.report), worst / tolerance, worst, expected.engine,
+    )  # fmt: skip
+
+
+def bench_task(task: Task, database: Database | None, title: str) -> BenchReport:
+    """Time one computation, untuned and with the best that `database` has, and compare both with
+    the reference in double precision."""
+    from tilewright import front
+    from tilewright.te.cases import cases
+
+    case, *_ = cases(task.dag, 0, {}, task.target.precision)
+    engines = [("untuned", front.compile(task, log=[]))]
+    if database is not None:
+        engines.append(("tuned", front.compile(task, log=database)))
+    latencies, worst, beyond = [], 0.0, 0.0
+    for name, run in engines:
+        computed = run(*case.inputs)
+        for found, want, slack in zip(
+            computed if isinstance(computed, tuple) else (computed,), case.expected, case.tolerance,
+            strict=True,
+        ):  # fmt: skip
+            off = np.abs(np.asarray(found, np.float64) - np.asarray(want, np.float64))
+            largest = float(np.max(np.abs(want), initial=0.0))
+            worst = max(worst, float(np.max(off, initial=0.0)) / (largest or 1.0))
+            share = np.divide(off, slack, out=np.where(off > 0, np.inf, 0.0), where=slack > 0)
+            beyond = max(beyond, float(np.max(share, initial=0.0)))
+        times = run.benchmark(*case.inputs, repeat=REPEAT, number=NUMBER)
+        source = ", ".join(run.report.sources)
+        latencies.append(Latency(name, tuple(times.results), f"kernel: {source}"))
+    profile = run.profile(*case.inputs)
+    return BenchReport(
+        title, str(task.target), run.device.name, latencies, kernel_lines(profile, run.report),
+        beyond, worst, "the reference",
     )  # fmt: skip
 
 

@@ -100,11 +100,20 @@ def from_examples(
     by_name = inputs if isinstance(inputs, Mapping) else {}
     listed = inputs if isinstance(inputs, tuple | list) and not _is_shape(inputs) else (inputs,)
     args = () if by_name else tuple(map(example, listed))
-    takes = inspect.signature(module.forward).parameters if by_name else {}
-    order = [name for name in takes if name in by_name]  # that of calls without names
+    order = [name for name in _arguments(module) if name in by_name]  # of calls without names
     kwargs = {name: example(by_name[name]) for name in dict.fromkeys((*order, *by_name))}
+    if hasattr(module.forward, "schema") and order == _arguments(module)[: len(kwargs)]:
+        args, kwargs = tuple(kwargs.values()), {}  # PyTorch's converter takes them in order only
     whole = decomposed(exported(module, args, place, kwargs))
     return import_program(read(whole, place), place, limits)
+
+
+def _arguments(module: Any) -> list[str]:
+    """The names of what its `forward` takes, which a scripted one tells in a schema."""
+    schema = getattr(module.forward, "schema", None)
+    if schema is not None:
+        return [argument.name for argument in schema.arguments if argument.name != "self"]
+    return list(inspect.signature(module.forward).parameters)
 
 
 def _is_shape(value: Any) -> bool:
