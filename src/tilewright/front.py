@@ -463,7 +463,7 @@ def _log_of(what: Network | Task | Sequence[Task], target: Target | None) -> Pat
 def default_log(name: str, target: Target | None, dtype: str = "float32") -> Path:
     """Where results are when nobody names a file: NAME.TARGET.jsonl in the current folder."""
     path = Path(name.replace(".py:", ".").replace(":", "."))
-    stem = path.stem if path.suffix.lower() in (".onnx", ".pt2") else path.name
+    stem = path.stem if path.suffix.lower() in (".onnx", ".pt2", ".pt", ".pth") else path.name
     kind = "" if dtype == "float32" else f".{dtype}"
     return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
 

@@ -123,7 +123,8 @@ def bench(
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     correct = True
-    what = loaded(model, target, batch=batch, shape=shape)
+    given: dict[str, Any] = {"batch": batch, "shape": shape, "dtype": dtype, "layout": layout}
+    what = loaded(model, target, **given, as_it_is=True)
     if database is None:
         click.echo(f"There is no log {path}: only what is untuned is timed.", err=True)
     for one in [what] if isinstance(what, Task) else what.each():

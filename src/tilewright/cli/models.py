@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 def loaded(
     model: str, target: Target, *, batch: Sequence[int] = (), shape: Mapping[str, Any],
-    dtype: str = "float32", layout: str | None = None,
+    dtype: str = "float32", layout: str | None = None, as_it_is: bool = False,
 ) -> Network | Task:  # fmt: skip
-    """Load MODEL.  Raises ModelError as `front.load` does, for a computation with options that
-    networks have, and for a task of another target."""
+    """Load MODEL.
+
+    as_it_is: of a network leave type and layout as the model has them, for who compares the two
+    Raises ModelError as `front.load` does, for a computation with options that networks have, and
+    for a task of another target.
+    """
     from tilewright import front
     from tilewright.models import scripts
     from tilewright.schedule.task import Task
@@ -31,6 +35,8 @@ def loaded(
     if scripts.parts_of(model) is not None:
         given = scripts.made(model)
     if not isinstance(given, scripts.Made) or not given.is_computation:
+        if as_it_is:
+            return front.load(given, batch=batch, shape=shape)
         return front.load(given, batch=batch, shape=shape, dtype=dtype, layout=layout)
     options = {"--batch": batch, "--shape": shape, "--desired-layout": layout}
     if wrong := [name for name, value in options.items() if value]:

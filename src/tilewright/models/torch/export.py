@@ -100,9 +100,13 @@ def from_examples(
     by_name = inputs if isinstance(inputs, Mapping) else {}
     listed = inputs if isinstance(inputs, tuple | list) and not _is_shape(inputs) else (inputs,)
     args = () if by_name else tuple(map(example, listed))
-    order = [name for name in _arguments(module) if name in by_name]  # of calls without names
+    takes = _arguments(module) if by_name else []
+    if hasattr(module.forward, "schema") and (odd := [n for n in by_name if n not in takes]):
+        told = ", ".join(takes)
+        raise ModelError(place, f"it has no input {odd[0]!r}", f"Its inputs: {told}.")
+    order = [name for name in takes if name in by_name]  # that of calls without names
     kwargs = {name: example(by_name[name]) for name in dict.fromkeys((*order, *by_name))}
-    if hasattr(module.forward, "schema") and order == _arguments(module)[: len(kwargs)]:
+    if kwargs and hasattr(module.forward, "schema") and order == takes[: len(kwargs)]:
         args, kwargs = tuple(kwargs.values()), {}  # PyTorch's converter takes them in order only
     whole = decomposed(exported(module, args, place, kwargs))
     return import_program(read(whole, place), place, limits)
