@@ -28,7 +28,6 @@ from tilewright.network.extract import (
 from tilewright.network.layouts import throughout
 from tilewright.targets.target import Target
 
-
 _ROUNDS = 3  # of timing each kernel in a run
 _LEAST = 0.01  # of what a kernel takes on average, which is more than nothing
 
