@@ -219,7 +219,8 @@ def load(
             "Example: batch=(1, 8).",
         )  # fmt: skip
     own = dict(params or {})
-    read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})")
+    read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
+            f"load({name!r})")  # fmt: skip
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
     with _of_model(name), named(name, *calls):
         mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))

@@ -85,7 +85,7 @@ def test_a_graph_of_a_script_is_tuned_timed_and_compiled(run: Run) -> None:
     lines = out.splitlines()
     assert code == 0, err
     assert lines[0] == "tuning made.py:net for llvm, results in made.net.llvm.jsonl (0 so far)"
-    assert lines[2].startswith("untuned: ") and lines[2].endswith(" a run, 1 kernels")
+    assert lines[2].startswith("untuned: ") and lines[2].endswith(" a run, 1 kernel")
     assert "x as fast as untuned" in out
     following = lines[-1].removeprefix("Done.  Next: tilewright ").split()
     code, out, err = run(*following)

@@ -46,9 +46,9 @@ def test_lines_are_written_now_and_then_and_at_the_end():
         clock.now += 6
         progress.record(1, bad())
     assert out.getvalue().splitlines() == [
-        "0:12  trials 2/10  failed 0  all tasks 8 ms + 1 tasks without a result  left 0:48",
-        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 tasks without a result  left 0:36",
-        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 tasks without a result  left 0:36",
+        "0:12  trials 2/10  failed 0  all tasks 8 ms + 1 task without a result  left 0:48",
+        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 task without a result  left 0:36",
+        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 task without a result  left 0:36",
     ]
 
 
@@ -110,8 +110,8 @@ def test_leaders_that_are_timed_again_are_no_trials():
         progress.settle([2e-3, None])
         assert progress.rows[0].trials == 1
     assert [line.partition("  left")[0] for line in out.getvalue().splitlines()] == [
-        "0:12  trials 1/10  failed 0  timed again 1  all tasks 4 ms + 1 tasks without a result",
-        "0:12  trials 1/10  failed 0  timed again 1  all tasks 8 ms + 1 tasks without a result",
+        "0:12  trials 1/10  failed 0  timed again 1  all tasks 4 ms + 1 task without a result",
+        "0:12  trials 1/10  failed 0  timed again 1  all tasks 8 ms + 1 task without a result",
     ]
 
 

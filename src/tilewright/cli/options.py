@@ -245,8 +245,9 @@ def network_options(command: Any) -> Any:
             try:
                 target = target.with_precision(precision)
             except TilewrightError as error:
+                way_out = error.way_out.replace(" -precision", " --precision")
                 raise click.BadParameter(
-                    f"{error.reason}.  {error.way_out}", param_hint="--precision"
+                    f"{error.reason}.  {way_out}", param_hint="--precision"
                 ) from None
         return command(target=target, dtype=dtype, **given)
 

@@ -90,7 +90,7 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         inputs, shapes = shapes, None
     if module and inputs is None:
         raise ModelError(
-            f"load({type(what).__name__})", "a module does not tell the shapes of its inputs",
+            f"load({_shown(model)})", "a module does not tell the shapes of its inputs",
             "Give examples or shapes: inputs=(1, 3, 224, 224), or {\"ids\": tensor}.",
             command="Give them by the names of its arguments: --shape x:[1,3,224,224]",
         )  # fmt: skip
@@ -100,7 +100,7 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         )
     if module:
         _refuse_shapes(model, shapes, "inputs= says them")
-        return from_examples(what, inputs)
+        return from_examples(what, inputs, place=f"load({_shown(model)})")
     if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
         return _named(*get_network(what))
@@ -172,7 +172,9 @@ def _shown(model: Any) -> str:
 def _refuse_shapes(model: Any, shapes: Mapping[str, Any] | None, why: str) -> None:
     if shapes:
         name = f"network {model!r}" if isinstance(model, str) else f"load({_shown(model)}, shape=)"
-        raise ModelError(name, f"its shapes are fixed, {why}", "Leave them out.")
+        raise ModelError(
+            name, f"its shapes are fixed, {why}", "Leave them out.", command="Leave --shape out."
+        )
 
 
 def load_sizes(

@@ -52,7 +52,7 @@ def network_tasks(
     if not found:
         raise ModelError(
             place, "no kernel of the network has a template to tune",
-            f"--tuner {RULES} needs none, in Python enable_autoscheduler=True.",
+            f'tuner="{RULES}" needs none.', command=f"--tuner {RULES} needs none.",
         )  # fmt: skip
     if options is None:
         return found
@@ -166,7 +166,8 @@ def show_untuned(
             for network in networks:
                 trials = Trials(network, params, target, load)
                 kernels = len(trials.untuned.library.report.kernels)
-                told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {kernels} kernels"
+                of = f"{kernels} kernel" + "s" * (kernels != 1)
+                told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {of}"
                 progress.note(_which(network, params, len(networks)) + told)
                 estimates.append(Estimate(trials))
                 progress.untuned = (progress.untuned or 0.0) + trials.untuned_seconds

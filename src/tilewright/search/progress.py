@@ -244,7 +244,8 @@ class Progress:
         what = "all tasks" if summed and self.what == "network" else self.what
         if summed and not self.chosen():
             return f"{what} -"
-        rest = f" + {missing} tasks without a result" if missing else ""
+        tasks = "task" if missing == 1 else "tasks"
+        rest = f" + {missing} {tasks} without a result" if missing else ""
         gain = f", {self.untuned / total:.2f}x as fast as untuned" if self.untuned else ""
         return f"{what} {show_seconds(total)}{rest}{gain}"
 

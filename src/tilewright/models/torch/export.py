@@ -76,16 +76,17 @@ def from_exported_program(
 
 
 def from_examples(
-    module: Any, inputs: Any, limits: Limits | None = None
+    module: Any, inputs: Any, limits: Limits | None = None, place: str = ""
 ) -> tuple[IRModule, dict[str, Array]]:
     """A module of PyTorch, also a scripted or traced one, and its weights; inputs are named as its
     arguments are.
 
     inputs: an example of its input, or a tuple of them, or by the names of its arguments a mapping;
             each a tensor, an array, or a shape, which stands for float32
+    place:  of errors; default: `load` of its class
     The module is taken in evaluation mode.  Raises ModelError as `from_exported_program` does.
     """
-    place = f"load({type(module).__name__})"
+    place = place or f"load({type(module).__name__})"
     torch = torch_module(place)
     where = next((p.device for p in module.parameters()), "cpu")
 
