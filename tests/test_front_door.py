@@ -218,7 +218,7 @@ def test_what_cannot_be_is_said_in_one_sentence(call: Any, words: str) -> None:
         (
             "net.tflite",
             b"\0\0\0\x1cTFL3",
-            "TensorFlow Lite, not a model that can be read. Export it to ONNX",
+            "not a model that can be read. Export it to ONNX",
         ),
         ("log.jsonl", b'{"kind":"run"}\n', "tilewright.compile takes it as log='log.jsonl'"),
         ("net.onnx", b"", "an empty file"),
