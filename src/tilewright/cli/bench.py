@@ -82,12 +82,12 @@ def bench_network(
         latencies.append(Latency(peer.engine, seconds, peer.note))
     alone = run.profile(inputs).fastest
     kernels = [
-        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name))
+        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name), k.group)
         for k in run.report.kernels
     ]
     return BenchReport(
         title, str(target), run.device.name, latencies, kernels, worst / tolerance, worst,
-        expected.engine,
+        expected.engine, net,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tilewright.driver.doctor import Finding
+    from tilewright.front import Network
     from tilewright.measure.database import Database
     from tilewright.measure.importing import ImportReport
     from tilewright.measure.record import TaskId
@@ -57,6 +58,7 @@ class KernelLine:
     flop: float
     source: str
     seconds: float | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class BenchReport:
 
     largest_error:  |ours - reference| by its tolerance, at most 1 when all is right
     relative_error: the same by the largest output
+    network: that was built, in the type and layout that were asked for
     """
 
     model: str
@@ -75,6 +78,7 @@ class BenchReport:
     largest_error: float
     relative_error: float
     reference: str = "an independent reference"
+    network: Network | None = None
 
     @property
     def correct(self) -> bool:

@@ -32,6 +32,7 @@ from tilewright.cli.options import (
     typed_shapes,
     typed_target,
 )
+from tilewright.cli.report import after_tuning, report_option
 
 if TYPE_CHECKING:
     from tilewright.targets.target import Target
@@ -117,13 +118,14 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Of the search.",
 )  # fmt: skip
 @_measuring_options
+@report_option
 @farm_options
 @click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
     layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
     tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
-    builders: str | None, tasks: str, **more: Any,
+    builders: str | None, tasks: str, reports: tuple[Path, ...], **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -170,6 +172,8 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
+    if reports:
+        after_tuning(reports, path, loaded())
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
     following = ["tilewright", "bench", typed_path(model), "--target", typed_target(target)]
     following += ["--log", typed_path(path), *there]
