@@ -71,7 +71,11 @@ def history(part: TaskPart, against: str, most: int) -> Html:
     good = [t for t in tried if not t.error and math.isfinite(t.seconds)]
     if not good:
         return joined()
-    places = {id(t): (t.elapsed if against == "seconds" else float(k)) for k, t in enumerate(tried)}
+    scale_x, unit_x = _time_unit(part.trials[-1].elapsed)
+    places = {
+        id(t): (t.elapsed / scale_x if against == "seconds" else float(k))
+        for k, t in enumerate(tried)
+    }
     low, high = min(places.values()), max(places.values())
     x = Axis(low, high if high > low else low + 1, LEFT, RIGHT)
     leading = best_so_far(tried)
@@ -85,11 +89,11 @@ def history(part: TaskPart, against: str, most: int) -> Html:
 
     shown = thinned(good, most)
     refused = [t for t in tried if t.error]
-    named = _duration if against == "seconds" else (lambda v: f"{v:.0f}")
     return svg(
         WIDTH, HEIGHT, f"Best time so far against {against}",
-        axes(x, y, named, lambda v: f"{v * scale:.3g}", _SEARCHED if against == "seconds" else
-             "trials", f"time of a call, {unit}"),
+        axes(x, y, lambda v: f"{v:.3g}", lambda v: f"{v * scale:.3g}",
+             f"{_SEARCHED}, {unit_x}" if against == "seconds" else "trials",
+             f"time of a call, {unit}"),
         dots(map(at, (t for t in shown if t.raced)), "faint"),
         dots(map(at, (t for t in shown if not t.raced)), "plain"),
         (ticks_down((x.at(places[id(t)]) for t in thinned([r for r in refused if r.error == kind],
@@ -153,25 +157,37 @@ def strip(knob: Knob) -> Html:
     """A column for each value: its share of all candidates behind that of the leading ones."""
     every = sum(v.every for v in knob.values) or 1
     leading = sum(v.leading for v in knob.values) or 1
-    most = max(max(v.every / every, v.leading / leading) for v in knob.values)
+    shares = [(v.every / every, v.leading / leading) for v in knob.values]
+    most = max(map(max, shares))
     behind = front = ""
-    for k, value in enumerate(knob.values):
-        for share, wide in ((value.every / every, True), (value.leading / leading, False)):
-            height = share / most * 20
-            if height < 0.3:
-                continue
-            place = f"M{14 * k + (2 if wide else 4.5):g} 22v-{number(height)}h"
-            path = f"{place}{10 if wide else 5}v{number(height)}z"
-            behind, front = (behind + path, front) if wide else (behind, front + path)
-    width = 14 * len(knob.values)
+    names: list[Html] = []
+    left = 0.0
+    for value, (of_all, of_first) in zip(knob.values, shares, strict=True):
+        width = max(18.0, 6.0 * len(value.text) + 8)
+        middle = left + width / 2
+        behind += _column(middle, 12, of_all / most * 20)
+        front += _column(middle, 6, of_first / most * 20)
+        names.append(tag("tspan", value.text, x=middle))
+        left += width
+    told = "; ".join(
+        f"{v.text}: {all_:.0%} of all, {first:.0%} of the leading"
+        for v, (all_, first) in zip(knob.values, shares, strict=True)
+    )
     return tag(
         "svg", tag("path", d=behind or "M0 0", class_="rail"),
         tag("path", d=front or "M0 0", class_="lead"),
-        tag("path", d=f"M0 22.5h{width}", class_="axis"),
-        view_box=f"0 0 {width} 23", width=width, height="23", class_="strip", role="img",
-        aria_label="; ".join(f"{v.text}: {v.every / every:.0%} of all, {v.leading / leading:.0%} "
-                             "of the leading" for v in knob.values),
+        tag("path", d=f"M0 22.5h{number(left)}", class_="axis"),
+        tag("text", names, y=34.0, text_anchor="middle"),
+        view_box=f"0 0 {number(left)} 37", width=number(left), height="37", class_="strip",
+        role="img", aria_label=told,
     )  # fmt: skip
+
+
+def _column(middle: float, width: float, height: float) -> str:
+    if height < 0.3:
+        return ""
+    tall = number(height)
+    return f"M{number(middle - width / 2)} 22v-{tall}h{number(width)}v{tall}z"
 
 
 def roofline(kernels: Sequence[Kernel], ceilings: Ceilings, link: Callable[[Kernel], Any]) -> Html:
@@ -264,7 +280,8 @@ def timeline(lanes: Sequence[Lane], length: float) -> Html:
         return joined()
     width, left, right, row = 720.0, 118.0, 708.0, 17.0
     bottom = 8 + row * len(lanes)
-    x = Axis(0, length, left, right)
+    scale, unit = _time_unit(length)
+    x = Axis(0, length / scale, left, right)
     rows = []
     for k, lane in enumerate(lanes):
         top = 6 + row * k
@@ -272,22 +289,22 @@ def timeline(lanes: Sequence[Lane], length: float) -> Html:
         rows.append(joined(
             text(left - 6, top + 10, name, anchor="end"),
             tag("rect", x=left, y=top, width=right - left, height=12.0, class_="rail"),
-            tag("path", d=_filled(lane, x, top), class_=f"lane {lane.kind}"),
+            tag("path", d=_filled(lane, x, top, scale), class_=f"lane {lane.kind}"),
         ))  # fmt: skip
     marks = "".join(f"M{number(x.at(v))} {number(bottom)}v4" for v in x.ticks)
     return svg(
         width, bottom + 36, "When each worker was busy", rows,
         tag("path", d=marks, class_="axis"),
-        (text(x.at(v), bottom + 16, _duration(v), anchor="middle") for v in x.ticks),
-        text(right, bottom + 31, _SEARCHED, "title", "end"), class_="wide",
+        (text(x.at(v), bottom + 16, f"{v:.3g}", anchor="middle") for v in x.ticks),
+        text(right, bottom + 31, f"{_SEARCHED}, {unit}", "title", "end"), class_="wide",
     )  # fmt: skip
 
 
-def _filled(lane: Lane, x: Axis, top: float) -> str:
+def _filled(lane: Lane, x: Axis, top: float, scale: float) -> str:
     """What lies closer than half a pixel is one block."""
     blocks: list[list[float]] = []
     for span in lane.spans:
-        begin, end = x.at(span.begin), x.at(span.end)
+        begin, end = x.at(span.begin / scale), x.at(span.end / scale)
         if blocks and begin - blocks[-1][1] < 0.5:
             blocks[-1][1] = max(blocks[-1][1], end)
         else:
@@ -305,10 +322,11 @@ def _unit(seconds: float) -> tuple[float, str]:
     )  # fmt: skip
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:g} s"
-    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+def _time_unit(length: float) -> tuple[float, str]:
+    """Of the time of a search."""
+    if length < 180:
+        return 1.0, "s"
+    return (60.0, "minutes") if length < 3 * 3600 else (3600.0, "hours")
 
 
 def _short(value: float) -> str:

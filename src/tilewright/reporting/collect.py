@@ -33,7 +33,7 @@ MOST_REFUSALS = 20
 MOST_EXAMPLE = 1200  # characters
 LEADERS, KNOBS = 5, 6
 # Architectures whose ceilings the project measured itself; others are from data sheets.
-_MEASURED = {"sm_90": "an H200"}
+_MEASURED = {"sm_90": "H200"}
 
 
 def collect(
@@ -172,7 +172,9 @@ def _measured(task: TaskId) -> str:
     measured = _MEASURED.get(arch)
     if measured is None:
         return ", assumed and not measured"
-    return f", measured on {measured}"
+    if measured in task.fingerprint:
+        return ", measured on such a device"
+    return f", measured on an {measured} and not on this device"
 
 
 def _task(

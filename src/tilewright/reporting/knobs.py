@@ -49,7 +49,10 @@ def _knob(
     name: str, told: Sequence[tuple[float, Mapping[str, Any]]], logs: Sequence[float],
     leading: set[int], best: Any,
 ) -> Knob:  # fmt: skip
-    values = [shown(decisions.get(name)) for _, decisions in told]
+    written = [str(decisions.get(name)) for _, decisions in told]
+    first_of = {text: decisions for text, (_, decisions) in zip(written, told, strict=True)}
+    spelled = {text: shown(decisions.get(name)) for text, decisions in first_of.items()}
+    values = [spelled[text] for text in written]
     every = Counter(values)
     first = Counter(values[k] for k in leading)
     chosen = sorted(every, key=lambda v: (-first[v], -every[v], v))

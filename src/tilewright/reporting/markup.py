@@ -16,6 +16,7 @@ from typing import Any
 from tilewright.base.text import printable
 
 _EMPTY = frozenset(("br", "meta", "link", "path", "circle", "line", "rect", "use"))
+_LONGEST = 160  # characters of a name
 _DIGITS = 1  # of coordinates: a tenth of a pixel
 
 
@@ -54,9 +55,14 @@ def island(data: Any) -> Html:
     return Html(f'<script type="application/json" id="data">{text}</script>')
 
 
+def clipped(name: str) -> str:
+    """A name that somebody may have made endless."""
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+
+
 def breakable(name: str) -> Html:
     """A name that may be broken behind its signs, where it is too long for its place."""
-    parts = re.split(r"(?<=[+./_:])(?=\w)", name)
+    parts = re.split(r"(?<=[+./_:])(?=\w)", clipped(name))
     return Html("<wbr>".join(map(_child, parts)))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.reporting.charts import roofline, sparkline, timeline
 from tilewright.reporting.compare import FASTER, NOISE, SLOWER
-from tilewright.reporting.markup import Html, breakable, joined, tag
+from tilewright.reporting.markup import Html, breakable, clipped, joined, tag
 from tilewright.reporting.model import Compared, Engine, Kernel, Refusal, Report, TaskPart
 from tilewright.reporting.svg import bar
 from tilewright.runtime.timing import show_seconds
@@ -21,7 +21,7 @@ from tilewright.search.progress import duration
 
 FOLDED = 0.02  # of the time: rows of kernels that take less are folded
 FEW_ROWS = 12  # that are never folded
-MOST_ROWS = 400
+MOST_ROWS = 200
 HEAD = (
     ("kernel", "name"), ("calls", "n"), ("time of a call", "n"), ("share", "n"), ("GFLOP/s", "n"),
     ("GB/s", "n"), ("of roofline", "n"), ("limited by", ""), ("schedule", ""),
@@ -96,6 +96,7 @@ def kernels(report: Report) -> Html:
     if not rows:
         return joined()
     trials = {part.number: part for part in report.tasks}
+    most = max((k.share for k in rows), default=1.0) or 1.0
     first = [k for at, k in enumerate(rows) if at < FEW_ROWS or k.share >= FOLDED]
     rest = rows[len(first) :]
     folded = None
@@ -104,7 +105,7 @@ def kernels(report: Report) -> Html:
         told = f"{len(rest)} kernels below {FOLDED:.0%} each, {share:.0%} together"
         folded = tag(
             "details", tag("summary", tag("span", told, class_="what")),
-            tag("div", table(rest, trials, report), class_="inside"),
+            tag("div", table(rest, trials, most), class_="inside"),
         )  # fmt: skip
     more = len(report.kernels) - len(rows)
     notes = [
@@ -116,26 +117,27 @@ def kernels(report: Report) -> Html:
     ]  # fmt: skip
     return section(
         "kernels", "Kernels" if len(rows) > 1 else "The kernel", tag("p", *notes, class_="note"),
-        table(first, trials, report), folded,
+        table(first, trials, most), folded,
     )  # fmt: skip
 
 
-def table(rows: Sequence[Kernel], trials: dict[int, TaskPart], report: Report) -> Html:
+def table(rows: Sequence[Kernel], trials: dict[int, TaskPart], most: float) -> Html:
+    """most: the largest share, whose bar is full"""
     head = tag(
         "tr", (tag("th", name, class_=kind or None, data_sort=name != "best so far", scope="col")
                for name, kind in HEAD)
     )  # fmt: skip
-    body = (_row(k, trials.get(-1 if k.task is None else k.task)) for k in rows)
+    body = (_row(k, trials.get(-1 if k.task is None else k.task), most) for k in rows)
     return tag("div", tag("table", tag("thead", head), tag("tbody", body)), class_="wide-table")
 
 
-def _row(k: Kernel, part: TaskPart | None) -> Html:
+def _row(k: Kernel, part: TaskPart | None, most: float) -> Html:
     name: Any = breakable(k.name)
     if part is not None:
         name = tag("a", name, href=f"#task-{k.task}")
-    below = [k.label] if k.layers else []
+    below = [clipped(k.label)] if k.layers else []
     if len(k.layers) > 1:
-        below.append("also " + ", ".join(k.layers[1:4]) + (
+        below.append("also " + ", ".join(map(clipped, k.layers[1:4])) + (
             f" and {len(k.layers) - 4} more" if len(k.layers) > 4 else ""
         ))  # fmt: skip
     roof = joined("-")
@@ -146,7 +148,8 @@ def _row(k: Kernel, part: TaskPart | None) -> Html:
         tag("td", name, (tag("span", line, class_="sub") for line in below), class_="name"),
         tag("td", k.calls or "-", class_="n", data_v=k.calls),
         _cell("-" if k.seconds is None else show_seconds(k.seconds), k.seconds),
-        tag("td", f"{k.share:.1%}", bar(k.share, "share", 52), class_="n", data_v=f"{k.share:.6g}"),
+        tag("td", f"{k.share:.1%}", bar(k.share / most, "share", 52), class_="n",
+            data_v=f"{k.share:.6g}"),
         _cell("-" if k.gflops is None else _rate(k.gflops), k.gflops),
         _cell("-" if k.gbytes is None else _rate(k.gbytes), k.gbytes),
         tag("td", roof, class_="n", data_v=f"{k.of_roof or 0:.6g}"),
@@ -181,8 +184,8 @@ def roof(report: Report) -> Html:
         "roofline", "Roofline",
         tag("p", "The area of a dot is its share of the time. A kernel under a slope waits for "
             "data, one under a level line for the units that compute. How far it lies below is "
-            "what a better schedule could gain at most; short kernels lie low because starting one takes "
-            "time, which the table counts and the picture does not. ",
+            "what a better schedule could gain at most; short kernels lie low because starting one "
+            "takes time, which the table counts and the picture does not. ",
             f"The lines are {report.ceilings_told}.", class_="note"),
         tag("figure", tag("div", picture, class_="scroll"),
             tag("figcaption", "Limited by: ", legend)),
@@ -229,6 +232,7 @@ def comparison(report: Report) -> Html:
     if found is None:
         return joined()
     shown = found.rows[:MOST_ROWS]
+    linked = {part.number for part in report.tasks}
     head = tag("tr", (tag("th", name, class_=kind, scope="col", data_sort=True) for name, kind in
                       (("kernel", "name"), ("here", "n"), ("there", "n"), ("here / there", "n"),
                        ("95% by repeats", "n"), ("verdict", None))))  # fmt: skip
@@ -238,7 +242,7 @@ def comparison(report: Report) -> Html:
         "the next. The best of many trials is a lucky one: small gains shrink when they are timed "
         "again."
     )
-    body = (_compared(row) for row in shown)
+    body = (_compared(row, row.task in linked) for row in shown)
     return section(
         "against", f"Against {found.name}", tag("p", found.told),
         tag("p", rules, class_="note"),
@@ -249,9 +253,9 @@ def comparison(report: Report) -> Html:
     )  # fmt: skip
 
 
-def _compared(row: Compared) -> Html:
+def _compared(row: Compared, is_linked: bool) -> Html:
     name: Any = breakable(row.label)
-    if row.task is not None:
+    if is_linked:
         name = tag("a", name, href=f"#task-{row.task}")
     between = "-"
     if row.low is not None and row.high is not None:

@@ -106,8 +106,10 @@ pre{background:var(--raised);border-radius:6px;padding:.8rem 1rem;overflow:auto;
 font:12px/1.5 var(--mono);margin:.4rem 0 .8rem;tab-size:2}
 pre.command{max-height:none;white-space:pre-wrap;overflow-wrap:anywhere}
 code{font:.92em var(--mono)}
-button{font:inherit;font-size:.8rem;color:var(--muted);background:none;border:1px solid var(--line);
-border-radius:5px;padding:.1rem .6rem;cursor:pointer;float:right;margin-left:1rem}
+button{font:inherit;font-size:.8rem;color:var(--muted);border:1px solid var(--line);
+border-radius:5px;padding:.1rem .6rem;cursor:pointer;background:var(--raised);position:absolute;
+right:.6rem;margin-top:.9rem}
+.inside,#about{position:relative}
 footer{color:var(--muted);font-size:.86rem;margin-top:4rem;border-top:1px solid var(--line);
 padding-top:1rem}
 @media (max-width:40rem){main{padding:1.6rem 1rem 3rem}h1{font-size:1.5rem}

@@ -6,6 +6,7 @@ In: a `TaskPart`.  Out: `Html`.  Read next: `charts.py`, `sections.py`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
@@ -18,7 +19,8 @@ from tilewright.reporting.model import Choice, Knob, TaskPart
 from tilewright.reporting.sections import MEANINGS
 from tilewright.runtime.timing import show_seconds
 
-FULL, BRIEF = 150, 50  # dots of a chart
+FULL, BRIEF = 110, 40  # dots of a chart
+BRIEF_KNOBS = 3
 
 
 def task_section(part: TaskPart, full: bool) -> Html:
@@ -39,7 +41,7 @@ def _inside(part: TaskPart, full: bool) -> list[Any]:
     if part.measured:
         found.append(_histories(part, full))
     if part.knobs:
-        found.append(_knobs(part))
+        found.append(_knobs(part, part.knobs if full else part.knobs[:BRIEF_KNOBS]))
     if part.leaders:
         found.append(_leaders(part, full))
     if part.loops:
@@ -104,8 +106,8 @@ def _histories(part: TaskPart, full: bool) -> Html:
     )  # fmt: skip
 
 
-def _knobs(part: TaskPart) -> Html:
-    rows = [_knob(knob) for knob in part.knobs]
+def _knobs(part: TaskPart, knobs: Sequence[Knob]) -> Html:
+    rows = [_knob(knob) for knob in knobs]
     origin = source_text(part.best.origin) if part.best else ""
     told = (
         f"Of {part.sketch_trials:,} trials of {origin}: "
@@ -121,11 +123,10 @@ def _knobs(part: TaskPart) -> Html:
 
 
 def _knob(knob: Knob) -> Html:
-    values = " ".join(v.text for v in knob.values)
     return tag(
         "tr", tag("td", tag("code", knob.name)), tag("td", f"{knob.importance:.0%}", class_="n"),
         tag("td", tag("code", knob.best)),
-        tag("td", strip(knob), tag("span", values, class_="sub")),
+        tag("td", strip(knob)),
     )  # fmt: skip
 
 
