@@ -76,20 +76,25 @@ def report_option(command: Callable[..., Any]) -> Callable[..., Any]:
     "--task", "tasks", multiple=True, type=click.IntRange(0), metavar="NUMBER",
     help="Tell of this task alone, in full, by its number in a report; several times for several.",
 )  # fmt: skip
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure what this machine's device can do, for the roofline; LOG must be of it.",
+)
 @layout_option
 @shape_option
 @batch_option
 @dtype_option
 def report(
     log: Path, output: tuple[Path, ...], model: str | None, against: Path | None,
-    tasks: tuple[int, ...], dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None,
+    tasks: tuple[int, ...], measure: bool, dtype: str, batch: tuple[int, ...],
+    shape: dict[str, Any], layout: str | None,
 ) -> None:  # fmt: skip
     """Write what LOG tells of a search: kernels, how near each is to what the device can do, how
     the search went, what was refused, and the loops of the best.
 
-    Nothing is compiled or run, and the same log gives the same file.  --dtype, --batch, --shape and
-    --desired-layout are those of --model, as it was tuned.
+    Without --measure nothing is compiled or run, and the same log gives the same file.  --dtype,
+    --batch, --shape and --desired-layout are those of --model, as it was tuned.
     """
     from tilewright import front
     from tilewright.reporting.write import report as made
@@ -100,7 +105,7 @@ def report(
     if model is not None:
         network = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
     files = output or (Path(f"{log.stem}.html"),)
-    save(made(log, model=network, against=against, tasks=tasks), files)
+    save(made(log, model=network, against=against, tasks=tasks, measure=measure), files)
 
 
 def save(document: Document, files: Iterable[Path]) -> None:

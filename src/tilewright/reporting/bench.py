@@ -23,5 +23,5 @@ def document_of(found: Any, log: Path | None) -> Document:
     )
     bench = Bench(engines, kernels, found.target, found.device, verdict)
     if log is None:
-        return Document(bench_alone(bench, found.network))
-    return Document(collect(log, found.network, bench=bench))
+        return Document(bench_alone(bench, found.network, measure=True))
+    return Document(collect(log, found.network, bench=bench, measure=True))

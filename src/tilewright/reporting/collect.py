@@ -23,6 +23,7 @@ from tilewright.reporting.detail import add_details
 from tilewright.reporting.kernels import Known, kernels_of_network, kernels_of_tasks
 from tilewright.reporting.knobs import knobs_of
 from tilewright.reporting.lanes import lanes_of
+from tilewright.reporting.measured import ceilings_here
 from tilewright.reporting.model import Bench, Choice, Refusal, Report, TaskPart, Whole
 from tilewright.reporting.trials import Told, Trials, trials_of
 from tilewright.runtime.device import local_target
@@ -42,11 +43,13 @@ def collect(
     against: Path | None = None,
     bench: Bench | None = None,
     tasks: Sequence[int] = (),
+    measure: bool = False,
 ) -> Report:
     """Read a log, and all that a report needs.
 
     network: a `front.Network`, whose kernels the rows are
     tasks:   numbers of those that are told in full, and no others; none: those that take longest
+    measure: what the device can do is measured, which must be here
     Raises RecordError for a log of which no line can be read, ModelError for a network that cannot
     be built.
     """
@@ -65,7 +68,7 @@ def collect(
             "figures of trials; the best of each task is of all."
         )
     main = _most_frequent(trials)
-    ceilings, report.ceilings_told = _ceilings(main, runs)
+    ceilings, report.ceilings_told = _ceilings(main, runs, measure)
     report.ceilings = ceilings
     report.tasks = [_task(told, database, runs, ceilings) for told in trials.tasks.values()]
     report.trials = sum(len(part.trials) for part in report.tasks)
@@ -80,7 +83,7 @@ def collect(
                 "Give the model that was tuned, with the same options.",
             )  # fmt: skip
         report.shares_of, report.title = "the network's kernels", network.name
-        report.notes += notes
+        report.notes += notes if bench is None else []
     else:
         report.kernels, notes = kernels_of_tasks(known)
         report.notes += notes
@@ -117,11 +120,11 @@ def _chosen(parts: Sequence[TaskPart], numbers: Sequence[int], place: str) -> li
     return [known[n] for n in dict.fromkeys(numbers)]
 
 
-def bench_alone(bench: Bench, network: Any) -> Report:
+def bench_alone(bench: Bench, network: Any, measure: bool) -> Report:
     """What `bench` measured where there is no log."""
     report = Report(network.name, bench=bench, shares_of="the network's kernels")
     main = TaskId("", [], "", bench.target)
-    report.ceilings, report.ceilings_told = _ceilings(main, ())
+    report.ceilings, report.ceilings_told = _ceilings(main, (), measure)
     rows, _ = kernels_of_network(network, Known(Database(), main, (), report.ceilings))
     report.kernels = bench.timed(rows)
     report.facts = [("target", bench.target), ("device", bench.device)]
@@ -146,8 +149,14 @@ def _most_frequent(trials: Trials) -> TaskId:
     )  # fmt: skip
 
 
-def _ceilings(task: TaskId, runs: Sequence[RunLine]) -> tuple[Ceilings | None, str]:
+def _ceilings(task: TaskId, runs: Sequence[RunLine], measure: bool) -> tuple[Ceilings | None, str]:
     """What is known of the device, and where that is from."""
+    if measure:
+        found = ceilings_here(task.target, task.fingerprint)
+        return found, (
+            "measured on this device as far as bytes and the start of a kernel go; its rates of "
+            f"arithmetic are what the machine model knows of it{_measured(task)}"
+        )
     for run in reversed(runs):
         told = from_json(run.options.get("ceilings"))
         if told is not None:

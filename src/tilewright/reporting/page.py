@@ -119,7 +119,8 @@ def data_of(report: Report) -> dict[str, Any]:
     rows = [
         {
             "name": clipped(k.name), "label": clipped(k.label), "calls": k.calls,
-            "seconds": k.seconds, "share": round(k.share, 6), "gflops": k.gflops, "gbytes": k.gbytes,
+            "seconds": k.seconds, "share": round(k.share, 6), "gflops": k.gflops,
+            "gbytes": k.gbytes,
             "roofline": k.of_roof,
             "limit": k.bound.side if k.bound else None,
             "schedule": k.source, "task": k.task,

@@ -36,16 +36,14 @@ def section(name: str, title: str, *children: Any) -> Html:
 def figures(report: Report) -> Html:
     """What matters most, in large type."""
     shown: list[tuple[str, str, str]] = []
-    for whole in report.whole[:1]:
-        gain = whole.untuned / whole.seconds
-        told = f"{show_seconds(whole.untuned)} untuned, {gain:.2f} times as fast"
-        shown.append(("a run of the network", show_seconds(whole.seconds), told))
     timed = [e for e in report.bench.engines if e.seconds] if report.bench else []
-    if timed and not report.whole:
+    if timed:
         ours = next((e for e in timed if e.name == "tuned"), timed[0])
-        seconds, untuned = median(ours.seconds), median(timed[0].seconds)
-        told = f"{ours.name}; {untuned / seconds:.2f} times as fast as untuned"
-        shown.append(("a run of the network", show_seconds(seconds), told))
+        untuned, seconds = median(timed[0].seconds), median(ours.seconds)
+        shown.append(("a run of the network", show_seconds(seconds), _gain(untuned, seconds)))
+    for whole in report.whole[:1] if not timed else ():
+        told = _gain(whole.untuned, whole.seconds)
+        shown.append(("a run of the network", show_seconds(whole.seconds), told))
     known = [k for k in report.kernels if k.seconds]
     if known:
         called = any(k.calls for k in known)
@@ -71,6 +69,12 @@ def figures(report: Report) -> Html:
         "dl", (tag("div", tag("dt", name), tag("dd", value, tag("span", told, class_="of")))
                for name, value, told in shown), class_="figures",
     )  # fmt: skip
+
+
+def _gain(untuned: float, seconds: float) -> str:
+    if untuned == seconds:
+        return "as it is untuned"
+    return f"{show_seconds(untuned)} untuned, {untuned / seconds:.2f} times as fast"
 
 
 def facts(report: Report) -> Html:

@@ -100,6 +100,7 @@ def report(
     model: front.Network | Model | None = None,
     against: str | os.PathLike[str] | None = None,
     tasks: Sequence[int] = (),
+    measure: bool = False,
 ) -> Document:
     """Tell what a log of `tune` holds, as a page with pictures or in other forms.
 
@@ -110,9 +111,12 @@ def report(
     against: another log, with which each task is compared
     tasks:   numbers of those to tell of in full, as a report has them; default: those that take
              longest
-    Nothing is compiled or run.  The same log gives the same bytes.
+    measure: how many bytes a second this machine's device moves, and what starting a kernel takes,
+             for the roofline, in some seconds; the log must be of that device
+    Else nothing is compiled or run, and the same log gives the same bytes.
     Raises RecordError for a log that is missing, is none, or has no record, and for a file that
-    cannot be written; ModelError for a model that has nothing in common with the log.
+    cannot be written; ModelError for a model that has nothing in common with the log, DeviceError
+    where there is no device to measure.
     """
     files = [output] if isinstance(output, str | os.PathLike) else list(output)
     for path in files:
@@ -126,7 +130,7 @@ def report(
     if model is not None and not isinstance(model, front.Network):
         network = front.load(model)
     other = None if against is None else Path(against)
-    found = Document(collect(Path(log), network, other, tasks=tasks))
+    found = Document(collect(Path(log), network, other, tasks=tasks, measure=measure))
     for path in files:
         found.save(path)
     return found
