@@ -10,14 +10,19 @@ import pytest
 
 import tilewright as tw
 from reporting.made_logs import DEVICE, TARGET, tasks_of, write_log
+from tilewright import front
 from tilewright.base.errors import ModelError, RecordError
 from tilewright.cli.app import main
+from tilewright.cli.tables import BenchReport, Latency
 from tilewright.measure.database import Database
 from tilewright.measure.record import Result, TaskId, make_record
+from tilewright.reporting.bench import document_of
 from tilewright.reporting.collect import collect
 from tilewright.reporting.markup import island, tag
 from tilewright.reporting.model import Choice, Kernel, Report, TaskPart, Trial, shared
 from tilewright.reporting.page import page
+from tilewright.targets.spec import DeviceSpec
+from tilewright.targets.target import Target
 
 HOSTILE = "</script></style><img src=x onerror=alert(1)>\"'`|\x1b[2J\u202e=1+1"
 
@@ -300,6 +305,49 @@ def test_the_command_writes_what_it_is_asked_for(log, tmp_path, monkeypatch, cap
         assert words in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def of_network(tmp_path_factory):
+    """A network, and a log of it on a processor that is not this one."""
+    path = tmp_path_factory.mktemp("network") / "mlp.llvm.jsonl"
+    network = tw.load("mlp")
+    made = front.tasks_of(network, Target("llvm"), "xgb")
+    device = DeviceSpec("llvm", "Example CPU", "Example CPU / 8 cores")
+    write_log(path, made, 30, device=device, layers=False)
+    return network, path
+
+
+@pytest.mark.slow
+def test_with_its_model_the_rows_are_the_kernels_of_the_network(of_network):
+    network, path = of_network
+    report = tw.report(path, model=network).report
+    assert report.title == "mlp" and report.shares_of == "the network's kernels"
+    assert len(report.kernels) == 4 and report.kernels[-1].source == "untuned"
+    tuned = report.kernels[:3]
+    assert all(k.task is not None and k.seconds and k.trials == 10 for k in tuned)
+    assert sum(k.share for k in report.kernels) == pytest.approx(1)
+    assert any("Of 1 of 4 kernels" in note for note in report.notes)
+    assert "it is not this one" in report.ceilings_told or report.ceilings is not None
+
+
+@pytest.mark.slow
 def test_a_model_of_another_log_is_refused(log):
     with pytest.raises(ModelError, match="has none of its"):
         tw.report(log, model="mlp")
+
+
+@pytest.mark.slow
+def test_what_bench_measured_stands_in_the_table(of_network):
+    network, path = of_network
+    known = tw.report(path, model=network).report.kernels
+    timed = {k.key: (2e-6 * (at + 1), "record") for at, k in enumerate(known)}
+    latencies = [Latency("untuned", (2e-5, 2.2e-5)), Latency("tuned", (1e-5, 1.1e-5)),
+                 Latency("PyTorch", (), "not installed")]  # fmt: skip
+    found = BenchReport(
+        "mlp", "llvm", "Example CPU", latencies, [], 0.1, 1e-7, "the reference", network, timed
+    )
+    for log in (path, None):
+        report = document_of(found, log, measure=False).report
+        assert sorted(k.seconds for k in report.kernels) == [2e-6, 4e-6, 6e-6, 8e-6]
+        text = page(report)
+        assert "1.95x" in text or "2.00x" in text
+        assert "not installed" in text and "0.10 of the tolerance, within it" in text

@@ -82,12 +82,12 @@ def bench_network(
         latencies.append(Latency(peer.engine, seconds, peer.note))
     alone = run.profile(inputs).fastest
     kernels = [
-        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name), k.group)
+        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name))
         for k in run.report.kernels
     ]
     return BenchReport(
         title, str(target), run.device.name, latencies, kernels, worst / tolerance, worst,
-        expected.engine, net,
+        expected.engine, net, {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
     )  # fmt: skip
 
 

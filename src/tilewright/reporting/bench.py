@@ -13,15 +13,16 @@ from tilewright.reporting.model import Bench, Engine
 from tilewright.reporting.write import Document
 
 
-def document_of(found: Any, log: Path | None) -> Document:
-    """found: a `cli.tables.BenchReport`; log: whose tasks are told, too."""
+def document_of(found: Any, log: Path | None, measure: bool = True) -> Document:
+    """found: a `cli.tables.BenchReport`; log: whose tasks are told, too; measure: the ceilings of
+    the device, which is here
+    """
     engines = [Engine(e.engine, tuple(e.seconds), e.note) for e in found.latencies]
-    kernels = {k.key: (k.seconds, k.source) for k in found.kernels}
     verdict = (
         f"The largest error against {found.reference} is {found.largest_error:.2f} of the "
         f"tolerance, {'within' if found.correct else 'BEYOND'} it."
     )
-    bench = Bench(engines, kernels, found.target, found.device, verdict)
+    bench = Bench(engines, found.timed, found.target, found.device, verdict)
     if log is None:
-        return Document(bench_alone(bench, found.network, measure=True))
-    return Document(collect(log, found.network, bench=bench, measure=True))
+        return Document(bench_alone(bench, found.network, measure=measure))
+    return Document(collect(log, found.network, bench=bench, measure=measure))

@@ -273,7 +273,7 @@ def _facts(
     rows = [
         ("target", main.target), ("device", ", ".join(devices) or "not told"),
         ("make", main.fingerprint),
-        ("trials", f"{report.trials:,} of {len(report.tasks):,} tasks{refused}"),
+        ("trials", f"{report.trials:,}, of {len(report.tasks):,} tasks{refused}"),
         ("searched", f"{duration(trials.length)} in {len(runs) or 1} "
                      f"run{'s' * (len(runs) > 1)}, {_date(trials.first)} to {_date(trials.last)}"),
         ("versions", ", ".join(f"{name} {v}" for name, v in sorted(trials.versions.items()))),
