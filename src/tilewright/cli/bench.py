@@ -84,9 +84,12 @@ def bench_network(
     ):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
+    profile = run.profile(inputs)
+    alone = {k.first.name: k.seconds / k.calls for k in profile.kernels}
     return BenchReport(
-        title, str(target), run.device.name, latencies,
-        kernel_lines(run.profile(inputs), run.report), worst / tolerance, worst, expected.engine,
+        title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
+        worst / tolerance, worst, expected.engine, net,
+        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
     )  # fmt: skip
 
 
