@@ -133,7 +133,6 @@ _ALSO = {
     "topi.x86.depthwise_conv2d": "topi.cpu_fallback",
     "topi.x86.injective": "topi.x86",
     "topi.x86.reduction": "topi.x86",
-    "tvmc.__main__": "tilewright.__main__",
     **{f"relay.testing.{name}": f"tilewright.models.zoo.{name}" for name in _NETWORKS},
 }
 ALSO = {
