@@ -8,9 +8,8 @@ name in PyTorch's registry.  Read next: `alias.py`, `models/torch/compile.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
-
-from torch._dynamo.backends.registry import register_backend
 
 from tilewright.models.torch.compile import backend
 
@@ -27,4 +26,4 @@ def has_tvm() -> bool:
     return True
 
 
-register_backend(tvm)
+import_module("torch._dynamo.backends.registry").register_backend(tvm)
