@@ -21,8 +21,9 @@ import pytest
 
 from tests.blocks import CODE, ROOT, Block, blocks, blocks_of
 from tilewright import te
-from tilewright.cli.app import cli
+from tilewright.cli.app import cli, main
 from tilewright_tvm import relay
+from tilewright_tvm.tvmc.main import run as tvmc
 
 BLOCKS = blocks()
 RUN = sorted({b.page for b in BLOCKS if b.runs and b.kind != "command"})
@@ -92,8 +93,33 @@ def test_the_code_of_a_page_runs(page: str, folder: Path) -> None:
                 if block.kind == "after":
                     execute(block, block.said, names)
                 execute(block, block.small(), names)
+        elif all(line.startswith(tuple(COMMANDS)) for line in plain_lines(block)):
+            in_this_process(block)
         else:
             in_a_shell(block)
+
+
+# What starts a line of a shell: a function that takes the rest, and ends as the command would.
+COMMANDS: dict[str, Callable[[list[str]], object]] = {
+    "tilewright ": main,
+    "python -m tilewright_tvm.driver.tvmc ": lambda args: sys.exit(tvmc(args)),
+}
+
+
+def plain_lines(block: Block) -> list[str]:
+    """The commands of a block, one a line; one that wants a shell is not plain, so a word."""
+    lines = block.small().replace("\\\n", " ").splitlines()
+    return ["&" if re.search(r"[&|;$<>]", line) else line for line in lines if line.strip()]
+
+
+def in_this_process(block: Block) -> None:
+    """Run its commands as the shell would, but for the seconds that new processes take."""
+    for line in plain_lines(block):
+        begin = next(words for words in COMMANDS if line.startswith(words))
+        with pytest.raises(SystemExit) as ended, redirect_stdout(io.StringIO()):
+            COMMANDS[begin](shlex.split(line.removeprefix(begin), comments=True))
+            sys.exit(0)
+        assert ended.value.code in (None, 0), f"{block.page}:{block.line}: {line}"
 
 
 def execute(block: Block, text: str, names: dict[str, Any]) -> None:
