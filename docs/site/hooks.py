@@ -15,6 +15,8 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+# A list may follow a line of text on GitHub; the site's reader of Markdown wants a line between.
+_LIST = re.compile(r"(?m)^(?![ \t|>*-]|\d+\.)(\S.*\n)(?=[-*] )|^( +```\n)(?=[-*] )")
 _LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
@@ -26,7 +28,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
-    """Let links lead to where the pages of the root and those of `docs` are side by side."""
+    """Let links lead to where the pages of the root and those of `docs` are side by side, and
+    lists be lists."""
     here = page.file.src_uri
     folder = "" if here in PAGES else posixpath.join("docs", posixpath.dirname(here))
 
@@ -38,4 +41,4 @@ def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
         link = posixpath.relpath(inside, posixpath.dirname(here) or ".")
         return f"]({link}{match[2] or ''})"
 
-    return _LINK.sub(moved, text)
+    return _LIST.sub(lambda m: m[0] + "\n", _LINK.sub(moved, text))
