@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 # A list may follow a line of text on GitHub; the site's reader of Markdown wants a line between.
 _LIST = re.compile(r"(?m)^(?![ \t|>*-]|\d+\.)(\S.*\n)(?=[-*] )|^( +```\n)(?=[-*] )")
-_LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -34,11 +34,12 @@ def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
     folder = "" if here in PAGES else posixpath.join("docs", posixpath.dirname(here))
 
     def moved(match: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, match[1]))
+        text, path, heading = match.groups()
+        target = posixpath.normpath(posixpath.join(folder, path))
         inside = target.removeprefix("docs/")
         if inside == target and target not in PAGES:
-            return match[0]
+            return text if "`" in text else f"`{text}`"  # a file of the sources
         link = posixpath.relpath(inside, posixpath.dirname(here) or ".")
-        return f"]({link}{match[2] or ''})"
+        return f"[{text}]({link}{heading or ''})"
 
     return _LIST.sub(lambda m: m[0] + "\n", _LINK.sub(moved, text))
