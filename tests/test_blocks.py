@@ -56,6 +56,15 @@ GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+# Of the first layer of the network in `net.onnx`.
+LINE_OF_AUTOTVM = """{"input": ["llvm -keys=cpu", "dense_nopack.x86",
+[["TENSOR", [1, 784], "float32"], ["TENSOR", [128, 784], "float32"], null, "float32"], {}],
+"config": {"index": 3, "code_hash": null, "entity": [["tile_y", "sp", [-1, 1]],
+["tile_x", "sp", [-1, 8]], ["tile_k", "sp", [-1, 4]]]},
+"result": [[0.0001], 0, 1.0, 1600000000.0], "version": 0.2, "tvm_version": "0.14.0"}
+""".replace("\n", " ")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the code of a page runs: models of the names that pages use, the commands first."""
@@ -64,6 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("resnet18.onnx", "net.onnx"):
         (tmp_path / name).write_bytes(mlp)
     (tmp_path / "script.py").write_text("import tvm\nfrom tvm import te\nprint(te.var('n'))\n")
+    (tmp_path / "old.json").write_text(LINE_OF_AUTOTVM)
     for name in ("src", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     programs = tmp_path / "bin"
