@@ -14,6 +14,7 @@ Read next: docs/design.md.
 """
 
 from tilewright.base import early as _early  # noqa: F401  # hears Ctrl-C from here on
+from tilewright.base import systems as _systems  # noqa: F401  # raises where it does not run
 
 # isort: split
 

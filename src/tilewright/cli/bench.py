@@ -47,11 +47,7 @@ def bench_network(
     from tilewright import front
     from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.graph.samples import sample_inputs
-    from tilewright.models.peers.engines import (
-        onnxruntime_benchmark,
-        reference,
-        torch_benchmark,
-    )
+    from tilewright.models.peers.engines import peer_times, reference
     from tilewright.network.conversion import in_layout
 
     (mod,), params = net.modules, dict(net.params)
@@ -78,10 +74,7 @@ def bench_network(
         times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
-    for peer in (
-        onnxruntime_benchmark(mod, params, target, NUMBER, REPEAT),
-        torch_benchmark(mod, params, target, NUMBER, REPEAT),
-    ):
+    for peer in peer_times(mod, params, target, NUMBER, REPEAT):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
     profile = run.profile(inputs)
