@@ -7,17 +7,18 @@ looked.  Read next: `model_proposer.py`, which begins with a look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.base.errors import TilewrightError
 from tilewright.cost.features import FEATURES, Matrix, Vector, describe, features_and_seconds
 from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
-from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.sketch import Group, Sketch
 from tilewright.schedule.space.trace import Trail
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.propose.proposers import Indices, Pool
@@ -25,8 +26,9 @@ from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
+Mask = npt.NDArray[np.bool_]
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
-NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
+NARROW = 256  # refused ones among those of a structure for which it pays to leave them out
 # Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
 # of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
 MAX_CODE = 48 << 10
@@ -62,23 +64,30 @@ def score_sensible(
 ) -> Scored:
     """Those worth measuring, scored.  among, known, others: see `Sketch.groups`"""
     valid = sketch.space.valid_mask(indices)
-    found: list[tuple[Indices, Matrix, Vector]] = []
+    groups = sketch.groups(indices, among, known, others)
+    return _scored(indices, ((group, _sensible(group) & valid[group.rows]) for group in groups))
+
+
+def _sensible(group: Group) -> Mask:
+    return np.asarray(group.verdict.sensible(len(group.rows)))
+
+
+def _scored(indices: Indices, judged: Iterable[tuple[Group, Mask]]) -> Scored:
+    """The candidates of the masks.  judged: groups of `indices`"""
+    nothing = np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
+    found: list[tuple[Indices, Matrix, Vector]] = [nothing]
     structures: dict[Trail, float] = {}
-    for group in sketch.groups(indices, among, known, others):
+    for group, mask in judged:
         structures.setdefault(group.trail, np.inf)
-        mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
         if not mask.any():
             continue
         own = indices[group.rows[mask]]
-        if len(mask) > NARROW and len(own) < len(mask):
+        if len(mask) - len(own) > NARROW:  # else it costs more than it saves
             rows, seconds = describe(group.resources_of(mask), len(own))
         else:
             rows, seconds = (each[mask] for each in features_and_seconds(group))
         found.append((own, rows, seconds))
         structures[group.trail] = min(structures[group.trail], float(seconds.min()))
-    if not found:
-        nothing = np.empty((0, len(FEATURES)), np.float32)
-        return Scored(np.empty(0, np.int64), nothing, np.empty(0), {})
     parts = [np.concatenate(part) for part in zip(*found, strict=True)]
     return Scored(parts[0], parts[1], parts[2], structures)
 
@@ -109,9 +118,26 @@ def look(sketch: Sketch, seed: Sequence[int], drawn: int, kept: int = KEPT) -> L
     """Look at `drawn` members of a sketch, keep `kept` of them.  seed: of the draw"""
     rng = np.random.default_rng(seed)
     pool = Pool(sketch, rng)
-    members = pool.draw(drawn) if pool.listed is not None else pool.guess(drawn)
-    scored = of_moderate_length(score_sensible(sketch, np.unique(members)), needed=True)
+    if pool.is_small:
+        scored = _look_at_all(pool, drawn)
+    else:
+        scored = score_sensible(sketch, np.unique(pool.guess(drawn)))
+    scored = of_moderate_length(scored, needed=True)
     return Look(pool.listed, fastest_and_others(scored, kept, rng))
+
+
+def _look_at_all(pool: Pool, drawn: int) -> Scored:
+    """List a small space, and score `drawn` of its sensible members."""
+    every = pool.all()
+    valid = pool.sketch.space.valid_mask(every)
+    judged = [(g, _sensible(g) & valid[g.rows]) for g in pool.sketch.groups(every)]
+    mask = np.zeros(len(every), bool)
+    for group, sensible in judged:
+        mask[group.rows] = sensible
+    pool.listed = every[mask]
+    chosen = np.zeros(len(every), bool)
+    chosen[pool.draw(drawn) - pool.first] = True
+    return _scored(every, ((group, chosen[group.rows]) for group, _ in judged))
 
 
 class Request(NamedTuple):
