@@ -13,6 +13,7 @@ from search.atom_products import Product
 from tilewright import te
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import LegalityError
+from tilewright.cost.addresses import Point
 from tilewright.cost.atom_facts import in_rows, operand_of
 from tilewright.cost.features import ATOM_COLUMNS, FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import GpuKernel
@@ -230,11 +231,11 @@ def test_what_comes_in_rows_is_what_lowering_loads_so(name: str) -> None:
         s.to.buffer.name
         for kernel in program.kernels for s in statements(kernel.body) if isinstance(s, LoadRows)
     }  # fmt: skip
-    told = set()
+    told, origin = set(), Point(bounds, {})
     for node in tree.nodes:
         held = operand_of(node)
         for touch in anatomy(tree).reads[node] if held is not None else ():
-            if touch.scope == "shared" and bool(in_rows(held, touch, bounds)[0]):
+            if touch.scope == "shared" and bool(in_rows(held, touch, origin)[0]):
                 told.add(node.name)
     assert loaded == told
     assert bool(told) is (name != "not staged")

@@ -20,6 +20,7 @@ from tilewright.cost.addresses import (
     SECTOR_BYTES,
     WIDEST_BYTES,
     Lanes,
+    Point,
     floor_mod,
     vector,
 )
@@ -191,7 +192,8 @@ class _Counter:
         self.limits, self.nodes = kernel.target.limits, kernel.nodes
         self.warp = self.limits.warp_size
         self.lanes = Lanes(self.bounds, kernel.launch, rows, self.warp)
-        self.nests = {node: Nest(node, kernel) for node in self.nodes}
+        self.origin = Point(self.bounds, {})
+        self.nests = {node: Nest(node, kernel, self.origin) for node in self.nodes}
         for node, nest in self.nests.items():
             if nest.operand is not None:
                 self.lanes.place(node, lanes_at(node, nest.operand))
@@ -476,7 +478,7 @@ class _Counter:
         if not self.nests[touch.node].guards:
             pairs = where(in_pairs(held, touch.node, self.bounds), 2, 1)
             tile = held.fragment.elements * pairs
-            rows, together = in_rows(held, touch, self.bounds)
+            rows, together = in_rows(held, touch, self.origin)
             count = where(rows, elements / tile, count)
             passes = where(rows, together * pairs, passes)
             ideal = where(rows, tile * touch.bytes / PLACE, ideal)
@@ -487,7 +489,7 @@ class _Counter:
     def _side_by_side(self, operand: Held, touch: Touch) -> Any:
         """Elements of one load of what a lane holds for an atom."""
         most = minimum(self.lanes.alignment(touch), max(1, WIDEST_BYTES // touch.bytes))
-        return minimum(joined(operand, touch, self.bounds), most)
+        return minimum(joined(operand, touch, self.origin), most)
 
     def _together(self, nest: Nest, touch: Touch) -> Any:
         """Elements of one load where compilers join loads of neighbours that are written out."""

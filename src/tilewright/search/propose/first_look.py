@@ -8,7 +8,6 @@ looked.  Read next: `model_proposer.py`, which begins with a look.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -85,7 +84,8 @@ def _scored(indices: Indices, judged: Iterable[tuple[Group, Mask]]) -> Scored:
         if len(mask) - len(own) > NARROW:  # else it costs more than it saves
             rows, seconds = describe(group.resources_of(mask), len(own))
         else:
-            rows, seconds = (each[mask] for each in features_and_seconds(group))
+            rows, seconds = features_and_seconds(group)
+            rows, seconds = rows[mask], seconds[mask]
         found.append((own, rows, seconds))
         structures[group.trail] = min(structures[group.trail], float(seconds.min()))
     parts = [np.concatenate(part) for part in zip(*found, strict=True)]
@@ -168,7 +168,11 @@ class Looks(NamedTuple):
 
 def take_looks(dag: Any, target: Target, request: Request) -> Looks:
     """What other processes call.  dag: as JSON"""
-    task = with_rules(task_of_dag(ComputeDAG.from_json(dag), target))
+    return looks_at(with_rules(task_of_dag(ComputeDAG.from_json(dag), target)), request)
+
+
+def looks_at(task: Task, request: Request) -> Looks:
+    """Look at the sketches of a task that a request names."""
     of = {sketch.origin: sketch for sketch in task.sketches}
     _, seed, drawn, kept = request
     found = {
@@ -179,16 +183,19 @@ def take_looks(dag: Any, target: Target, request: Request) -> Looks:
     return Looks(request, found)
 
 
-def begin_look(helper: Helper, task: Task, request: Request) -> Future[Looks]:
+Awaited = Callable[[], Looks]  # waits for them, raises what kept a process from taking them
+
+
+def begin_look(helper: Helper, task: Task, request: Request) -> Awaited:
     """Have a process that builds take the looks."""
     call = take_looks, task.dag.to_json(), task.target, request
-    return helper.call(task.target, *call, timeout=_SECONDS)
+    return helper.call(task.target, *call, timeout=_SECONDS).result
 
 
-def looks_of(awaited: Future[Looks] | None) -> Looks:
+def looks_of(awaited: Awaited | None) -> Looks:
     """None where the process failed: who asks looks for itself."""
     try:
-        return Looks() if awaited is None else awaited.result()
+        return Looks() if awaited is None else awaited()
     except (WorkerFailure, TilewrightError):
         return Looks()
 
@@ -205,5 +212,5 @@ class LooksFirst(Protocol):
     def has_looked(self) -> bool:
         """Whether it did, or waits for looks."""
 
-    def begin_with(self, looks: Future[Looks]) -> None:
+    def begin_with(self, looks: Awaited) -> None:
         """The first suggestions wait for these."""
