@@ -127,7 +127,7 @@ def measure_halves(population: int, repeats: int) -> list[dict[str, Any]]:
             ModelProposer(with_rules(task_of_dag(dag, target)), 0, CostModel()).suggest(16)
 
         count = sum(map(len, drawn))
-        few = sum(min(len(s.space), Plan.first) for s in task.sketches)
+        few = sum(min(s.space.range_length, Plan.first) for s in task.sketches)
         for what, judged, work in (("large", count, large), ("first look", few, first)):
             seconds = best_of(repeats, work)
             rows.append({
