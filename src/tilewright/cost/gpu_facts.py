@@ -385,8 +385,7 @@ class _Counter:
         if nest.operand is not None:
             width = self._side_by_side(nest.operand, touch)
             count = count / width
-            k.operands = k.operands + count
-            k.far_operands = k.far_operands + count
+            k.operands, k.far_operands = k.operands + count, k.far_operands + count
         elif touch.scope == "shared" and not touch.write and nest.vector is None:
             width = self._together(nest, touch)
             count = count / width
@@ -406,9 +405,8 @@ class _Counter:
             memory.add(requests, self._sectors(touch), ideal)
             return
         memory = k.shared_load if load else k.shared_store
-        memory.add(
-            requests, self._wavefronts(touch, width), maximum(width * size / WIDEST_BYTES, 1.0)
-        )
+        ideal = maximum(width * size / WIDEST_BYTES, 1.0)
+        memory.add(requests, self._wavefronts(touch, width), ideal)
 
     def _sectors(self, touch: Touch) -> Any:
         if touch not in self._sectors_of:
@@ -472,10 +470,8 @@ class _Counter:
         """Loads of a lane for an operand in shared memory: one for a tile that lies in rows, else
         of what lies side by side.  elements: that a lane gets"""
         width = self._side_by_side(held, touch)
-        passes, ideal = (
-            self._wavefronts(touch, width),
-            maximum(width * touch.bytes / WIDEST_BYTES, 1),
-        )
+        passes = self._wavefronts(touch, width)
+        ideal = maximum(width * touch.bytes / WIDEST_BYTES, 1)
         count = elements / width
         if not self.nests[touch.node].guards:
             pairs = where(in_pairs(held, touch.node, self.bounds), 2, 1)
