@@ -15,6 +15,7 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size, same
+from tilewright.schedule.vectors import Wide
 from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar, Tensor
 
@@ -36,6 +37,18 @@ def over_blocks(stage: Stage, axes: Sequence[IterVar], threads: Size) -> tuple[I
     stage.bind(block, "blockIdx.x")
     stage.bind(thread, "threadIdx.x")
     return block, thread
+
+
+def over_vectors(stage: Stage, wide: Wide, threads: Size) -> tuple[IterVar, IterVar]:
+    """Do `over_blocks` with vectors, of which each thread computes one."""
+    axes = stage.op.axis
+    others = [*axes[: wide.first], *axes[wide.end :]]
+    line = stage.fuse(*axes[wide.first : wide.end])
+    if wide.end < len(axes):
+        stage.reorder(*others, line)
+    outer, lane = stage.split(line, factor=wide.lanes)
+    stage.vectorize(lane)
+    return over_blocks(stage, [*others, outer], threads)
 
 
 def deal(stage: Stage, loop: IterVar, threads: Size, lanes: Size | None = None) -> IterVar:
