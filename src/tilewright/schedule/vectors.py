@@ -151,8 +151,9 @@ def gpu_vector(s: Schedule, stage: Stage, target: Target) -> Wide | None:
     first = flat_from(s, stage, end)
     inner = [ax.var for ax in op.axis[first:end]]
     reads = [n for n in nodes if n.op == "read"]
-    lines = [_line(n, inner, op.shape[first:end]) for n in reads]
-    if None in lines:
+    found = [_line(n, inner, op.shape[first:end]) for n in reads]
+    lines = [line for line in found if line is not None]
+    if len(lines) < len(reads):
         return None
     moved = [n.attr.dtype.bytes for n, line in zip(reads, lines, strict=True) if line[1]]
     sizes = [*moved, *(kind.bytes for kind in op.dtypes)]

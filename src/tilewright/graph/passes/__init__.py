@@ -32,6 +32,7 @@ from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.norms import join_norms, widen_inside
 from tilewright.graph.passes.points import choose_points
+from tilewright.graph.passes.results import join_readers
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
@@ -136,10 +137,35 @@ def optimize(
 
 
 __all__ = [
-    "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
-    "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
-    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
-    "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
+    "PASSES",
+    "Pass",
+    "bind_params",
+    "canonicalize",
+    "choose_points",
+    "combine_products",
+    "defuse",
+    "drop_empty",
+    "eliminate_common",
+    "eliminate_dead_code",
+    "flatten_atrous",
+    "fold_constants",
+    "fold_scale_after",
+    "fold_scale_before",
+    "fold_shift",
+    "fuse",
+    "fuse_attention",
+    "group_heads",
+    "inline_calls",
+    "join_norms",
+    "join_readers",
+    "moves_last",
+    "offer",
+    "optimize",
+    "passes_of",
+    "separate",
+    "simplify_inference",
+    "single_heads",
+    "slices_first",
+    "widen_inside",
     "work_out_indices",
 ]  # fmt: skip
