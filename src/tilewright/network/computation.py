@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tilewright import te, topi
 from tilewright.base.errors import InternalError, ModelError
@@ -58,7 +58,7 @@ def compute_dag(
         def every(*index: te.IterVar) -> tuple[Any, ...]:
             return tuple(value[index] for value in values)
 
-        results = te.compute(values[0].shape, every, "results").op.outputs
+        results = cast("Sequence[te.Tensor]", te.compute(values[0].shape, every, "results"))
     elif isinstance(results[0].op, te.PlaceholderOp):  # a group that only hands its input on
         results = [topi.identity(results[0])]
     return te.ComputeDAG([*inputs, *results])
