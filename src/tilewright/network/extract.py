@@ -28,6 +28,7 @@ from tilewright.graph.passes import (
     fold_shift,
     fuse,
     fuse_attention,
+    join_gates,
     join_readers,
     optimize,
     passes_of,
@@ -141,7 +142,10 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     whole = [fuse_attention(mod)] if last is fuse and has_attention(mod) else []
     ways = [last(mod), *whole]
     several = last is fuse and target is not None and target.has_threads
-    return [join_readers(way) for way in ways] if several else ways
+    if not several:
+        return ways
+    ways = [join_readers(way) for way in ways]
+    return [join_gates(way) for way in ways] if target is not None and target.atoms else ways
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:

@@ -26,6 +26,7 @@ from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.gates import join_gates
 from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
@@ -156,6 +157,7 @@ __all__ = [
     "fuse_attention",
     "group_heads",
     "inline_calls",
+    "join_gates",
     "join_norms",
     "join_readers",
     "moves_last",

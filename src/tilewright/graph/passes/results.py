@@ -60,7 +60,7 @@ def _joined(body: Expr) -> Expr:
         own = together.get(old)
         if own is not None:
             results = [c for c in own if c is body or not set(own).issuperset(readers[c])]
-            call = _call_of(own, results, new)
+            call = call_of(own, results, new)
             new.update(zip(results, _values(call), strict=True))
         return new[old]
 
@@ -92,7 +92,7 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
                     a in own or isinstance(a, (Var, Constant)) or position[a] < position[first]
                     for a in reader.args
                 )
-                if all(early) and _is_one_kernel([*own, reader]):
+                if all(early) and is_one_kernel([*own, reader]):
                     own.append(reader)
         if len(own) > 1:
             found[first] = own
@@ -101,13 +101,13 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
 
 
 def _may_lead(call: Call) -> bool:
-    steps = _steps(call)
+    steps = steps_of(call)
     anchor = max((TABLE[op_name(s)].pattern for s in steps), default=Pattern.OPAQUE)
     return (anchor in JOINS or anchor == Pattern.ANCHOR) and not _may_be_in_place(call)
 
 
 def _may_join(reader: Expr, first: Call) -> bool:
-    steps = _steps(reader)
+    steps = steps_of(reader)
     return (
         bool(steps)
         and not _may_be_in_place(reader)
@@ -121,7 +121,7 @@ def _may_be_in_place(call: Expr) -> bool:
     return is_call(call.op.body, "where")
 
 
-def _steps(call: Expr) -> list[Call]:
+def steps_of(call: Expr) -> list[Call]:
     """The operators of a group with one result; of anything else none."""
     if not isinstance(call, Call) or not isinstance(call.op, Function):
         return []
@@ -130,8 +130,8 @@ def _steps(call: Expr) -> list[Call]:
     return [n for n in post_order(call.op.body) if isinstance(n, Call)]
 
 
-def _is_one_kernel(calls: Sequence[Call]) -> bool:
-    """Whether that is not too much for one; see `fuse.py`."""
+def is_one_kernel(calls: Sequence[Call]) -> bool:
+    """Whether calls of groups, in order, are not too much for one; see `fuse.py`."""
     body = _body_of(calls, {}, {})[calls[-1]]
     first, *rest = (n for n in post_order(body) if isinstance(n, Call))
     return Group([first], TABLE[op_name(first)].pattern, {first: 1}).with_steps(rest) is not None
@@ -146,7 +146,9 @@ def _body_of(
     """
     inside: dict[Expr, Expr] = {}
     for call in calls:
-        assert isinstance(call.op, Function)
+        if not isinstance(call.op, Function):  # a view of one of them
+            inside[call] = Call(call.op, [inside[a] for a in call.args], call.attrs)
+            continue
         given: dict[Expr, Expr] = {}
         for own, arg in zip(call.op.params, call.args, strict=True):
             value = outside.get(arg, arg)
@@ -157,7 +159,12 @@ def _body_of(
     return inside
 
 
-def _call_of(calls: Sequence[Call], results: Sequence[Call], outside: Mapping[Expr, Expr]) -> Call:
+def call_of(calls: Sequence[Call], results: Sequence[Call], outside: Mapping[Expr, Expr]) -> Call:
+    """Give the call of one function that computes `results`.
+
+    calls: of groups, and views between them, in order; outside: what the values that they read have
+    become
+    """
     params: dict[Expr, Var] = {}
     inside = _body_of(calls, outside, params)
     values = [inside[r] for r in results]

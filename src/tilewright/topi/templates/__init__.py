@@ -5,6 +5,7 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import gpu_gates as gpu_gates  # special
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split

@@ -1,0 +1,196 @@
+"""Gates on GPUs: an image times factors for its channels, which small products have made.
+
+In: one or two products of a row and a matrix, each of what the one before gave, whose last result
+is read along the channels of what follows (squeeze and excite).  Out: its schedule, `dense.gate`:
+one kernel, of which each block works out the factors of its own channels.
+
+    block: channels x a part of the pixels
+      rows of threads   shared hidden[all]       a warp for each element, whose lanes share the sum
+                        shared factor[channels]
+      threads           C[pixels, channels] = image * factor, in vectors
+
+The first product is computed by every block: it is little beside the launch of a kernel.
+Read next: `gpu_rows.py`, `../../graph/passes/gates.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.atoms import WARP
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template, anchored_schedule
+from tilewright.schedule.vectors import inlined_body
+from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.topi.templates.gpu import op_of, vector_widths
+from tilewright.topi.templates.untuned import fastest
+
+KINDS = ("cuda",)
+TAGS = ("dense", "matmul")
+MOST_SUMS = 2
+CHANNELS = (8, 16, 32, 64)  # of a block
+WARPS = (4, 8, 16, 32)
+PARTS = (1, 2, 4, 8, 16, 32)  # of the pixels
+
+
+@dataclass(frozen=True)
+class Gate:
+    """sums: the products, in order; factor: what the output reads along its last axis"""
+
+    sums: list[Stage]
+    factor: Stage
+    output: Stage
+
+
+def gate_of(a: Anchored) -> Gate:
+    """Inline what lies between.  Raises ScheduleError where it is something else."""
+    s = a.schedule
+    computed = [stage for stage in s.stages if isinstance(stage.op, ComputeOp)]
+    sums = [stage for stage in computed if _op(stage).combiner is not None]
+    output = computed[-1]
+    if not output.is_output or len(s.dag.outputs) > 1 or output in sums:
+        raise _refused(a, "its last stage is no one elementwise result")
+    if len(sums) > MOST_SUMS or not all(_is_row(stage) for stage in sums):
+        raise _refused(a, f"it is not one row times up to {MOST_SUMS} matrices")
+    if any(not s.reaches(one, other) for one, other in pairwise(sums)):
+        raise _refused(a, "its products do not follow each other")
+    last = sums[-1]
+    behind = [
+        stage
+        for stage in computed
+        if s.reaches(last, stage) and stage is not output and stage.op.shape == last.op.shape
+    ]
+    factor = behind[-1]  # the sum itself at least
+    for stage in computed:
+        if stage not in (*sums, factor, output):
+            stage.compute_inline()
+    channel = _op(output).axis[-1]
+    if channel.size != prod(factor.op.shape) or output.op.shape == factor.op.shape:
+        raise _refused(a, "there is not one factor for each channel")
+    ranges = {ax.var: (0, ax.size - 1) for ax in _op(output).axis}
+    for node in E.walk(inlined_body(s, output)):
+        if node.op == "read" and node.attr is factor.tensor:
+            place: E.Expr = E.const(0)
+            for index, extent in zip(node.args, factor.op.shape, strict=True):
+                place = place * extent + index
+            if Simplifier(ranges)(place) is not channel.var:
+                raise _refused(a, "its factors are not read along its last axis")
+    return Gate(sums, factor, output)
+
+
+def is_gate(a: Anchored) -> bool:
+    """Whether it is scheduled as such; other templates would leave all but one sum to a kernel
+    each."""
+    try:
+        gate_of(anchored_schedule(a.schedule.dag, a.target))
+    except ScheduleError:
+        return False
+    return any(kind in a.target.device_kind.templates for kind in KINDS)
+
+
+def _op(stage: Stage) -> ComputeOp:
+    assert isinstance(stage.op, ComputeOp)
+    return stage.op
+
+
+def _is_row(stage: Stage) -> bool:
+    op = _op(stage)
+    return op.tag in TAGS and prod(op.shape) == max(op.shape) and len(op.reduce_axis) == 1
+
+
+def _refused(a: Anchored, why: str) -> ScheduleError:
+    return ScheduleError(f"template for {a.anchor.op.name}", why, "Other templates compute it.")
+
+
+def schedule_gate(cfg: Any, a: Anchored) -> None:
+    """rewrite: block: {shared hidden = ..; shared factor = ..; threads: C = image * factor}"""
+    s, found = a.schedule, gate_of(a)
+    output, channel = found.output, _op(found.output).axis[-1]
+    rest = _op(output).axis[:-1]
+    kinds = [t.dtype for t in (output.tensor, *_op(output).input_tensors)]
+    widest = max(kinds, key=lambda kind: kind.bytes)
+    vector = next(n for n in vector_widths(widest, a.target) if channel.size % n == 0)
+    tiles = [n for n in CHANNELS if channel.size % n == 0 and n % vector == 0]
+    cfg.define_knob("channels", tiles or [vector])
+    cfg.define_knob("warps", list(WARPS))
+    pixels = prod(ax.size for ax in rest)
+    cfg.define_knob("parts", [n for n in PARTS if n == 1 or n * WARP <= pixels])
+    cfg.define_knob("auto_unroll_max_step", [512, 0])
+    channels, warps = cfg["channels"].val, cfg["warps"].val
+
+    begin, inner = output.split(channel, factor=channels)
+    group, lane = output.split(inner, factor=vector)
+    output.reorder(begin, *rest, group, lane)
+    part, pixel = output.split(output.fuse(*rest), nparts=cfg["parts"].val)
+    output.reorder(begin, part, pixel, group, lane)
+    block = output.fuse(begin, part)
+    output.bind(block, "blockIdx.x")
+    _, thread = output.split(output.fuse(pixel, group), factor=WARP * warps)
+    _on_warps(output, thread)
+    output.vectorize(lane)
+    output.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    for stage in found.sums:
+        _sum(s, stage, warps, a)
+        stage.compute_at(output, block)
+    if found.factor is not found.sums[-1]:
+        _, lane = found.factor.split(found.factor.fuse(*_op(found.factor).axis), factor=WARP)
+        found.factor.bind(lane, "threadIdx.x")
+        found.factor.set_scope("shared")
+        found.factor.compute_at(output, block)
+
+
+def _on_warps(stage: Stage, thread: Any) -> None:
+    row, lane = stage.split(thread, factor=WARP)
+    stage.bind(row, "threadIdx.y")
+    stage.bind(lane, "threadIdx.x")
+
+
+def _sum(s: Schedule, stage: Stage, warps: Any, a: Anchored) -> None:
+    """A warp for each element; a lane takes neighbouring terms, of weights that lie in rows."""
+    stage.set_scope("shared")
+    op = op_of(s, stage.tensor)
+    (depth,) = op.reduce_axis
+    weight = _weight(op)
+    width = 1
+    if weight is not None:
+        fitting = (n for n in vector_widths(weight.dtype, a.target) if weight.shape[-1] % n == 0)
+        width = next(fitting)
+    _, row = stage.split(stage.fuse(*op.axis), factor=warps)
+    stage.bind(row, "threadIdx.y")
+    step, each = stage.split(depth, factor=width)
+    outer, lane = stage.split(step, factor=WARP)
+    stage.reorder(outer, lane, each)
+    stage.bind(lane, "threadIdx.x")
+    stage.pragma(lane, "exchange", 1)
+    if weight is not None and width > 1:
+        own = s.cache_read(weight, "local", [stage.tensor])
+        s[own].compute_at(stage, lane)
+        _, vector = s[own].split(s[own].op.axis[-1], factor=width)
+        s[own].vectorize(vector)
+
+
+def _weight(op: ComputeOp) -> Tensor | None:
+    """The factor that follows the columns, if its neighbours are neighbours along the depth."""
+    depth = op.reduce_axis[0].var
+    column = max(op.axis, key=lambda ax: ax.size).var
+    for node in E.walk(op.body):
+        if node.op == "read" and column in E.free_variables(*node.args):
+            return node.attr if node.args[-1] is depth else None
+    return None
+
+
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    """By the machine model, loops written out, so that loads overlap."""
+    return fastest(sketch, {"auto_unroll_max_step": 512})
+
+
+anchor_template("dense.gate", kinds=KINDS, tags=TAGS, fallback=fallback, special=True)(
+    schedule_gate
+)
