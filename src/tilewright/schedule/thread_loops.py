@@ -7,6 +7,7 @@ Read next: `row_reductions.py`, `default.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
@@ -15,11 +16,20 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.space.decision import Size, same
-from tilewright.schedule.vectors import Wide
 from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar, Tensor
 
 RINGS = (0, 2, 3, 4)  # slots that are worth a trial; 0: plain copies
+
+
+@dataclass(frozen=True)
+class Wide:
+    """Axes `first` to `end` (not included) of a stage are one line, read and written in vectors of
+    `lanes` elements."""
+
+    first: int
+    end: int
+    lanes: Size
 
 
 def staged(dtype: DType, wide: bool = True) -> DType:

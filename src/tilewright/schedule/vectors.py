@@ -7,7 +7,6 @@ reduction side by side.  Read next: `row_reductions.py`, `default.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd, inf, prod
 
 from tilewright.ir import expr as E
@@ -15,7 +14,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.tuples import parts
 from tilewright.schedule.schedule import Schedule, Stage
-from tilewright.schedule.space.decision import Size
+from tilewright.schedule.thread_loops import Wide
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp
 
@@ -120,16 +119,6 @@ def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
         seen.update(new)  # inlined stages are read several times, each by its readers
         waiting += new
     return False
-
-
-@dataclass(frozen=True)
-class Wide:
-    """Axes `first` to `end` (not included) of a stage are one line, read and written in vectors of
-    `lanes` elements."""
-
-    first: int
-    end: int
-    lanes: Size
 
 
 def gpu_vector(s: Schedule, stage: Stage, target: Target) -> Wide | None:
