@@ -5,8 +5,8 @@ is read along the channels of what follows (squeeze and excite).  Out: its sched
 one kernel, of which each block works out the factors of its own channels.
 
     block: channels x a part of the pixels
-      rows of threads   shared hidden[all]       a warp for each element, whose lanes share the sum
-                        shared factor[channels]
+      warps             shared board[lane, all]   shares of sums, a warp for some elements
+      threads           shared hidden[all]        all shares; the same for factor[channels]
       threads           C[pixels, channels] = image * factor, in vectors
 
 The first product is computed by every block: it is little beside the launch of a kernel.
@@ -28,7 +28,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template, anchored_schedule
 from tilewright.schedule.vectors import inlined_body
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import op_of, vector_widths
 from tilewright.topi.templates.untuned import fastest
 
@@ -37,6 +37,7 @@ TAGS = ("dense", "matmul")
 MOST_SUMS = 2
 CHANNELS = (8, 16, 32, 64)  # of a block
 WARPS = (4, 8, 16, 32)
+USUAL_WARPS = 16
 PARTS = (1, 2, 4, 8, 16, 32)  # of the pixels
 
 
@@ -137,8 +138,7 @@ def schedule_gate(cfg: Any, a: Anchored) -> None:
     output.vectorize(lane)
     output.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     for stage in found.sums:
-        _sum(s, stage, warps, a)
-        stage.compute_at(output, block)
+        _sum(s, stage.tensor, output, block, warps, a)
     if found.factor is not found.sums[-1]:
         _, lane = found.factor.split(found.factor.fuse(*_op(found.factor).axis), factor=WARP)
         found.factor.bind(lane, "threadIdx.x")
@@ -152,28 +152,56 @@ def _on_warps(stage: Stage, thread: Any) -> None:
     stage.bind(lane, "threadIdx.x")
 
 
-def _sum(s: Schedule, stage: Stage, warps: Any, a: Anchored) -> None:
-    """A warp for each element; a lane takes neighbouring terms, of weights that lie in rows."""
-    stage.set_scope("shared")
-    op = op_of(s, stage.tensor)
-    (depth,) = op.reduce_axis
-    weight = _weight(op)
+def _sum(
+    s: Schedule, tensor: Tensor, output: Stage, block: IterVar, warps: Any, a: Anchored
+) -> None:
+    """rewrite: {shared board[lane, element] = share of the sum; shared sum = all shares}
+
+    A warp has some of the elements, whose weights are all asked for before one is needed; a lane
+    takes neighbouring terms, of weights that lie in rows.
+    """
+    (depth,) = op_of(s, tensor).reduce_axis
+    weight = _weight(op_of(s, tensor))
     width = 1
     if weight is not None:
         fitting = (n for n in vector_widths(weight.dtype, a.target) if weight.shape[-1] % n == 0)
         width = next(fitting)
-    _, row = stage.split(stage.fuse(*op.axis), factor=warps)
+    step, _ = s[tensor].split(depth, factor=width)
+    _, lane = s[tensor].split(step, factor=WARP)
+    board = s.rfactor(tensor, lane)
+    local = s.cache_write(board, "local")
+
+    many = max(range(len(tensor.shape)), key=lambda d: tensor.shape[d])
+    stage = s[board]
+    share, *own = stage.op.axis
+    stage.set_scope("shared")
+    stage.compute_at(output, block)
+    row, each = stage.split(own[many], nparts=warps)
+    stage.reorder(*(ax for d, ax in enumerate(own) if d != many), row, share, each)
     stage.bind(row, "threadIdx.y")
-    step, each = stage.split(depth, factor=width)
-    outer, lane = stage.split(step, factor=WARP)
-    stage.reorder(outer, lane, each)
-    stage.bind(lane, "threadIdx.x")
-    stage.pragma(lane, "exchange", 1)
+    stage.bind(share, "threadIdx.x")
+    stage.storage_order(share)
+    stage.storage_align(own[many], WARP, 1)  # what neighbours add up is in different banks
+
+    inner = s[local]
+    inner.compute_at(stage, share)
+    outer, *vector = op_of(s, local).reduce_axis
+    axes = list(op_of(s, local).axis)
+    inner.reorder(outer, *axes, *vector)
+    for ax in (*axes, *vector):
+        inner.unroll(ax)
     if weight is not None and width > 1:
-        own = s.cache_read(weight, "local", [stage.tensor])
-        s[own].compute_at(stage, lane)
-        _, vector = s[own].split(s[own].op.axis[-1], factor=width)
-        s[own].vectorize(vector)
+        copy = s.cache_read(weight, "local", [local])
+        s[copy].compute_at(inner, outer)
+        _, lanes = s[copy].split(s[copy].op.axis[-1], factor=width)
+        s[copy].vectorize(lanes)
+
+    total = s[tensor]
+    total.set_scope("shared")
+    total.compute_at(output, block)
+    _, thread = total.split(total.fuse(*total.op.axis), factor=WARP * warps)
+    _on_warps(total, thread)
+    total.unroll(op_of(s, tensor).reduce_axis[0])
 
 
 def _weight(op: ComputeOp) -> Tensor | None:
@@ -187,8 +215,9 @@ def _weight(op: ComputeOp) -> Tensor | None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """By the machine model, loops written out, so that loads overlap."""
-    return fastest(sketch, {"auto_unroll_max_step": 512})
+    """By the machine model, loops written out, so that loads overlap, and with many warps, each of
+    which has few elements: it knows less of latency than of work."""
+    return fastest(sketch, {"auto_unroll_max_step": 512, "warps": USUAL_WARPS})
 
 
 anchor_template("dense.gate", kinds=KINDS, tags=TAGS, fallback=fallback, special=True)(
