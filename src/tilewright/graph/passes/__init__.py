@@ -38,6 +38,7 @@ from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
+from tilewright.graph.passes.transposes import merge_transposes
 from tilewright.graph.traversal import each_function
 from tilewright.graph.waiting import made_of_constants
 
@@ -160,7 +161,7 @@ __all__ = [
     "join_gates",
     "join_norms",
     "join_readers",
-    "moves_last",
+    "merge_transposes", "moves_last",
     "offer",
     "optimize",
     "passes_of",
