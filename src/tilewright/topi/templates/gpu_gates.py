@@ -28,7 +28,7 @@ from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template, anchored_schedule
 from tilewright.schedule.vectors import inlined_body
-from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu import op_of, vector_widths
 from tilewright.topi.templates.untuned import fastest
 
@@ -161,11 +161,8 @@ def _sum(
     takes neighbouring terms, of weights that lie in rows.
     """
     (depth,) = op_of(s, tensor).reduce_axis
-    weight = _weight(op_of(s, tensor))
-    width = 1
-    if weight is not None:
-        fitting = (n for n in vector_widths(weight.dtype, a.target) if weight.shape[-1] % n == 0)
-        width = next(fitting)
+    rows = _rows(op_of(s, tensor))
+    width = min((_width(t, a) for t in rows), default=1)
     step, _ = s[tensor].split(depth, factor=width)
     _, lane = s[tensor].split(step, factor=WARP)
     board = s.rfactor(tensor, lane)
@@ -190,8 +187,8 @@ def _sum(
     inner.reorder(outer, *axes, *vector)
     for ax in (*axes, *vector):
         inner.unroll(ax)
-    if weight is not None and width > 1:
-        copy = s.cache_read(weight, "local", [local])
+    for read in rows if width > 1 else ():
+        copy = s.cache_read(read, "local", [local])
         s[copy].compute_at(inner, outer)
         _, lanes = s[copy].split(s[copy].op.axis[-1], factor=width)
         s[copy].vectorize(lanes)
@@ -204,14 +201,19 @@ def _sum(
     total.unroll(op_of(s, tensor).reduce_axis[0])
 
 
-def _weight(op: ComputeOp) -> Tensor | None:
-    """The factor that follows the columns, if its neighbours are neighbours along the depth."""
+def _rows(op: ComputeOp) -> list[Tensor]:
+    """The inputs of a product whose neighbours are neighbours along its depth; of none where that
+    is not so of its weights."""
     depth = op.reduce_axis[0].var
     column = max(op.axis, key=lambda ax: ax.size).var
-    for node in E.walk(op.body):
-        if node.op == "read" and column in E.free_variables(*node.args):
-            return node.attr if node.args[-1] is depth else None
-    return None
+    reads = [n for n in E.walk(op.body) if n.op == "read" and isinstance(n.attr.op, PlaceholderOp)]
+    weights = [n.attr for n in reads if column in E.free_variables(*n.args)]
+    found = list(dict.fromkeys(n.attr for n in reads if n.args[-1] is depth))
+    return found if all(w in found for w in weights) else []
+
+
+def _width(tensor: Tensor, a: Anchored) -> int:
+    return next(n for n in vector_widths(tensor.dtype, a.target) if tensor.shape[-1] % n == 0)
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
