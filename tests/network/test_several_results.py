@@ -131,3 +131,18 @@ def test_what_may_be_written_in_place_stays_by_itself() -> None:
     mod = module(relay.Tuple([y, kept, nn.softmax(y)]))
     (usual, *_), (joined, *_) = groupings(mod), groupings(mod, target=GPU)
     assert len(steps(usual["main"].body)) == len(steps(joined["main"].body))
+
+
+def test_a_batch_that_is_filled_up_goes_through_kernels_with_two_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(decide, "ways_to_group", lambda m, last, target: [join_readers(last(m))])
+    library = build(
+        module(norms_first()), "llvm", schedules=[], use_knowledge=False,
+        batch_sizes=[1, 4], partial_batches=True,
+    )  # fmt: skip
+    net = GraphModule(library["default"](device("llvm")))
+    x = np.random.default_rng(0).integers(-2, 3, (3, 8, 6, 6)).astype("float32")
+    net.run(x=x)
+    wanted = [evaluate(module(norms_first())["main"], {"x": x[k : k + 1]}) for k in range(3)]
+    np.testing.assert_allclose(net.get_output(0).numpy(), np.concatenate(wanted), rtol=1e-4)
