@@ -84,6 +84,8 @@ def check(tensors: list[Tensor], vector: str) -> None:
     texts = [generate_source(s, CUDA).text for s in schedules]
     assert any("reinterpret_cast" in t for t in texts) == bool(vector)
     assert f"*reinterpret_cast<{vector}*>" in texts[0] or not vector
+    marks = {mark for stage in schedules[0].stages for mark in stage.annotations.values()}
+    assert ("vectorize" in marks) == bool(vector)
     for schedule in schedules:
         out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
         run_fast(lower_schedule(schedule, CUDA, args=tensors), [*given, out])
