@@ -187,7 +187,7 @@ class Bench:
         found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
         times = module.benchmark(self.device, repeat=REPEAT, number=NUMBER, min_repeat_ms=20)
         counts = ", ".join(f"{n} {source}" for source, n in library.report.sources.items())
-        alone = module.profile().fastest
+        alone = {k.first.name: k.median for k in module.profile().kernels}
         total = sum(alone[k.name] * k.count for k in library.report.kernels)
         lines = [KernelLine(k.label, k.count, k.flop, k.source, alone[k.name])
                  for k in library.report.kernels]  # fmt: skip

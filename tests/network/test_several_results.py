@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import IRModule
+from tilewright.graph.layers import layers_of, name_by_weights
 from tilewright.graph.passes import join_readers
 from tilewright.network import decide
 from tilewright.network.build import build
@@ -146,3 +147,18 @@ def test_a_batch_that_is_filled_up_goes_through_kernels_with_two_results(
     net.run(x=x)
     wanted = [evaluate(module(norms_first())["main"], {"x": x[k : k + 1]}) for k in range(3)]
     np.testing.assert_allclose(net.get_output(0).numpy(), np.concatenate(wanted), rtol=1e-4)
+
+
+def test_a_kernel_is_of_the_layers_of_all_that_joined() -> None:
+    x = relay.var("x", shape=(1, 8, 6, 6))
+    kernel, bias = (
+        relay.var("unit.conv.weight", shape=(8, 8, 3, 3)),
+        relay.var("norm.bias", shape=(8, 1, 1)),
+    )
+    total = nn.conv2d(x, kernel, padding=1)
+    behind = nn.relu(total + bias)
+    mod = module(relay.Tuple([nn.max_pool2d(total), nn.max_pool2d(behind)]))
+    name_by_weights(mod["main"].body)
+    (way, *_) = groupings(mod, target=GPU)
+    (group,) = (g for g in fused_groups(way["main"]) if len(g.dag.outputs) > 1)
+    assert layers_of(group.calls[0]) == ("unit.conv", "norm")

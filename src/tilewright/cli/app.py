@@ -23,6 +23,7 @@ from tilewright.cli.deploy import compile_command, run
 from tilewright.cli.farm import farm
 from tilewright.cli.import_logs import import_logs
 from tilewright.cli.knowledge import publish_logs, use_knowledge
+from tilewright.cli.models import loaded, network
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -103,17 +104,18 @@ def bench(
     """
     from tilewright import front
     from tilewright.cli import tables
-    from tilewright.cli.bench import bench_network, bench_there
+    from tilewright.cli.bench import bench_network, bench_task, bench_there
     from tilewright.measure.database import Database
     from tilewright.measure.sources import check_history
     from tilewright.models import networks
+    from tilewright.schedule.task import Task
 
     networks.check(model)
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key)
     target = front.as_described(target, devices)
     if devices is not None:
-        net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        net = network(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
         for told in bench_there(net, target, path if path.exists() else None, devices):
             click.echo(told)
         return
@@ -121,11 +123,15 @@ def bench(
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     correct = True
-    net = front.load(model, batch=batch, shape=shape)
+    given: dict[str, Any] = {"batch": batch, "shape": shape, "dtype": dtype, "layout": layout}
+    what = loaded(model, target, **given, as_it_is=True)
     if database is None:
-        click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    for one in net.each():
-        report = bench_network(one, target, database, dtype, layout)
+        click.echo(f"There is no log {path}: only what is untuned is timed.", err=True)
+    for one in [what] if isinstance(what, Task) else what.each():
+        if isinstance(one, Task):
+            report = bench_task(one, database, model)
+        else:
+            report = bench_network(one, target, database, dtype, layout)
         tables.print_bench(report)
         correct &= report.correct
     if not correct:

@@ -7,6 +7,7 @@ Read next: `../front.py`.
 from __future__ import annotations
 
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.terminal import say
+from tilewright.cli.models import loaded
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -134,6 +136,7 @@ def tune(
     from tilewright.measure.database import Database
     from tilewright.models import networks
     from tilewright.network.tune_network import task_lines
+    from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
 
     networks.check(model)
@@ -146,11 +149,15 @@ def tune(
     devices = devices_of(farm, key, builders)
     target = front.as_described(target, devices)
 
-    def loaded() -> front.Network:
-        return front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+    def load() -> front.Network | Task:
+        return loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
 
     if tasks == "list":
-        for line in task_lines(front.tasks_of(loaded(), target, tuner, templates)):
+        what = load()
+        listed = (
+            [what] if isinstance(what, Task) else front.tasks_of(what, target, tuner, templates)
+        )
+        for line in task_lines(listed):
             click.echo(line)
         return
     with (
@@ -159,10 +166,13 @@ def tune(
         _termination_as_interrupt(),
     ):
         try:
+            what = load()
+            alone = isinstance(what, Task)
+            progress.what = "best" if alone else "network"
             front.search(
-                loaded(), target, database, trials=trials, seconds=seconds, tuner=tuner,
-                templates=templates, tasks=tasks, seed=seed, farm=devices, progress=progress,
-                **_search_options(more),
+                what, None if alone else target, database, trials=trials, seconds=seconds,
+                tuner=tuner, templates=templates, tasks=tasks, seed=seed, farm=devices,
+                progress=progress, **_search_options(more),
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -171,7 +181,13 @@ def tune(
             )
             raise
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
-    following = ["tilewright", "bench", typed_path(model), "--target", typed_target(target)]
+    following = [
+        *shlex.split(program()),
+        "bench",
+        typed_path(model),
+        "--target",
+        typed_target(target),
+    ]
     following += ["--log", typed_path(path), *there]
     following += ["--dtype", dtype] if dtype != "float32" else []
     following += ["--desired-layout", layout] if layout is not None else []
@@ -209,4 +225,9 @@ def _termination_as_interrupt() -> Iterator[None]:
 
 
 def _command_line() -> str:
-    return shlex.join(["tilewright", *sys.argv[1:]])
+    return f"{program()} {shlex.join(sys.argv[1:])}"
+
+
+def program() -> str:
+    """Give what a shell runs as this command here."""
+    return "tilewright" if shutil.which("tilewright") else "python -m tilewright"

@@ -214,6 +214,13 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
     timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
+    @property
+    def layers(self) -> dict[str, list[str]]:
+        """Names of the layers of a model that tasks compute, by the hash of the computation."""
+        told = self.options.get("layers")
+        listed = told.items() if isinstance(told, dict) else ()
+        return {str(k): [str(n) for n in names] for k, names in listed if isinstance(names, list)}
+
 
 class NetworkLine(msgspec.Struct, frozen=True, kw_only=True, tag="network", tag_field="kind"):
     """How a network was fastest as it ran as a whole, at the end of a search.
@@ -256,6 +263,16 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
 Line = Record | DagLine | RunLine | NetworkLine
 Glimpse = Glance | DagLine | RunLine | NetworkLine
+
+
+def layers_told(runs: Iterable[RunLine]) -> dict[str, tuple[str, ...]]:
+    """Give the names of the layers of models that each task computes, by the hash of its
+    computation, as the `runs` of a log tell them: the first is the first that runs."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, names in run.layers.items():
+            found.setdefault(key, {}).update(dict.fromkeys(names))
+    return {key: tuple(names) for key, names in found.items() if names}
 
 
 def encode(line: Line) -> bytes:

@@ -280,7 +280,9 @@ class _Loop:
         told = ("tuner", "seed", "trials", "seconds", "knowledge")
         chosen = {n: getattr(self.options, n) for n in told}
         tasks = [s.identity.dag for s in self.portfolio.states]
-        self.database.note_run(**chosen, **sizes, tasks=tasks)
+        named = {s.report.task.key: s.report.task.layers for s in self.portfolio.states}
+        layers = {key: list(names) for key, names in named.items() if names}
+        self.database.note_run(**chosen, **sizes, tasks=tasks, layers=layers)
 
     def _fit_first(self, past: History | None) -> None:
         if past is not None:

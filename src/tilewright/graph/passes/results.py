@@ -24,6 +24,7 @@ from tilewright.graph.expr import (
     Var,
     post_order,
 )
+from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.fuse import JOINS, Group
 from tilewright.graph.traversal import (
@@ -147,7 +148,8 @@ def _body_of(
     inside: dict[Expr, Expr] = {}
     for call in calls:
         if not isinstance(call.op, Function):  # a view of one of them
-            inside[call] = Call(call.op, [inside[a] for a in call.args], call.attrs)
+            view = Call(call.op, [inside[a] for a in call.args], call.attrs)
+            inside[call] = adopt(view, layers_of(call))
             continue
         given: dict[Expr, Expr] = {}
         for own, arg in zip(call.op.params, call.args, strict=True):
@@ -171,4 +173,6 @@ def call_of(calls: Sequence[Call], results: Sequence[Call], outside: Mapping[Exp
     names = [c.op.attrs["name"].removeprefix("fused_") for c in calls if isinstance(c.op, Function)]
     attrs = {"name": "_".join(["fused", *names])}
     body = values[0] if len(values) == 1 else Tuple(values)
-    return Call(Function(list(params.values()), body, attrs=attrs), list(params))
+    made = Call(Function(list(params.values()), body, attrs=attrs), list(params))
+    made.layers = joined(map(layers_of, calls))
+    return made
