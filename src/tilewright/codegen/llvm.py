@@ -19,6 +19,7 @@ from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.errors import LegalityError
+from tilewright.codegen.llvm_atoms import own_function
 from tilewright.codegen.llvm_index import constant
 from tilewright.codegen.llvm_text import ALIGNMENT, FunctionText, Module, refusal, typed
 from tilewright.codegen.llvm_value import Values
@@ -31,6 +32,7 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Seq,
     Stmt,
@@ -359,8 +361,18 @@ class _Function:
         value = broadcast(cast(stmt.buffer.dtype, stmt.value), stmt.index.lanes)
         self.memory.write(stmt.buffer, stmt.index, self.values.value(value))
 
+    def _mma(self, stmt: Mma) -> None:
+        """A call of the atom's own text, which LLVM puts in its place."""
+        self.values.forget()
+        name = own_function(self.module, stmt.atom)
+        regions = (stmt.sum, stmt.a, stmt.b)
+        places = (self.memory.address(r.buffer, self.index.affine(r.index)) for r in regions)
+        arguments = ", ".join(f"ptr {pointer}" for pointer, _ in places)
+        self.text.lines.append(f"  call void @{name}({arguments})")
+
 
 _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
+    Mma: _Function._mma,
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,

@@ -266,8 +266,12 @@ class _Counter:
         runs = nest.executions
         trips = nest.trips * runs
         plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
-        if node.product is not None:
+        if node.product is not None and not node.product.atom.by_thread:
             self._atoms(k, node, node.product.atom, trips)
+        elif node.product is not None:
+            each = multiply_adds(node.product.atom)
+            k.executed = k.executed + trips * 2 * each * mine * k.blocks
+            k.fma = k.fma + trips
         else:
             k.executed = k.executed + trips * ops.flops * mine * k.blocks
             k.fma = k.fma + trips * ops.fma
@@ -306,7 +310,7 @@ class _Counter:
 
     def _atoms(self, k: GpuKernel, node: Node, atom: Atom, trips: Any) -> None:
         """What the matrix unit does.  trips: atoms of a warp"""
-        rate, each = self.limits.atom(atom.name), multiply_adds(atom)
+        rate, each = self.kernel.target.atom(atom.name), multiply_adds(atom)
         sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
         k.atom_fma = k.atom_fma + trips * each / atom.lanes

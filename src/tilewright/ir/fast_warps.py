@@ -11,9 +11,10 @@ Read next: `interpreter_memory.py`, which says what is a fault.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
+from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile, multiplied_alone
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_bulk import READ, constant, tell
 from tilewright.ir.stmt import (
@@ -91,8 +92,12 @@ def _mma(w: Any, stmt: Mma) -> None:
         return
     held = ", ".join(_loaded(w, region) for region, _ in stmt.operands)
     name, sums = f"mma{w._number()}", f"x{w._number()}"
-    w.constants[name] = stmt
-    w._line(f"{sums} = yield Meeting({name}, ({held},))")
+    if stmt.atom.by_thread:
+        w.constants[name] = partial(multiplied_alone, stmt.atom)
+        w._line(f"{sums} = {name}({held})")
+    else:
+        w.constants[name] = stmt
+        w._line(f"{sums} = yield Meeting({name}, ({held},))")
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)

@@ -1,8 +1,6 @@
 """The lanes of a warp, or of a group of warps, as interpreters run them: one after the other,
 together where statements of all lanes are: an `Mma`, a `LoadRows`, an `Exchange`, an `Arrive`.
 
-
-
 In: their courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
 """
@@ -49,7 +47,7 @@ class Meeting:
 def unit_of(kernel: Kernel) -> int:
     """Threads that run together: those of a warp, or of a group where one multiplies."""
     found = (s.atom.lanes for s in statements(kernel.body) if isinstance(s, Mma))
-    return max(found, default=WARP)
+    return max(WARP, *found)
 
 
 @dataclass(frozen=True)

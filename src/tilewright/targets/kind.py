@@ -70,6 +70,8 @@ class DeviceKind:
                   of one device whose kind does not
     alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
                   from such places only
+    atoms:        a function (target) -> `AtomRate`s of the instructions by which a thread alone
+                  multiplies matrices, which `Limits.atoms` has not
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
     counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
@@ -101,6 +103,7 @@ class DeviceKind:
     has_threads: bool = False
     shares_host: bool = False
     alignment: int = 64
+    atoms: Provider | None = None
     copies_alone: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
     counts_blocks: bool = False

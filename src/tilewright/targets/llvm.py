@@ -60,6 +60,7 @@ KIND = DeviceKind(
     printer="tilewright.codegen.llvm:generate",
     compiler="tilewright.driver.llvm",
     driver="tilewright.runtime.drivers.cpu:open_device",
+    atoms="tilewright.runtime.drivers.cpu_features:atoms",
     sanity=_TWICE,
     device="cpu",
     options=("mcpu", "mattr", "mtriple", "num-cores"),

@@ -8,14 +8,19 @@ Read next: `cpu.py`, `driver/llvm.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.concurrency import once
+from tilewright.base.dtype import INT32
 from tilewright.base.errors import TargetError
 from tilewright.runtime.drivers import cpu_host
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.runtime.drivers.cpu_names import check_known
 from tilewright.targets import processors
+from tilewright.targets.limits import AtomRate
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 # Instructions of operating systems, for caches, for random numbers: LLVM uses them only where a
 # program names them, and virtual machines often hide them.
@@ -30,6 +35,7 @@ _NOT_GENERATED = frozenset(
 )  # fmt: skip
 _EXAMPLES = {"aarch64": "cortex-a72"}
 _MODE = "64bit"  # of code, not of a processor; without it LLVM ends the process
+_DOT_LATENCY = 5  # cycles
 _MARKS = str.maketrans("", "", "._-")
 # What Linux calls otherwise, or by its parts: those of AVX10.1, which adds no instruction.
 _SYSTEM_NAMES = {
@@ -130,6 +136,31 @@ def _as_told(name: str) -> tuple[str, ...]:
 def _plain(name: str) -> str:
     """As both write it: LLVM has `sse4.1` and `avx512vnni`, Linux `sse4_1` and `avx512_vnni`."""
     return name.translate(_MARKS)
+
+
+def atoms(target: Target) -> tuple[AtomRate, ...]:
+    """Instructions of a target that add up products of bytes."""
+    options = dict(target.options)
+    code = target.device.code if target.device is not None else None
+    own = dict(code) if code else {}
+    llvm = llvm_library()
+    here = llvm.get_process_triple()
+    triple = options.get("mtriple") or own.get("mtriple") or here
+    if processors.architecture(triple) != "x86_64":
+        return ()
+    cpu, features = options.get("mcpu", "native"), ""
+    if cpu == "native":
+        cpu = own.get("mcpu") or llvm.get_host_cpu_name()
+        features = own.get("mattr") or llvm.get_host_cpu_features().flatten()
+    features = ",".join(filter(None, (features, options.get("mattr", ""))))
+    has = set(required(processors.whole(triple), cpu, features) or ())
+    wide, narrow = "avx512vnni" in has, "avxvnni" in has or {"avx512vnni", "avx512vl"} <= has
+    rate = 4 * target.limits.rate(INT32)
+    return tuple(
+        AtomRate(f"m1n{n}k4.uint8.int8", rate * 4 * n / target.limits.vector_bytes, _DOT_LATENCY)
+        for n, there in ((16, wide), (8, narrow), (4, narrow))
+        if there and 4 * n <= target.limits.vector_bytes
+    )
 
 
 def lacks(options: Mapping[str, str]) -> tuple[str, ...]:

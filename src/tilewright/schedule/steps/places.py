@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import ALL_ATOMS
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.space.decision import Size
@@ -358,11 +359,12 @@ class SetScope(Step):
         check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
         if stage.is_output and self.scope != "global":
             raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
-        if stage.atom is not None and self.scope != FRAGMENT:
+        unit = None if stage.atom is None else ALL_ATOMS[stage.atom[0]].unit
+        if unit is not None and self.scope != unit.sums:
             raise ScheduleError(
                 f"set_scope({stage.name}, {self.scope})",
-                f"{stage.atom[0]} computes it, in the registers of a warp",
-                f"Leave it in scope {FRAGMENT}; s.cache_write makes a stage of that before.",
+                f"{stage.atom[0]} computes it, in the registers of a {unit.name}",  # type: ignore[index]
+                f"Leave it in scope {unit.sums}; s.cache_write makes a stage of that before.",
             )
         stage.scope = self.scope
 
