@@ -383,10 +383,32 @@ def multiplied(
     return result
 
 
-def multiplied_alone(atom: Atom, a: Any, b: Any, sums: Any) -> list[Any]:
+def multiplied_alone(
+    atom: Atom, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any]
+) -> list[Any]:
     """The same of an atom of one thread."""
-    (held,) = multiplied(atom, [a], [b], [sums])
-    return held
+    kind, found = atom.sum.dtype, []
+    number = float if kind.is_float else int
+    for before, terms in zip(sums, _terms(atom), strict=True):
+        total = number(before) + sum(number(a[i]) * number(b[j]) for i, j in terms)
+        if kind.is_float:
+            total = float(kind.storage.type(total))
+        elif not kind.least <= total <= kind.greatest:
+            total = int(np.array(total % (1 << kind.bits)).astype(kind.storage))
+        found.append(total)
+    return found
+
+
+@cache
+def _terms(atom: Atom) -> list[list[tuple[int, int]]]:
+    """For each sum of an atom of one thread, where both factors of each product are."""
+    assert isinstance(atom.a, Fragment) and isinstance(atom.b, Fragment)
+    found = []
+    for element in range(atom.sum.elements):
+        m, n = atom.sum.place(0, element)
+        depth = range(atom.extents["k"])
+        found.append([(atom.a.holder(m, k)[1], atom.b.holder(k, n)[1]) for k in depth])
+    return found
 
 
 def _matrix(of: Fragment | Tile, held: Sequence[Any]) -> npt.NDArray[Any]:

@@ -76,9 +76,9 @@ def verify(program: Program) -> None:
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
     no Mma, LoadRows or Exchange of several lanes under a condition on threadIdx.x, whose extent is
     a multiple of these; tiles of a group in swizzled rows; gates are words of shared memory that
-    nothing else touches, bulk copies the only ones that write to their buffers; a Join outside of loops
-    and branches, the only statement that touches its counters, whose body uses no index of a block
-    that its own index does not tell.
+    nothing else touches, bulk copies the only ones that write to their buffers; a Join outside of
+    loops and branches, the only statement that touches its counters, whose body uses no index of a
+    block that its own index does not tell.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"

@@ -6,9 +6,8 @@ that users add (`ir/own_atoms.py`).  Read next: `limits.py`, `kind.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tilewright.targets.kind import resolve
 from tilewright.targets.limits import AtomRate
@@ -16,14 +15,24 @@ from tilewright.targets.limits import AtomRate
 if TYPE_CHECKING:
     from tilewright.targets.target import Target
 
-# By name, what tells how fast a target runs it; None of one that lacks it.
-ADDED: dict[str, Callable[[Target], AtomRate | None]] = {}
+
+class Added(Protocol):
+    """An instruction that a user added, for other processes, too."""
+
+    def rate(self, target: Target) -> AtomRate | None:
+        """Give how fast a target runs it; None of one that lacks it."""
+
+    def add(self) -> None:
+        """Make it known in this process."""
+
+
+ADDED: dict[str, Added] = {}  # by name, in the order in which they came
 
 
 def beside(target: Target, name: str) -> AtomRate | None:
     """Give the rate of such an instruction; None where the target has none of the name."""
     if name in ADDED:
-        return ADDED[name](target)
+        return ADDED[name].rate(target)
     return next((rate for rate in of_threads(target) if rate.name == name), None)
 
 

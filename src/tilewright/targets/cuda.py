@@ -154,6 +154,10 @@ def atoms(target: Target) -> tuple[AtomRate, ...]:
     return tuple(AtomRate(f"m1n1k4.{kind}", rate, _DOT_LATENCY) for kind in kinds)
 
 
+def has(target: Target, arch: str) -> bool:
+    return _number(target.arch) >= _number(arch)
+
+
 def _number(arch: str) -> int:
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits) if digits else 0
@@ -166,6 +170,7 @@ KIND = DeviceKind(
     compiler="tilewright.driver.nvrtc",
     driver="tilewright.runtime.drivers.cuda:open_device",
     atoms=atoms,
+    has=has,
     sanity=_TWICE,
     options=("arch",),
     default_arch=ARCH,

@@ -72,6 +72,8 @@ class DeviceKind:
                   from such places only
     atoms:        a function (target) -> `AtomRate`s of the instructions by which a thread alone
                   multiplies matrices, which `Limits.atoms` has not
+    has:          a function (target, word) -> whether a device has what the word says: sm_80 or
+                  later, instructions by LLVM's name for them
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
     counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
@@ -104,6 +106,7 @@ class DeviceKind:
     shares_host: bool = False
     alignment: int = 64
     atoms: Provider | None = None
+    has: Provider | None = None
     copies_alone: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
     counts_blocks: bool = False

@@ -61,6 +61,7 @@ KIND = DeviceKind(
     compiler="tilewright.driver.llvm",
     driver="tilewright.runtime.drivers.cpu:open_device",
     atoms="tilewright.runtime.drivers.cpu_features:atoms",
+    has="tilewright.runtime.drivers.cpu_features:has",
     sanity=_TWICE,
     device="cpu",
     options=("mcpu", "mattr", "mtriple", "num-cores"),

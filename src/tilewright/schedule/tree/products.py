@@ -119,7 +119,7 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             place, f"{node.name} adds up in {node.op.accumulator}, the atom in {atom.sum.dtype}",
             "Cast the operands or the product to it.",
         )  # fmt: skip
-    product, where = _condition(_uncast(reduced.args[0]))
+    product, where = _condition(uncast(reduced.args[0]))
     inside = {ax.var for ax in roots}
     if where is not None and (atom.by_group or inside & E.free_variables(where)):
         raise ScheduleError(
@@ -127,7 +127,7 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             "A warp may skip a whole atom, where the condition depends on none of m, n, k; what"
             " does belongs to the stage that brings an operand, as a zero.",
         )  # fmt: skip
-    factors = [_uncast(a) for a in product.args] if product.op == "mul" else []
+    factors = [uncast(a) for a in product.args] if product.op == "mul" else []
     if len(factors) != 2 or any(f.op != "read" for f in factors):
         raise ScheduleError(
             place, f"it adds up {reduced.args[0]}, no product of two tensors",
@@ -153,10 +153,10 @@ def _condition(value: Expr) -> tuple[Expr, Expr | None]:
         return value, None
     test, added, _ = value.args
     plain = all(e.op != "read" for e in E.walk(test))
-    return (_uncast(added), test) if plain else (value, None)
+    return (uncast(added), test) if plain else (value, None)
 
 
-def _uncast(value: Expr) -> Expr:
+def uncast(value: Expr) -> Expr:
     """`value` without conversions that keep every number."""
     while value.op == "cast" and join(value.dtype, value.args[0].dtype) is value.dtype:
         (value,) = value.args
