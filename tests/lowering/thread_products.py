@@ -58,7 +58,9 @@ def dots(p: Dots, gpu: bool) -> tuple[Schedule, list[Tensor]]:
     s[d].reorder(ti, tj, i, j)
     at = tj
     if gpu:
-        (by, ty), (bx, at) = (s[d].split(x, factor=n) for x, n in ((ti, THREADS[0]), (tj, THREADS[1])))
+        (by, ty), (bx, at) = (
+            s[d].split(x, factor=n) for x, n in ((ti, THREADS[0]), (tj, THREADS[1]))
+        )
         s[d].reorder(by, bx, ty, at, i, j)
         tags = ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")
         for ax, tag in zip((by, bx, ty, at), tags, strict=True):

@@ -22,6 +22,9 @@ from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the other
 from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
 
 # isort: split
+from tilewright.topi.templates import gpu_dots as gpu_dots  # where no matrix unit fits
+
+# isort: split
 from tilewright.topi.templates import gpu_tiles as gpu_tiles  # before smaller products
 
 # isort: split
