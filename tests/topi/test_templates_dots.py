@@ -80,3 +80,51 @@ def test_it_is_for_devices_whose_units_multiply_no_bytes() -> None:
         dots_of(tensors, Target("cuda -arch=sm_53"))
     with pytest.raises(ScheduleError, match="add up no products of float16"):
         dots_of([*dense(32, 32, 64, "float16", "float16")][:3])
+
+
+# -- CPUs ------------------------------------------------------------------------------------------
+
+CPU = Target("llvm -mcpu=icelake-server -mtriple=x86_64-linux-gnu")
+PRODUCTS = {"wide": (12, 64, 32), "narrow": (7, 24, 20), "one vector": (33, 4, 8)}
+
+
+def packable(m: int, n: int, k: int, constant: bool = True) -> list[Tensor]:
+    a = te.placeholder((m, k), "uint8", "A")
+    b = te.placeholder((n, k), "int8", "B", constant=constant)
+    r = te.reduce_axis((0, k), "r")
+
+    def term(i: Any, j: Any) -> Any:
+        return a[i, r].astype("int32") * b[j, r].astype("int32")
+
+    return [a, b, te.compute((m, n), lambda i, j: te.sum(term(i, j), axis=r), "C", tag="dense")]
+
+
+def first_dots(tensors: list[Tensor], target: Target) -> Sketch:
+    dag = ComputeDAG(tensors)
+    first, *_ = anchor_templates(dag, target)
+    assert first.name == "dense.dots.llvm"
+    return sketch_of_anchor(first, dag, target)
+
+
+@pytest.mark.parametrize("sizes", PRODUCTS.values(), ids=PRODUCTS)
+def test_vectors_of_a_cpu_are_what_the_reference_says(sizes: tuple[int, int, int]) -> None:
+    tensors, rng = packable(*sizes), np.random.default_rng(4)
+    sketch, given = first_dots(tensors, CPU), [integers(rng, t) for t in tensors[:-1]]
+    (expected,) = evaluate(ComputeDAG(tensors), given)
+    for index in (sketch.fallback(), int(sketch.space.sample(1, rng)[0])):
+        np.testing.assert_array_equal(computed(sketch, index, tensors, given), expected)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "target", "why"),
+    [
+        (packable(8, 64, 32), "llvm -mcpu=haswell", "add.* up no products of uint8 and int8"),
+        (packable(8, 63, 32), CPU, "63 columns of 32 numbers are no whole vectors"),
+        (packable(8, 64, 30), CPU, "64 columns of 30 numbers are no whole vectors"),
+        (packable(8, 64, 32, constant=False), CPU, "its weight .* is used too seldom"),
+        (dense(32, 64, 32), CPU, "no .* of int8 and int8 four"),
+    ],
+)
+def test_a_cpu_product_that_has_other_templates(tensors: Any, target: Any, why: str) -> None:
+    with pytest.raises(ScheduleError, match=why):
+        first_dots(tensors, Target(target))

@@ -14,6 +14,9 @@ from tilewright.topi.templates import attention_atoms as attention_atoms  # befo
 from tilewright.topi.templates import attention as attention  # before products: it is special
 
 # isort: split
+from tilewright.topi.templates import cpu_dots as cpu_dots  # before products of any type
+
+# isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
