@@ -51,6 +51,7 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
+    Foreign,
     If,
     Join,
     Kernel,
@@ -566,6 +567,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Await: _Thread.wait_for_gate,
         Join: _Thread.join,
         Exchange: _Thread.exchange,
+        Foreign: lambda thread, stmt: thread.run(stmt.means),
     },
 )
 

@@ -146,9 +146,9 @@ def test_the_page_names_examples_that_there_are() -> None:
 
 # What scripts of TVM's galleries say where they end, and what they are told.
 ENDS = [
-    ("s[C].tensorize(C.op.axis[0], None)", "Give its name in quotation marks"),
-    ("te.decl_tensor_intrin(C.op, None)", "takes a matrix instruction by its name"),
-    ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),
+    ("s[C].tensorize(C.op.axis[0], None)", "atom is None"),
+    ("te.decl_tensor_intrin(C.op, None)", "fcompute is None"),
+    ('s[C].pragma(C.op.axis[0], "import_c", "void f() {}")', "Declare what it computes"),
     ("from tilewright_tvm.contrib import tedd", "print.s. shows the loops"),
     ("from tilewright_tvm.contrib.cc import create_executable", "the target says what to link for"),
     ("from tilewright_tvm.driver.tvmc import main", "The command is `tilewright`"),

@@ -53,6 +53,7 @@ _forward.install()
 _plugins.register(
     "names of te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"}
 )
+_plugins.register("pragmas", {"import_llvm": "tilewright.codegen.llvm_foreign:define"})
 _plugins.register("devices", {"device": "tilewright.runtime.device:device"})
 _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 

@@ -22,6 +22,7 @@ from tilewright.ir.stmt import (
     Buffer,
     Commit,
     Exchange,
+    Foreign,
     Join,
     LoadRows,
     Mma,
@@ -74,6 +75,10 @@ def _places(w: Any, region: Region, unit: int = 1) -> list[str]:
 
 def _place(w: Any, buffer: Buffer, index: Expr, k: int) -> str:
     return str(w._index(buffer, index + k))
+
+
+def _foreign(w: Any, stmt: Foreign) -> None:
+    w._statement(stmt.means)
 
 
 def _commit(w: Any, stmt: Commit) -> None:
@@ -243,6 +248,7 @@ def _exchange(w: Any, stmt: Exchange) -> None:
 
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
+    Foreign: _foreign,
     AsyncCopy: _copy,
     Prefetch: _prefetch,
     Commit: _commit,

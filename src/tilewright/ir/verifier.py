@@ -39,6 +39,7 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
+    Foreign,
     If,
     Join,
     Kernel,
@@ -490,6 +491,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Await: _Checker._await,
         Join: _Checker._join,
         Exchange: _Checker._exchange,
+        Foreign: lambda checker, stmt: checker._statement(stmt.means),
     },
 )
 

@@ -24,6 +24,7 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
+    Foreign,
     If,
     Join,
     Kernel,
@@ -295,7 +296,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys(
-            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join, Foreign),
             _Unroll._parts,
         ),
         **dict.fromkeys(GATED, _Unroll._step),

@@ -106,15 +106,15 @@ def register_atom(
             f"Give a text for one of {', '.join(LANGUAGES)}.",
         )  # fmt: skip
     left, right = _operands(place, behaviour)
-    parts = [
+    left_bits, right_bits, sum_bits = (
         _fragment(f"{place}: {word}", bits, axes, of, chosen.lanes)
         for word, bits, axes, of in (
             ("a", a, "mk", left), ("b", b, "kn", right), ("sum", sum, "mn", behaviour)
         )
-    ]  # fmt: skip
+    )  # fmt: skip
+    own = {key: _ended(text) for key, text in texts.items()}
     made = OwnAtom(
-        Atom(name, *parts, texts={key: _ended(text) for key, text in texts.items()}),
-        tuple(sorted((needs or {}).items())),
+        Atom(name, left_bits, right_bits, sum_bits, texts=own), tuple(sorted((needs or {}).items()))
     )
     known = ALL_ATOMS.get(name)
     if known is not None and (known != made.atom or dict(known.texts) != made.atom.texts):

@@ -359,12 +359,12 @@ class SetScope(Step):
         check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
         if stage.is_output and self.scope != "global":
             raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
-        unit = None if stage.atom is None else ALL_ATOMS[stage.atom[0]].unit
-        if unit is not None and self.scope != unit.sums:
+        atom = ALL_ATOMS.get(stage.atom[0]) if stage.atom is not None else None
+        if atom is not None and self.scope != atom.unit.sums:
             raise ScheduleError(
                 f"set_scope({stage.name}, {self.scope})",
-                f"{stage.atom[0]} computes it, in the registers of a {unit.name}",  # type: ignore[index]
-                f"Leave it in scope {unit.sums}; s.cache_write makes a stage of that before.",
+                f"{atom} computes it, in the registers of a {atom.unit.name}",
+                f"Leave it in scope {atom.unit.sums}; s.cache_write makes a stage of that before.",
             )
         stage.scope = self.scope
 

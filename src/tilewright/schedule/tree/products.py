@@ -76,7 +76,7 @@ def find_products(nodes: Iterable[Node]) -> None:
     """
     nodes = list(nodes)
     for node in nodes:
-        if node.stage.atom is not None:
+        if node.stage.atom is not None and node.stage.atom[0] in ALL_ATOMS:
             node.product = _product(node, nodes)
     found = [n.product for n in nodes if n.product is not None and n.product.atom.by_thread]
     of_threads = {operand.node for product in found for operand in (product.a, product.b)}
