@@ -357,8 +357,8 @@ ALL_ATOMS = ATOMS | GROUP_ATOMS | THREAD_ATOMS  # and those that users add
 
 
 def names() -> str:
-    """The atoms, as a refusal lists them."""
-    listed = ", ".join(name for name in ALL_ATOMS if name not in GROUP_ATOMS)
+    """The atoms, as a refusal lists them: those that users added they know."""
+    listed = ", ".join((*ATOMS, *THREAD_ATOMS))
     return f"{listed}; m64nNk16 of halves, m64nNk8 of (3x)tf32, N a multiple of 8 up to 256"
 
 

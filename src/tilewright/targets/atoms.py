@@ -1,7 +1,7 @@
 """Matrix instructions that a target has beside those of its limits.
 
 In: a target.  Out: rates: of what its kind says that a thread multiplies alone, and of instructions
-that users add (`ir/own_atoms.py`).  Read next: `limits.py`, `kind.py`.
+that users add (`schedule/own_atoms.py`).  Read next: `limits.py`, `kind.py`.
 """
 
 from __future__ import annotations
