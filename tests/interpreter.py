@@ -31,6 +31,7 @@ from tilewright.ir.bulk import (
 )
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.fast_bulk import filled
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -51,7 +52,6 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
-    Foreign,
     If,
     Join,
     Kernel,

@@ -51,7 +51,7 @@ CASES = [
     ),
     (
         "own_instruction.py", (),
-        ["^refused: .*the bits are n0", "example.m1n4k2 C.local", "^largest difference: [0-9.e-]+$"],
+        ["^refused: .*the bits are n0", "example.m1n4k2 C.local", "^largest difference: "],
     ),
     ("tune_matmul.py", (*MATMUL, "--log", "log"), [r"len=36,", "^Best config", " ms$"]),
     ("tune_matmul.py", (*MATMUL, "--tuner", "xgb", "--log", "log"), [r"\(4/4\)", " ms$"]),

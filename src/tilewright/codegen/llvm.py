@@ -27,11 +27,11 @@ from tilewright.codegen.llvm_value import Values
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, broadcast, cast, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
     For,
-    Foreign,
     If,
     Kernel,
     Mma,

@@ -28,6 +28,7 @@ from tilewright.cost.atom_facts import (
     accumulators,
     beside,
     conversions,
+    counted,
     in_pairs,
     in_rows,
     joined,
@@ -263,20 +264,15 @@ class _Counter:
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
         warps = minimum(ceil_div(mine, self.warp), k.warps)
-        runs = nest.executions
-        trips = nest.trips * runs
+        runs, trips = nest.executions, nest.trips * nest.executions
         plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
+        flops, fma = counted(node, ops)
         if node.product is not None and not node.product.atom.by_thread:
             self._atoms(k, node, node.product.atom, trips)
-        elif node.product is not None:
-            each = multiply_adds(node.product.atom)
-            k.executed = k.executed + trips * 2 * each * mine * k.blocks
-            k.fma = k.fma + trips
         else:
-            k.executed = k.executed + trips * ops.flops * mine * k.blocks
-            k.fma = k.fma + trips * ops.fma
-        divisions, tests = nest.index_work()
-        width = self._width(nest)
+            k.executed = k.executed + trips * flops * mine * k.blocks
+            k.fma = k.fma + trips * fma
+        (divisions, tests), width = nest.index_work(), self._width(nest)
         k.width = maximum(k.width, width)
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":

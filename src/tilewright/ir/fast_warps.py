@@ -17,12 +17,12 @@ from typing import Any
 from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile, multiplied_alone
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_bulk import READ, constant, tell
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
     Commit,
     Exchange,
-    Foreign,
     Join,
     LoadRows,
     Mma,

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.printed import text_of
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import BINARY, Expr
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     AsyncCopy,
@@ -22,7 +23,6 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
-    Foreign,
     If,
     Join,
     Kernel,

@@ -285,24 +285,6 @@ class Exchange(Stmt):
     apart: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, slots=True)
-class Foreign(Stmt):
-    """A call of a function of others, which does what `means` does: interpreters run that.
-
-    form:    of its arguments, in order: "p" a place, "n" a number
-    places:  buffers; offsets: where in each of them a place is; numbers: the others
-    result:  the type that the function returns, which nobody looks at
-    """
-
-    name: str
-    form: str
-    places: tuple[Buffer, ...]
-    offsets: tuple[Expr, ...]
-    numbers: tuple[Expr, ...]
-    result: DType
-    means: Stmt
-
-
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
@@ -469,7 +451,6 @@ STATEMENTS: Rules[Parts] = Rules(
         MmaEnd: Parts(read=("sum",)),
         Join: Parts(statements=("body",), expressions=("index",), written=("counters",)),
         Exchange: Parts(written=("to",), read=("source",)),
-        Foreign: Parts(statements=("means",), expressions=("offsets", "numbers")),
     },
 )
 

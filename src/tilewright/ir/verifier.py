@@ -24,6 +24,7 @@ from tilewright.ir.bulk import (
     gates_of,
 )
 from tilewright.ir.expr import Expr, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     BLOCK_TAGS,
@@ -39,7 +40,6 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
-    Foreign,
     If,
     Join,
     Kernel,

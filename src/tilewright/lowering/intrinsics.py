@@ -16,8 +16,9 @@ from tilewright.base.errors import LegalityError, ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.renaming import fresh_loops
-from tilewright.ir.stmt import Buffer, For, Foreign, Stmt, Store, load, map_children, seq
+from tilewright.ir.stmt import Buffer, For, Stmt, Store, load, map_children, seq
 from tilewright.lowering.emission import Emission
 from tilewright.lowering.guards import ALL
 from tilewright.lowering.reductions import Reduction

@@ -15,6 +15,7 @@ from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     Allocate,
@@ -24,7 +25,6 @@ from tilewright.ir.stmt import (
     Commit,
     Exchange,
     For,
-    Foreign,
     If,
     Join,
     Kernel,

@@ -17,11 +17,11 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
     For,
-    Foreign,
     If,
     Kernel,
     PackedCall,

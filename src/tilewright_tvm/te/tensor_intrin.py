@@ -15,7 +15,8 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import Buffer, Foreign, PackedCall, Stmt, seq, statements, written_buffers
+from tilewright.ir.foreign import Foreign
+from tilewright.ir.stmt import Buffer, PackedCall, Stmt, seq, statements, written_buffers
 from tilewright.schedule.intrinsics import Intrinsic as TensorIntrin
 from tilewright.te.opaque import Body
 from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
