@@ -70,6 +70,10 @@ class DeviceKind:
                   of one device whose kind does not
     alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
                   from such places only
+    atoms:        a function (target) -> `AtomRate`s of the instructions by which a thread alone
+                  multiplies matrices, which `Limits.atoms` has not
+    has:          a function (target, word) -> whether a device has what the word says: sm_80 or
+                  later, instructions by LLVM's name for them
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
     waits:        likewise, whether a kernel itself can wait for the one before it
@@ -102,6 +106,8 @@ class DeviceKind:
     has_threads: bool = False
     shares_host: bool = False
     alignment: int = 64
+    atoms: Provider | None = None
+    has: Provider | None = None
     copies_alone: Callable[[str], bool] = _never
     waits: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
