@@ -147,6 +147,7 @@ KIND = DeviceKind(
     printer="tilewright.codegen.cuda:generate",
     compiler="tilewright.driver.nvrtc",
     driver="tilewright.runtime.drivers.cuda:open_device",
+    linker="tilewright.driver.c_interface:cuda_library",
     sanity=_TWICE,
     options=("arch",),
     default_arch=ARCH,
