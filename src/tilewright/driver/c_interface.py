@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import string
-import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright import __version__
+from tilewright.base import output
 from tilewright.base.artifact import Artifact, KernelInfo, TensorMap
 from tilewright.base.errors import ModelError
 from tilewright.driver import linking
@@ -27,7 +27,7 @@ from tilewright.targets.target import Target
 
 HEADER = Path(__file__).parents[1] / "include" / "tilewright.h"
 _NATIVE = Path(__file__).with_name("native")
-_SECONDS = 120.0
+_VERSION = str(sys.modules["tilewright"].__version__)  # importing that would load every room
 _PLAIN = frozenset(f"{string.ascii_letters}{string.digits} _-.:,/=+()[]".encode())
 _FLAGS = (
     "-std=gnu11", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-asynchronous-unwind-tables",
@@ -74,13 +74,25 @@ def cuda_library(contents: Contents, place: str, cc: str | None) -> Code:
     return Code(linking.link_bytes((), triple, place, cc, [made]), digest)
 
 
+def check_target(target: Target, place: str) -> None:
+    """Raises ModelError where a library for this target would have no functions for C."""
+    own = target.device_kind.linker
+    if not own or "linux" not in linking.triple_of((), target.triple):
+        raise ModelError(
+            place, f"libraries for {target} have no functions for C",
+            "Compile for llvm or cuda on Linux, or leave --header out.",
+        )  # fmt: skip
+    if not linking.has_toolchain(linking.triple_of((), target.triple)):
+        raise ModelError(
+            place, "functions for C need a compiler, and there is none", f"Try {linking.INSTALL}."
+        )
+
+
 def write_header(path: Path) -> None:
     """Write `tilewright.h`, over whatever version of it is there.
 
     Raises ModelError where a file of another kind is there, or none can be written.
     """
-    from tilewright.base import output
-
     text = HEADER.read_bytes()
     kind = output.FileKind("tilewright.h", output.beginning(text.partition(b"\n")[0]))
     output.write(path, text, kind, f"--header {path}", ModelError)
@@ -92,15 +104,12 @@ def _compiled(text: str, triple: str, place: str, cc: str | None) -> bytes:
         file.write_text(text)
         command = linking.compiler(triple, cc, place, folder)
         whole = [*command, *_FLAGS, "-c", str(file), "-o", str(made)]
-        try:
-            done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
-            if not done.returncode:
-                return made.read_bytes()
-            reason = done.stderr.strip()[:1000]
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            reason = str(error)
+        done = linking.run(whole, place)
+        if not done.returncode:
+            return made.read_bytes()
+    said = done.stderr.strip()[:1000]
     raise ModelError(
-        place, f"{command[0]} could not compile the network's functions for C: {reason}",
+        place, f"{command[0]} could not compile the network's functions for C: {said}",
         f"Try {linking.INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
         command=f"Try {linking.INSTALL}, or name a file that ends in .tar.",
     )  # fmt: skip
@@ -175,7 +184,7 @@ class _Tables:
         }  # fmt: skip
         return [
             *(f"#define {name} {value}" for name, value in counts.items()),
-            f"#define VERSION {_text(__version__)}",
+            f"#define VERSION {_text(_VERSION)}",
             f"#define TARGET {_text(held.plans[0].target)}",
             _table("uint64_t", "CONSTANT_BYTES", [_big(c.nbytes) for c in held.constants]),
             _table("uint64_t", "SLOT_BYTES", map(_big, sizes)),

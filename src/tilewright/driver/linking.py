@@ -59,14 +59,7 @@ def link_bytes(
             Path(names[-1]).write_bytes(binary)
         flags = [mark + "-Bsymbolic", mark + "-znodelete"] if more else []
         whole = [*command, "-shared", *flags, "-o", path, *names, *libraries]
-        try:
-            done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            raise ModelError(
-                place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
-                f"Try {INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
-                command=f"Try {INSTALL}, or name a file that ends in .tar.",
-            ) from None  # fmt: skip
+        done = run(whole, place)
         if done.returncode:
             raise ModelError(
                 place, f"{command[0]} could not link it: {done.stderr.strip()[-1000:]}",
@@ -75,6 +68,18 @@ def link_bytes(
         if processors.architecture(triple) == "arm" and triple.endswith("hf"):
             _mark_hard_float(path)
         return Path(path).read_bytes()
+
+
+def run(command: Sequence[str], place: str) -> subprocess.CompletedProcess[str]:
+    """Run a compiler or linker to its end.  Raises ModelError where it does not start."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise ModelError(
+            place, f"a shared object needs a linker, and {command[0]!r} does not run ({error})",
+            f"Try {INSTALL}, name a C compiler with cc=, or a file that ends in .tar.",
+            command=f"Try {INSTALL}, or name a file that ends in .tar.",
+        ) from None  # fmt: skip
 
 
 def compiler(triple: str, cc: str | None, place: str, folder: str) -> list[str]:

@@ -61,9 +61,9 @@ class DeviceKind:
 
     linker:       a function (contents of a library, what is done, C compiler or None) that makes
                   its `runtime.network.library_file.Code`; "": nobody makes any
-    loader:       a function (path, artefacts) that opens such a file, which has the code of kernels;
-                  `load` of what it returns is that of `runtime.drivers.Driver`; "": their binaries
-                  are data to the host
+    loader:       a function (path, artefacts) that opens such a file, where it has the code of
+                  kernels; `load` of what it returns is that of `runtime.drivers.Driver`; "": their
+                  binaries are data to the host
 
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops
