@@ -297,7 +297,7 @@ def in_threads(*functions) -> None:
         thread.join()
 
 
-@pytest.mark.parametrize("damage", ["cut", "another", "gone"])
+@pytest.mark.parametrize("damage", ["cut", "another", "gone", "flipped"])
 @pytest.mark.slow
 def test_a_file_that_changed_is_refused(path: Path, tmp_path: Path, damage: str) -> None:
     copy = tmp_path / "net.so"
@@ -307,10 +307,14 @@ def test_a_file_that_changed_is_refused(path: Path, tmp_path: Path, damage: str)
     copy.unlink()  # the loader keeps what it has
     if damage == "cut":
         copy.write_bytes(whole[:-40])
+    if damage == "flipped":
+        at = whole.index(W.T[0, :1].tobytes()) + 2
+        copy.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     if damage == "another":
         relay.build(module(4), "llvm", {"w": W + 1}).export_library(copy)
     assert api.open() == FILE and not api.net.value
-    text = {"cut": "its end is missing", "another": "another one than was loaded"}
+    text = {"cut": "its end is missing", "another": "another one than was loaded",
+            "flipped": "a checksum differs"}  # fmt: skip
     assert text.get(damage, "cannot be read") in api.error
 
 

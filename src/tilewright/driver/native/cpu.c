@@ -53,7 +53,7 @@ static int check_processor(void) {
               "lacks. Compile the network for this one: -mcpu of its target.", lacks);
 }
 
-static int device_open(struct shared *shared, FILE *file, const uint64_t *codes) {
+static int device_open(struct shared *shared, FILE *file, const struct place *codes) {
   (void)file, (void)codes;
   if (shared->device)
     return fail(TILEWRIGHT_INVALID, "tilewright_open: device is %d, and all cores are one. Use 0.",
@@ -83,11 +83,10 @@ static void device_free(struct shared *shared, Address block) {
   free(block);
 }
 
-static int damaged(const char *what);
-
-static int device_fill(struct shared *shared, Address at, FILE *file, size_t bytes) {
+static int device_fill(struct shared *shared, Address at, FILE *file, struct place place,
+                       size_t bytes) {
   (void)shared;
-  return fread(at, 1, bytes, file) == bytes ? TILEWRIGHT_OK : damaged("it ends too soon");
+  return read_place(file, place, at, bytes);
 }
 
 static int device_attach(struct TilewrightNetwork *net) {

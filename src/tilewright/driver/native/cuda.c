@@ -125,21 +125,16 @@ static int quit(int status) {
   return status;
 }
 
-static int damaged(const char *what);
-
-static int load_code(struct shared *shared, FILE *file, const uint64_t *codes) {
+static int load_code(struct shared *shared, FILE *file, const struct place *codes) {
   struct device_shared *own = shared->own;
   for (int k = 0; k < N_CODES; k++) {
     char *code = malloc((size_t)CODE_BYTES[k] + 1);
     if (!code) return fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
-    if (fseeko(file, (off_t)codes[k], SEEK_SET) ||
-        fread(code, 1, (size_t)CODE_BYTES[k], file) != CODE_BYTES[k]) {
-      free(code);
-      return damaged("it ends too soon");
-    }
-    int result = cu.ModuleLoadData(&own->modules[k], code);
+    int status = read_place(file, codes[k], code, (size_t)CODE_BYTES[k]);
+    if (!status)
+      status = ask("tilewright_open: its code", cu.ModuleLoadData(&own->modules[k], code));
     free(code);
-    ASK("tilewright_open: code of the network", result);
+    if (status) return status;
   }
   for (int k = 0; k < N_KERNELS; k++) {
     const struct kernel *kernel = &KERNELS[k];
@@ -152,7 +147,7 @@ static int load_code(struct shared *shared, FILE *file, const uint64_t *codes) {
   return TILEWRIGHT_OK;
 }
 
-static int device_open(struct shared *shared, FILE *file, const uint64_t *codes) {
+static int device_open(struct shared *shared, FILE *file, const struct place *codes) {
   int status = load_driver(), count = 0;
   if (status) return status;
   ASK("tilewright_open", cu.DeviceGetCount(&count));
@@ -204,10 +199,11 @@ static void device_free(struct shared *shared, Address block) {
   quit(TILEWRIGHT_OK);
 }
 
-static int device_fill(struct shared *shared, Address at, FILE *file, size_t bytes) {
+static int device_fill(struct shared *shared, Address at, FILE *file, struct place place,
+                       size_t bytes) {
   char *data = malloc(bytes);
   if (!data) return fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
-  int status = fread(data, 1, bytes, file) == bytes ? TILEWRIGHT_OK : damaged("it ends too soon");
+  int status = read_place(file, place, data, bytes);
   if (!status) status = begin(shared, "tilewright_open");
   if (!status) status = quit(ask("tilewright_open: weights", cu.MemcpyHtoD(at, data, bytes)));
   free(data);

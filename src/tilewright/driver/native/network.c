@@ -77,11 +77,12 @@ static Address address(const struct TilewrightNetwork *net, struct operand at) {
 }
 
 /* What cpu.c and cuda.c define.  All return a status, with its text. */
-static int device_open(struct shared *shared, FILE *file, const uint64_t *codes);
+static int device_open(struct shared *shared, FILE *file, const struct place *codes);
 static void device_close(struct shared *shared);
 static int device_allocate(struct shared *shared, size_t bytes, Address *made); /* zeros */
 static void device_free(struct shared *shared, Address block);
-static int device_fill(struct shared *shared, Address at, FILE *file, size_t bytes);
+static int device_fill(struct shared *shared, Address at, FILE *file, struct place place,
+                       size_t bytes);
 static int device_attach(struct TilewrightNetwork *net);
 static void device_detach(struct TilewrightNetwork *net);
 static int device_write(struct TilewrightNetwork *net, Address to, const void *from, size_t bytes);
@@ -90,6 +91,8 @@ static int device_run(struct TilewrightNetwork *net);
 static int device_stream(struct TilewrightNetwork *net, void *stream);
 static int device_synchronize(struct TilewrightNetwork *net);
 static int device_threads(int threads);
+
+static int read_place(FILE *file, struct place place, void *to, size_t bytes);
 
 #if TILEWRIGHT_CUDA
 #include "cuda.c"
@@ -118,8 +121,8 @@ static int damaged(const char *what) {
 
 static int seek(FILE *file, uint64_t offset) { return fseeko(file, (off_t)offset, SEEK_SET); }
 
-/* What lies where: of each constant, then of each code of a GPU its offset in the file. */
-static int find_places(FILE *file, uint64_t *places) {
+/* What lies where: of each constant, then of each code of a GPU. */
+static int find_places(FILE *file, struct place *places) {
   struct { char id[16]; uint64_t offset; char magic[8]; } tail;
   if (fseeko(file, -(off_t)sizeof tail, SEEK_END) || fread(&tail, sizeof tail, 1, file) != 1 ||
       memcmp(tail.magic, "TWPLACES", 8))
@@ -130,7 +133,23 @@ static int find_places(FILE *file, uint64_t *places) {
   return TILEWRIGHT_OK;
 }
 
-static int load_constants(struct shared *shared, FILE *file, const uint64_t *places) {
+/* Read `bytes` from there.  The sum is that of `runtime/network/library_file.py`. */
+static int read_place(FILE *file, struct place place, void *to, size_t bytes) {
+  if (seek(file, place.offset) || fread(to, 1, bytes, file) != bytes)
+    return damaged("it ends too soon");
+  uint64_t sum = 0, word = 0;
+  size_t words = bytes / sizeof word;
+  for (size_t k = 0; k < words; k++) {
+    memcpy(&word, (char *)to + k * sizeof word, sizeof word);
+    sum += word * (2 * (uint64_t)k + 1);
+  }
+  word = 0;
+  memcpy(&word, (char *)to + words * sizeof word, bytes % sizeof word);
+  sum += word * (2 * (uint64_t)words + 1);
+  return sum == place.sum ? TILEWRIGHT_OK : damaged("a checksum differs");
+}
+
+static int load_constants(struct shared *shared, FILE *file, const struct place *places) {
   size_t total = 0, at = 0;
   for (int k = 0; k < N_CONSTANTS; k++) total += rounded(CONSTANT_BYTES[k]);
   int status = device_allocate(shared, total, &shared->block);
@@ -138,8 +157,7 @@ static int load_constants(struct shared *shared, FILE *file, const uint64_t *pla
     shared->constants[k] = shared->block + at;
     at += rounded(CONSTANT_BYTES[k]);
     if (!CONSTANT_BYTES[k]) continue;
-    if (seek(file, places[k])) return damaged("it ends too soon");
-    status = device_fill(shared, shared->constants[k], file, (size_t)CONSTANT_BYTES[k]);
+    status = device_fill(shared, shared->constants[k], file, places[k], CONSTANT_BYTES[k]);
   }
   return status;
 }
@@ -154,7 +172,7 @@ static int load_shared(int device, struct shared **found) {
   struct shared *made = calloc(1, sizeof *made);
   if (!made) return fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
   made->device = device;
-  uint64_t places[N_PLACES + 1];
+  struct place places[N_PLACES + 1];
   FILE *file = own_path ? fopen(own_path, "rb") : NULL;
   int status = file ? find_places(file, places)
                     : fail(TILEWRIGHT_FILE, "tilewright_open: %s cannot be read. Keep the library "

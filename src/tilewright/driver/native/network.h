@@ -59,6 +59,11 @@ struct plan {
   const struct launch *launches;
 };
 
+/* Where in the library's file something begins, and a sum of its words. */
+struct place {
+  uint64_t offset, sum;
+};
+
 /* What code needs of the processor.  bit: of the capabilities that Linux tells, or -1; then flags:
  * of /proc/cpuinfo, without marks, parted and ended by blanks */
 struct need {

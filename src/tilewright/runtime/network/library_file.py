@@ -261,14 +261,21 @@ def _write_shared(contents: Contents, path: str, cc: str | None, place: str) -> 
 def _say_where(
     archive: zipfile.ZipFile, contents: Contents, ends: Mapping[str, int], digest: bytes
 ) -> None:
-    """For `driver/native/network.c`: where constants and code of GPUs begin in the file, as a
-    member; and where that begins, as the last bytes of the file."""
-    places = [ends[f"constant{k}.npy"] - c.nbytes for k, c in enumerate(contents.constants)]
-    places += [
-        ends[f"kernel{k}"] - len(a.binary) for k, a in enumerate(contents.kernels) if a.binary
-    ]
+    """For `driver/native/network.c`: where constants and code of GPUs begin in the file, with a sum
+    of each, as a member; and where that begins, as the last bytes of the file."""
+    held = [(f"constant{k}.npy", np.asarray(c, order="C").reshape(-1).view(np.uint8))
+            for k, c in enumerate(contents.constants)]  # fmt: skip
+    held += [(f"kernel{k}", np.frombuffer(a.binary, np.uint8))
+             for k, a in enumerate(contents.kernels) if a.binary]  # fmt: skip
+    places = [n for name, data in held for n in (ends[name] - data.nbytes, _sum(data))]
     data = struct.pack(f"<{len(places)}Q", *places)
     archive.writestr("places", data)
     assert archive.fp is not None
     end = archive.fp.tell()
     archive.comment = digest + struct.pack("<Q", end - len(data)) + _PLACES
+
+
+def _sum(data: np.ndarray) -> int:
+    """Of words of 8 bytes, the last one filled up with zeros, each times another odd number."""
+    words = np.pad(data, (0, -data.nbytes % 8)).view("<u8")
+    return int((words * np.arange(1, 2 * len(words), 2, dtype=np.uint64)).sum(dtype=np.uint64))
