@@ -172,6 +172,7 @@ KIND = DeviceKind(
     driver="tilewright.runtime.drivers.cuda:open_device",
     atoms=atoms,
     has=has,
+    linker="tilewright.driver.c_interface:cuda_library",
     sanity=_TWICE,
     options=("arch",),
     default_arch=ARCH,
