@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graph.small import residual
-from tilewright.base.artifact import AWAIT
+from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.network.build import build
 from tilewright.network.chains import chained
 from tilewright.network.extract import FusedGroup, fused_groups, prepare
@@ -19,7 +19,7 @@ SM90 = "cuda -arch=sm_90"
 SWITCH = "TILEWRIGHT_DEPENDENT_LAUNCH"
 
 
-def network(switch: str = "on") -> Library:
+def network(switch: str = "") -> Library:
     mod, params = residual()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, switch)
@@ -38,7 +38,7 @@ def test_every_kernel_waits_and_reads_no_other_argument_as_before(built: Library
     for launch in built.plan.launches:
         source = built.kernels[launch.kernel].source
         assert source.waits
-        assert source.text.count(f"{AWAIT}();") == len(source.kernels)
+        assert source.text.count(f"{AWAIT_ONLY}();") == len(source.kernels)
         fresh = set(re.findall(r"(\w+) = tw_fresh\(\1\);", source.text))
         for spec, operand in zip(source.buffers, launch.operands, strict=True):
             if spec.role == "input":
@@ -57,19 +57,19 @@ def products(rows: int) -> list[FusedGroup]:
 
 @pytest.mark.parametrize(
     "switch, rows, early",
-    [("", 1, True), ("", 64, False), ("off", 1, False), ("on", 64, True)],
+    [("", 1, "early"), ("", 64, "on"), ("off", 1, ""), ("on", 1, "on"), ("early", 64, "early")],
 )
 def test_chains_of_few_rows_begin_early_where_nobody_says(
-    monkeypatch: pytest.MonkeyPatch, switch: str, rows: int, early: bool
+    monkeypatch: pytest.MonkeyPatch, switch: str, rows: int, early: str
 ) -> None:
     monkeypatch.setenv(SWITCH, switch)
     assert chained(products(rows)) == early
 
 
 @pytest.mark.slow
-def test_other_networks_have_to_ask_for_it(built: Library) -> None:
+def test_it_can_be_switched_off(built: Library) -> None:
     """And what was built before does not come back from the cache of builds."""
-    plain = network("")
+    plain = network("off")
     assert not any(kernel.source.waits for kernel in plain.kernels)
     again = network()
     assert [k.source for k in again.kernels] == [k.source for k in built.kernels]

@@ -19,7 +19,7 @@ LENGTH, SIZE = 6, 4
 
 
 def step() -> tuple[relay.Function, dict[str, State]]:
-    """A row is written to a cache, which is read; the position goes on; two numbers change places."""
+    """A row is written to a cache, which is read; the position goes on; two numbers swap."""
     x, cache = relay.var("x", shape=(1, SIZE)), relay.var("cache", shape=(LENGTH, SIZE))
     at = relay.var("at", shape=(1, 1), dtype="int64")
     first, second = (relay.var(n, shape=(1,)) for n in ("first", "second"))

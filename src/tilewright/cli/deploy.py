@@ -13,6 +13,7 @@ import click
 
 from tilewright.base.errors import ModelError, RecordError, named
 from tilewright.base.terminal import say
+from tilewright.cli.models import loaded
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -39,6 +40,16 @@ def check_output(file: Path) -> None:
     output.check(file, LIBRARY, place, ModelError)
 
 
+def check_header(file: Path, target: Target) -> None:
+    """Raises ModelError for what has no functions for C, before it is built for minutes."""
+    from tilewright.driver import c_interface
+
+    place = f"compile -o {file} --header"
+    if file.suffix != ".so":
+        raise ModelError(place, "an archive has no functions for C", "End its name in .so.")
+    c_interface.check_target(target, place)
+
+
 @click.command(
     "compile", epilog=MODEL_HELP, short_help="Write MODEL as one file, which needs no compiler."
 )
@@ -49,9 +60,13 @@ def check_output(file: Path) -> None:
     help="File that `tilewright run` and tilewright.open read: .so or .tar.  [default: "
     "MODEL.TARGET.tar]",
 )  # fmt: skip
+@click.option(
+    "--header", is_flag=True,
+    help="Also write tilewright.h beside the file, an .so, for programs in C and C++.",
+)  # fmt: skip
 def compile_command(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, output: Path | None,
+    layout: str | None, log: Path | None, output: Path | None, header: bool,
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
@@ -60,12 +75,15 @@ def compile_command(
     """
     from tilewright import front
     from tilewright.models import networks
+    from tilewright.schedule.task import Task
 
     networks.check(model)
     path = log or default_log(model, target, dtype)
-    made = output or default_log(model, target, dtype).with_suffix(".tar")
+    made = output or default_log(model, target, dtype).with_suffix(".so" if header else ".tar")
     check_output(made)
-    net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+    if header:
+        check_header(made, target)
+    net = loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
     schedules = None
     if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
@@ -76,10 +94,15 @@ def compile_command(
             if log is not None:
                 raise
             click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
-    compiled = front.compile(net, target, schedules)
+    alone = isinstance(net, Task)
+    compiled = front.compile(net, None if alone else target, schedules)
     library = compiled.library
     with named(f"-o {made}", f"save({str(made)!r})"):
         compiled.save(made)
+    if header:
+        from tilewright.driver import c_interface
+
+        c_interface.write_header(made.with_name(c_interface.HEADER.name))
     say(library.report.summary())
     for note in library.report.notes:
         say(f"note: {note}")

@@ -189,10 +189,12 @@ class Wait(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Mma(Stmt):
-    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together.
+    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together;
+    an atom of a thread by that alone.
 
     Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
-    are those of threadIdx.x, whose extent is a multiple of theirs, and all of them come here.
+    of a warp, or group, are those of threadIdx.x, whose extent is a multiple of theirs, and all of
+    them come here.
     Of a group a and b are tiles in shared memory (regions: from the first element to the last) that
     writers have shown by `Show`.  It begins some time after an `MmaBegin` and ends some time before
     an `MmaEnd` that covers it: meanwhile nobody touches its sums, and nobody writes to its tiles.
@@ -356,6 +358,8 @@ class Program(Printed):
     steady: None, or of a program that is one link of a chain of launches (a network's) the
             arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
             of it may begin before the one before has ended, and reads these meanwhile
+    lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
+            begins when all blocks have ended, before what they wrote is everywhere
     """
 
     name: str
@@ -365,6 +369,7 @@ class Program(Printed):
     workspaces: tuple[Buffer, ...] = ()
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
+    lets_in: bool = False
 
     @property
     def counters(self) -> frozenset[Buffer]:

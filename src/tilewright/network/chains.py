@@ -1,7 +1,7 @@
-"""Whether kernels of a network begin before the kernel before them has ended, where nobody says.
+"""When kernels of a network begin, beside the kernel before them, where nobody says.
 
-In: its groups.  Out: yes or no.  What it is worth is in docs/performance.md, how it works in
-docs/devices.md.  Read next: `kernels.py`.
+In: its groups.  Out: one of the words of `TILEWRIGHT_DEPENDENT_LAUNCH`.  What it is
+worth is in docs/performance.md, how it works in docs/devices.md.  Read next: `kernels.py`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from tilewright.topi.templates.gpu_rows import FEWER, TAGS
 MOST = 0.5  # of all bytes that kernels read and write: what bounds the network
 
 
-def chained(groups: Sequence[FusedGroup]) -> bool:
-    """Say whether the kernels wait themselves: as the environment says, else where most of what
-    they move is weights of products of few rows, as in a step of a decoder.
+def chained(groups: Sequence[FusedGroup]) -> str:
+    """Say when kernels begin, as `environment.dependent_launch` does: "early" unless somebody says,
+    where most of what they move is weights of products of few rows, as in a step of a decoder.
 
     Such a kernel asks for its weights while the one before still runs.  Networks of larger kernels
     lose by blocks that come early and wait.
     """
-    asked = environment.dependent_launch()
-    if asked is not None:
-        return asked
     moved = sum(len(g.calls) * moved_bytes(g.dag) for g in groups)
-    return sum(len(g.calls) * _weights_of_rows(g.dag) for g in groups) > MOST * moved
+    rows = sum(len(g.calls) * _weights_of_rows(g.dag) for g in groups)
+    return environment.dependent_launch("early" if rows > MOST * moved else "on")
 
 
 def _weights_of_rows(dag: ComputeDAG) -> int:

@@ -7,7 +7,7 @@ Read next: `computation.py`, `build.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.base.concurrency import cached_property
@@ -20,6 +20,7 @@ from tilewright.graph.expr import (
     IRModule,
     post_order,
 )
+from tilewright.graph.layers import of_each
 from tilewright.graph.op import TABLE, Op, Pattern
 from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import (
@@ -29,6 +30,8 @@ from tilewright.graph.passes import (
     fuse,
     fuse_attention,
     fuse_norms,
+    join_gates,
+    join_readers,
     optimize,
     passes_of,
 )
@@ -137,13 +140,18 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     kernel.
 
     last:   the pass that groups
-    target: norms of few rows are part of products on devices whose template for those has them
+    target: norms of few rows are part of products on devices whose template for those has them;
+            where a launch of a kernel costs as much as it computes, kernels have several results
     """
-    norms = target is not None and bool(set(target.device_kind.templates).intersection(KINDS))
     if last is not fuse:
         return [last(mod)]
+    norms = target is not None and bool(set(target.device_kind.templates).intersection(KINDS))
     whole = [fuse_attention(mod, norms)] if has_attention(mod) else []
-    return [fuse_norms(mod) if norms else fuse(mod), *whole]
+    ways = [fuse_norms(mod) if norms else fuse(mod), *whole]
+    if target is None or not target.has_threads:
+        return ways
+    ways = [join_readers(way) for way in ways]
+    return [join_gates(way) for way in ways] if target.atoms else ways
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:
@@ -215,7 +223,14 @@ def fused_tasks(
     listed = [g for g in groups.values() if include_simple or not g.is_simple]
     if every_implementation:
         listed = [each for g in listed for each in (g, *implementations(g, chosen))]
-    return [task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls), g.instead_of) for g in listed]
+    return [_task(group, chosen) for group in listed]
+
+
+def _task(group: FusedGroup, target: Target) -> Task:
+    made = task_of_dag(
+        group.dag, target, group.name, group.args, len(group.calls), group.instead_of
+    )
+    return replace(made, layers=of_each(group.calls))
 
 
 def _operators(body: Expr) -> list[str]:
@@ -227,7 +242,8 @@ def label_of(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]
     steps = _operators(what.body) if isinstance(what, Function) else [what.name]
     workloads = [op.attrs["workload"] for op in dag.compute_ops if "workload" in op.attrs]
     if not workloads:
-        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
+        inputs = [t for t in dag.args if t not in dag.outputs]
+        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in inputs)
         return "+".join(map(_short, steps)) or "identity", shapes
     if is_attention(steps):
         return "attention", tuple(workloads[0][1:])

@@ -19,7 +19,9 @@ from typing import Any
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
+from tilewright.cost.ceilings import Bound, ceilings_of, work_of
 from tilewright.driver.build import build_artifact, payload_of
+from tilewright.graph.layers import of_each
 from tilewright.measure import signatures
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult, proving
@@ -62,14 +64,14 @@ def build_kernels(
     builder: LocalBuilder,
     *,
     verify: bool,
-    chained: bool = False,
+    chained: str = "",
 ) -> tuple[list[BuiltKernel], list[str]]:
     """Build a kernel for each group; notes for the report behind them.
 
     choices: of each group, the preferred one first
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
-    chained: they wait themselves for the kernel before them, see `chains.py`
+    chained: when they begin, see `chains.py`
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
@@ -91,7 +93,7 @@ def build_kernels(
                 attempt.try_again(workers)
             left = [attempt for attempt in left if not attempt.check]
         notes = [f"no kernel was run: {workers.broken}"] if workers.broken else []
-    return [attempt.shipped() for attempt in attempts], notes
+    return [attempt.shipped(target) for attempt in attempts], notes
 
 
 @dataclass
@@ -217,14 +219,17 @@ class _Attempt:
             if result.order:
                 self.check = f"{VERIFIED}; {NOT_MADE}{result.order}"
 
-    def shipped(self) -> BuiltKernel:
+    def shipped(self, target: Target) -> BuiltKernel:
         assert self.artifact is not None and self.choice is not None
         group = self.group
+        ceilings = replace(ceilings_of(target), launch=0.0)  # how kernels start is no peak
+        bound = ceilings.bound(work_of(group.dag)) or Bound(0.0, "")
         report = KernelReport(
             name=self.artifact.source.entry_name, label=_show(group), count=len(group.calls),
             source=self.choice.source, flop=group.dag.flop_ct, seconds=self.seconds,
             verified=self.check != UNVERIFIED, check=self.check,
             note="; ".join(self.failures), group=group.instead_of or group.key,
+            layers=of_each(group.calls), least=bound.seconds, limit=bound.side,
         )  # fmt: skip
         return BuiltKernel(self.artifact, report)
 
@@ -242,10 +247,10 @@ class _Workers:
     """
 
     def __init__(
-        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: bool
+        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str
     ) -> None:
         self.target, self.verify, self.broken = target, verify, ""
-        self._chained = chained
+        self._chained = chained if target.waits else ""
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))

@@ -30,12 +30,13 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.passes.gates import FEW
 from tilewright.graph.passes.indices import is_whole
 from tilewright.graph.passes.norms import widens
+from tilewright.graph.passes.pairs import FEW
 from tilewright.graph.passes.views import memory_views
 from tilewright.graph.traversal import (
     each_function,
@@ -353,7 +354,7 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
 
 
 def _is_side_by_side(node: Expr, product: Expr) -> bool:
-    """Whether `node` is every n-th column of a product of few rows: see `gates.py`."""
+    """Whether `node` is every n-th column of a product of few rows: see `pairs.py`."""
     if not is_call(node, "strided_slice") or not isinstance(node, Call):
         return False
     (rows, columns), step = product.shape, node.attrs.strides[-1]
@@ -400,7 +401,11 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return value if number and elementwise else resolve(value)  # part of the kernel's text
 
     for step in group.steps:
-        inside[step] = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
+        made = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
+        inside[step] = adopt(made, layers_of(step))
     name = "_".join(["fused", *(op_name(s).replace(".", "_") for s in group.steps)])
     body = inside[group.result]
-    return Call(Function(params, body, attrs={"name": name}), args)
+    heads = sorted(group.steps, key=lambda s: -TABLE[op_name(s)].pattern)
+    made = Call(Function(params, body, attrs={"name": name}), args)
+    made.layers = joined(map(layers_of, heads))
+    return made

@@ -1,106 +1,104 @@
-"""Two products of one value that meet element by element, as a gate does, become one product.
+"""Gates: the small products that make factors for the channels of an image join what uses them.
 
-In: a canonical module whose weights are constants, behind `moves.py`.  Out: an equal one: columns
-of both lie side by side, so that the kernel of the product has both where it needs them.
-Read next: `combine.py`, `fuse.py`.
+In: a module of fused functions.  Out: an equal one with fewer kernels.  Read next: `results.py`,
+`topi/templates/gpu_gates.py`, which schedules them.
+
+Squeeze and excite multiplies an image by one factor for each channel, made of the means of the
+channels by two products of a row and a matrix.  Each is a kernel of a microsecond or two, of which
+most is its launch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
-import numpy as np
-
-from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
-from tilewright.graph.op import TABLE, Pattern, call
+from tilewright.graph.expr import Call, Expr, Function, IRModule, TensorType, Var
+from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.fuse import JOINS
+from tilewright.graph.passes.results import call_of, is_one_kernel, steps_of
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
 
-FEW = 4  # rows: of more, what matrix units compute lies in other lanes
-LONGEST = 12  # operators in which the two products meet
-JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
-
-Readers = Mapping[Expr, Sequence[Expr]]
+MOST_PRODUCTS = 2
+LARGEST_MATRIX = 1 << 17  # elements, which every block of threads reads
 
 
-def pair_gates(mod: IRModule) -> IRModule:
-    """f(dense(x, V), dense(x, W))  ->  f(y[:, 0::2], y[:, 1::2]), y = dense(x, V and W in turn)
+def join_gates(mod: IRModule) -> IRModule:
+    """Let products of a row and a small matrix join the elementwise kernel that alone reads what
+    they make, one number for each element of its last axis.
 
-    f: elementwise; x: of few rows.  Nothing else reads the products, or what f makes on its way.
+    rewrite: h = relu(dense(m, a)); g = sigmoid(dense(h, b)); y = x * reshape(g, (1, 1, 1, C))
+       ->    y = dense_relu_dense_sigmoid_multiply(m, a, b, x)
     """
-    return each_function(mod, lambda f: with_body(f, _paired(f.body)))
+    return each_function(mod, lambda f: with_body(f, _gated(f.body)))
 
 
-def _paired(body: Expr) -> Expr:
+def _gated(body: Expr) -> Expr:
     readers = users(body)
-    alike: dict[object, list[Call]] = {}
-    for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and node.shape[0] in range(FEW + 1):
-            data, weight = node.args
-            if isinstance(weight, Constant):
-                source = data.args[0] if is_view(data) and isinstance(data, Call) else data
-                kind = data.shape, weight.shape, str(weight.dtype), str(node.dtype)
-                alike.setdefault((source, kind), []).append(node)
-    pairs = [products for products in alike.values() if len(products) == 2]
-    pair_of = {p: pair for pair in pairs if _meet(pair[0], pair[1], readers) for p in pair}
-    if not pair_of:
-        return body
-    made: dict[Expr, Expr] = {}  # by the first of a pair
+    new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
-        if old not in pair_of or not isinstance(node, Call):
-            return node
-        first, second = pair_of[old]
-        if first not in made:
-            made[first] = _both(node, first, second)
-        rows, columns = node.shape
-        begin = (0, int(old is second))
-        return call(
-            "strided_slice", made[first], begin=begin, extents=(rows, columns), strides=(1, 2)
-        )
+        own = _gate(old, readers)
+        new[old] = call_of(own, [own[-1]], new) if own else node
+        return new[old]
 
     return rewrite(body, visit)
 
 
-def _both(node: Call, first: Call, second: Call) -> Call:
-    """The product with the rows of both weights in turn; node: one of the two, made anew."""
-    weights = [p.args[1].data for p in (first, second) if isinstance(p.args[1], Constant)]
-    turns = np.stack(weights, axis=1).reshape(-1, *weights[0].shape[1:])
-    return Call(node.op, (node.args[0], Constant(turns)), node.attrs)
+def _gate(node: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Call]:
+    """The calls that become one kernel, views among them, `node` last; none where it is no gate."""
+    steps = steps_of(node)
+    if not steps or not all(TABLE[op_name(s)].pattern in JOINS for s in steps):
+        return []
+    assert isinstance(node, Call)
+    shape = node.shape
+    if not shape or any(s.shape != shape for s in steps):
+        return []
+    for arg in node.args:
+        factor: list[Call] = []
+        value = arg
+        while is_view(value) and len(readers[value]) == 1:
+            assert isinstance(value, Call)
+            factor.insert(0, value)
+            value = value.args[0]
+        products = _products(value, readers)
+        along = isinstance(arg.checked_type, TensorType) and arg.shape == _last_alone(shape)
+        if products and along and arg.shape != shape and len(readers[arg]) == 1:
+            own = [*products, *factor, node]
+            if is_one_kernel(own):
+                return own
+    return []
 
 
-def _meet(first: Call, second: Call, readers: Readers) -> bool:
-    """Whether all that is made of both, element by element, ends in one value of both."""
-    behind = [_behind(p, readers) for p in (first, second)]
-    if not all(behind):
-        return False
-    shared = [node for node in behind[0] if node in behind[1]]
-    if not shared:
-        return False
-    end = shared[0]
-    inner = {n for found in behind for n in found[: found.index(end)]} | {first, second}
-    return all(set(readers[n]) <= inner | {end} for n in inner)
+def _last_alone(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*(1 for _ in shape[:-1]), shape[-1])
 
 
-def _behind(node: Call, readers: Readers) -> list[Expr]:
-    """What is made of `node` element by element, in an order in which readers come later."""
-    reached: set[Expr] = {node}
-    near: list[Expr] = [node]
-    for value in near:
-        for reader in readers[value]:
-            if reader not in reached and _is_elementwise(reader, node.shape):
-                reached.add(reader)
-                near.append(reader)
-        if len(near) > 2 * LONGEST:
+def _products(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Call]:
+    """Up to `MOST_PRODUCTS` products of a row and a matrix, each read by the next alone."""
+    found: list[Call] = []
+    while len(found) < MOST_PRODUCTS and len(readers.get(value, ())) == 1:
+        data = _row_of(value)
+        if data is None:
             break
-    return [n for n in readers if n in reached and n is not node][:LONGEST]
+        assert isinstance(value, Call)
+        found.insert(0, value)
+        value = data
+    return found
 
 
-def _is_elementwise(node: Expr, shape: tuple[int, ...]) -> bool:
-    name = op_name(node)
-    return (
-        name != ""
-        and TABLE[name].pattern in JOINS
-        and isinstance(node.checked_type, TensorType)
-        and node.shape == shape
-    )
+def _row_of(call: Expr) -> Expr | None:
+    """The row that a group multiplies by a small matrix; None where it does something else."""
+    steps = steps_of(call)
+    products = [s for s in steps if TABLE[op_name(s)].pattern >= Pattern.INJECTIVE]
+    if len(products) != 1 or not is_call(products[0], "nn.dense"):
+        return None
+    assert isinstance(call, Call) and isinstance(call.op, Function)
+    data, weight = products[0].args
+    row = prod(call.shape) == call.shape[-1] == products[0].shape[-1]
+    if not row or not isinstance(data, Var) or weight.tensor_type.size > LARGEST_MATRIX:
+        return None
+    if sum(s.args.count(data) for s in steps) > 1:
+        return None
+    return call.args[call.op.params.index(data)]

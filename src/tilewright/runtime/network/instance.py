@@ -78,7 +78,7 @@ class Instance:
 
     def sequence_of(self, calls: Sequence[KernelCall]) -> LaunchSequence:
         joint = [self.inputs[k].memory for k in self._over.values()]
-        return LaunchSequence(self.module.device, calls, joint)
+        return LaunchSequence(self.module.device, calls, self.module.constants, joint)
 
     def node(self, index: int) -> NDArray:
         """The value of a node of `graph_json`: an input, a weight, or what a kernel wrote."""
