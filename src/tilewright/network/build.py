@@ -31,6 +31,7 @@ from tilewright.graph.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.graph.layers import layers_of
 from tilewright.graph.open import still_open
 from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes.batch import with_batch
@@ -338,7 +339,8 @@ class _Network:
         values: dict[Any, Lifetime] = {**alive, **spaces}
         self._slots = {key: self.memory.place_of[life.name] for key, life in values.items()}
         self.launches = tuple(
-            Launch(self.kernel_of[call], tuple(self._operands(call))) for call in order
+            Launch(self.kernel_of[call], tuple(self._operands(call)), layers_of(call))
+            for call in order
         )
         self.results = [(e.tensor_type, self._place(e)) for e in results]
 

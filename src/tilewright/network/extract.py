@@ -7,7 +7,7 @@ Read next: `computation.py`, `build.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.base.concurrency import cached_property
@@ -20,6 +20,7 @@ from tilewright.graph.expr import (
     IRModule,
     post_order,
 )
+from tilewright.graph.layers import of_each
 from tilewright.graph.op import TABLE, Op, Pattern
 from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import (
@@ -209,7 +210,14 @@ def fused_tasks(
     listed = [g for g in groups.values() if include_simple or not g.is_simple]
     if every_implementation:
         listed = [each for g in listed for each in (g, *implementations(g, chosen))]
-    return [task_of_dag(g.dag, chosen, g.name, g.args, len(g.calls), g.instead_of) for g in listed]
+    return [_task(group, chosen) for group in listed]
+
+
+def _task(group: FusedGroup, target: Target) -> Task:
+    made = task_of_dag(
+        group.dag, target, group.name, group.args, len(group.calls), group.instead_of
+    )
+    return replace(made, layers=of_each(group.calls))
 
 
 def _operators(body: Expr) -> list[str]:

@@ -85,6 +85,7 @@ def tasks_of(
         known = found.setdefault(task.key, task)
         if known is not task:
             known.weight += task.weight
+            known.layers = tuple(dict.fromkeys((*known.layers, *task.layers)))
     tasks = list(found.values())
     if rules:
         tasks = [with_rules(t, templates=templates) for t in tasks]

@@ -195,6 +195,16 @@ class ModelProposer(Pooled):
             result[mine] = np.exp(self.model.predict(rows, machine))
         return result
 
+    def expected(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds that candidates are predicted to take which were just proposed; 0 for others."""
+        known = [self._proposed.get(c) for c in candidates]
+        rows = [found for found in known if found is not None]
+        if not rows:
+            return [0.0] * len(known)
+        features, machine = (np.array(each) for each in zip(*rows, strict=True))
+        told = iter(np.exp(self.model.predict(features, machine)).tolist())
+        return [0.0 if found is None else next(told) for found in known]
+
     # -- proposals ---------------------------------------------------------------------------------
     def suggest(self, n: int) -> list[Candidate]:
         if n < 1:

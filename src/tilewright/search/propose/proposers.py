@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,14 @@ class Proposer(Protocol):
 
         Returns how many trials were of no use, by reason.
         """
+
+
+@runtime_checkable
+class Expects(Protocol):
+    """A proposer that says what it expects of its proposals, for the log."""
+
+    def expected(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds that each is predicted to take; 0 where nothing is."""
 
 
 class Visited:
