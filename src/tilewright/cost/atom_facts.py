@@ -56,6 +56,16 @@ def multiply_adds(atom: Atom) -> int:
     return m * n * k
 
 
+def counted(node: Node, ops: Any) -> tuple[Any, Any]:
+    """Operations of a thread in an iteration, and its multiply-adds; an atom of a thread is one.
+
+    ops: what it does where no atom does it, as `nest.mix` counts
+    """
+    if node.product is None:
+        return ops.flops, ops.fma
+    return 2 * multiply_adds(node.product.atom), 1
+
+
 def conversions(node: Node) -> int:
     """Instructions for an element of an operand between its load and the atom, or its arrival in
     shared memory and the atom."""

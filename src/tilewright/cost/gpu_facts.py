@@ -29,6 +29,7 @@ from tilewright.cost.atom_facts import (
     accumulators,
     beside,
     conversions,
+    counted,
     in_pairs,
     in_rows,
     joined,
@@ -266,16 +267,15 @@ class _Counter:
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
         warps = minimum(ceil_div(mine, self.warp), k.warps)
-        runs = nest.executions
-        trips = nest.trips * runs
+        runs, trips = nest.executions, nest.trips * nest.executions
         plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
-        if node.product is not None:
+        flops, fma = counted(node, ops)
+        if node.product is not None and not node.product.atom.by_thread:
             self._atoms(k, node, node.product.atom, trips)
         else:
-            k.executed = k.executed + trips * ops.flops * mine * k.blocks
-            k.fma = k.fma + trips * ops.fma
-        divisions, tests = nest.index_work()
-        width = self._width(nest)
+            k.executed = k.executed + trips * flops * mine * k.blocks
+            k.fma = k.fma + trips * fma
+        (divisions, tests), width = nest.index_work(), self._width(nest)
         k.width = maximum(k.width, width)
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":
@@ -309,7 +309,7 @@ class _Counter:
 
     def _atoms(self, k: GpuKernel, node: Node, atom: Atom, trips: Any) -> None:
         """What the matrix unit does.  trips: atoms of a warp"""
-        rate, each = self.limits.atom(atom.name), multiply_adds(atom)
+        rate, each = self.kernel.target.atom(atom.name), multiply_adds(atom)
         sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
         k.atom_fma = k.atom_fma + trips * each / atom.lanes
