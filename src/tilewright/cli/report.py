@@ -119,8 +119,11 @@ def save(document: Document, files: Iterable[Path]) -> None:
 
 
 def after_tuning(files: Sequence[Path], log: Path, network: Network | None) -> None:
-    """--report of `tune`; network: None after that of an operator.  Where the network and its log do not go together, the tasks of the log
-    are told instead: what was searched for must not be lost."""
+    """--report of `tune`; network: None after that of an operator.
+
+    Where the network and its log do not go together, the tasks of the log are told instead: what
+    was searched for must not be lost.
+    """
     from tilewright.reporting.write import report as made
 
     if not files:
