@@ -247,7 +247,7 @@ class _Workers:
 
     def __init__(self, target: Target, builder: LocalBuilder, kernels: int, verify: bool) -> None:
         self.target, self.verify, self.broken = target, verify, ""
-        self._chained = environment.dependent_launch()
+        self._chained = target.waits and environment.dependent_launch()
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))

@@ -153,6 +153,7 @@ KIND = DeviceKind(
     dlpack=2,
     has_threads=True,
     copies_alone=lambda arch: _number(arch) >= 80,
+    waits=lambda arch: _number(arch) >= 90,
     copies_boxes=lambda arch: _number(arch) >= 90,
     counts_blocks=True,
     alignment=256,  # what an allocation has
