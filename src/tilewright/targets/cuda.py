@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tilewright.base.dtype import FLOAT32, INT32
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
 from tilewright.targets.limits import AtomRate, Limits, rates
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 ARCH = "sm_90"  # where a target names none and no device is there to ask
 
@@ -35,6 +40,8 @@ def _wgmma(float32: float, halves: float, tf32: float, latency: float) -> tuple[
 
 
 _BY_GROUP = 90  # the architecture that has them
+_DOTS, _DOTS_OF_INTEGERS = 61, 70  # the first with dp4a; where units of integers run it
+_DOT_LATENCY = 5
 _SM90 = Limits(
     max_threads_per_block=1024,
     max_block=(1024, 1024, 64),
@@ -52,16 +59,17 @@ _SM90 = Limits(
     l2_bytes=60 << 20,
     rates=rates(65.2e12, float64=1 / 2, float16=2, int32=1 / 2),
     memory_bandwidth=4.3e12,
-    l2_bandwidth=9.1e12,
+    l2_bandwidth=5.2e12,
     launch_seconds=0.55e-6,
 )
 
 # Arch -> limits.  Sources: the CUDA programming guide's table of compute capabilities; for the rate
-# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200).  Shares of other
-# types follow the guide's table of arithmetic throughput (float16: in a half2); those of sm_61, 70
-# and 75 were compared with its text, the later ones were written down from memory.  mma.sync, with
-# sums in float32: sm_90 measured (1.68 cycles of a core each, 60% of what other instructions reach
-# and the data sheet has), else the data sheets' dense rates (of sm_86 and 89 those of GeForce).
+# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200; products read
+# their factors from L2 no faster than that).  Shares of other types follow the guide's table of
+# arithmetic throughput (float16: in a half2); those of sm_61, 70 and 75 were compared with its
+# text, the later ones were written down from memory.  mma.sync, with sums in float32: sm_90
+# measured (1.68 cycles of a core each, 60% of what other instructions reach and the data sheet
+# has), else the data sheets' dense rates (of sm_86 and 89 those of GeForce).
 _ARCHS = {
     "sm_53": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=65536, registers_per_block=32768,
@@ -136,6 +144,21 @@ def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
     return found.reported(device)
 
 
+def atoms(target: Target) -> tuple[AtomRate, ...]:
+    """`dp4a`, of which sm_61 begins as many as multiply-adds of float32, later ones as many as of
+    int32."""
+    number, limits = _number(target.arch), target.limits
+    if number < _DOTS:
+        return ()
+    rate = 4 * limits.rate(FLOAT32 if number < _DOTS_OF_INTEGERS else INT32)
+    kinds = ("int8", "uint8", "int8.uint8", "uint8.int8")
+    return tuple(AtomRate(f"m1n1k4.{kind}", rate, _DOT_LATENCY) for kind in kinds)
+
+
+def has(target: Target, arch: str) -> bool:
+    return _number(target.arch) >= _number(arch)
+
+
 def _number(arch: str) -> int:
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits) if digits else 0
@@ -147,6 +170,9 @@ KIND = DeviceKind(
     printer="tilewright.codegen.cuda:generate",
     compiler="tilewright.driver.nvrtc",
     driver="tilewright.runtime.drivers.cuda:open_device",
+    atoms=atoms,
+    has=has,
+    linker="tilewright.driver.c_interface:cuda_library",
     sanity=_TWICE,
     options=("arch",),
     default_arch=ARCH,
