@@ -35,7 +35,7 @@ from tilewright.graph.evaluate import largest_deviation
 from tilewright.graph.samples import sample_inputs
 from tilewright.measure.database import Database
 from tilewright.models.networks import load as load_model
-from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
+from tilewright.models.peers.engines import peer_times, reference
 from tilewright.network.build import build
 from tilewright.network.conversion import converted
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
@@ -187,7 +187,7 @@ class Bench:
         found = [module.get_output(k).numpy() for k in range(module.get_num_outputs())]
         times = module.benchmark(self.device, repeat=REPEAT, number=NUMBER, min_repeat_ms=20)
         counts = ", ".join(f"{n} {source}" for source, n in library.report.sources.items())
-        alone = module.profile().fastest
+        alone = {k.first.name: k.median for k in module.profile().kernels}
         total = sum(alone[k.name] * k.count for k in library.report.kernels)
         lines = [KernelLine(k.label, k.count, k.flop, k.source, alone[k.name])
                  for k in library.report.kernels]  # fmt: skip
@@ -214,8 +214,7 @@ class Bench:
 
     def graph_peers(self, case: Case) -> Iterator[Row]:
         """Those that run the exported graph."""
-        for benchmark in (onnxruntime_benchmark, torch_benchmark):
-            peer = benchmark(case.mod, case.params, self.target, NUMBER, REPEAT)
+        for peer in peer_times(case.mod, case.params, self.target, NUMBER, REPEAT):
             seconds = tuple(peer.result.results) if peer.result is not None else ()
             yield Row(Latency(peer.engine, seconds, peer.note))
 

@@ -155,7 +155,6 @@ ENDS = [
     ('s[C].pragma(C.op.axis[0], "import_c", "void f() {}")', "Declare what it computes"),
     ("from tilewright_tvm.contrib import tedd", "print.s. shows the loops"),
     ("from tilewright_tvm.contrib.cc import create_executable", "the target says what to link for"),
-    ("from tilewright_tvm.driver.tvmc import main", "The command is `tilewright`"),
     ("from tilewright.script import tir", "declare with te.compute"),
     ("from tilewright_tvm.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
     ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),

@@ -215,7 +215,11 @@ def test_what_cannot_be_is_said_in_one_sentence(call: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("net.tflite", b"\0\0\0\x1cTFL3", "TensorFlow Lite, not an ONNX model. Export it to ONNX"),
+        (
+            "net.tflite",
+            b"\0\0\0\x1cTFL3",
+            "not a model that can be read. Export it to ONNX",
+        ),
         ("log.jsonl", b'{"kind":"run"}\n', "tilewright.compile takes it as log='log.jsonl'"),
         ("net.onnx", b"", "an empty file"),
     ],

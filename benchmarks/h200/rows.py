@@ -63,9 +63,11 @@ def ours_us(task: Task, best: Record, on: Device) -> dict[str, float]:
     constants = [k for k, t in enumerate(given) if getattr(t.op, "constant", False)]
     taken = {}
     for way, (cold, early) in WAYS.items():
-        os.environ[DEPENDENT_LAUNCH] = "on" if early else "off"
+        os.environ[DEPENDENT_LAUNCH] = "early" if early else "off"
         schedule = Schedule.replay(task.dag, best.steps)
-        artifact = build_artifact(schedule, task.target, "rows", chained=early)
+        artifact = build_artifact(
+            schedule, task.target, "rows", chained="early" if early else False
+        )
         found = trial(artifact, on, inputs, number=16, repeat=5, min_repeat_ms=5,
                       constants=constants, cold_bytes=cold)  # fmt: skip
         taken[way] = statistics.median(found.costs) * 1e6 if found.costs else float("nan")

@@ -15,6 +15,11 @@ OPERATORS = ("relay", "relay.nn", "relay.image", "relay.vision", "topi", "topi.n
 
 COMMANDS = (
     (
+        "python -m tvm.driver.tvmc",
+        "`python -m tilewright_tvm.driver.tvmc` with TVM's options of tune, compile and run; one "
+        "that has no meaning here is refused and says what to do",
+    ),
+    (
         "python -m tvm.driver.tvmc tune",
         "`tilewright tune MODEL`: trials are of all tasks together, --trials and --minutes; "
         "--shape for --input-shapes (`name:[1,3,224,224]`), --farm and --key for --rpc-tracker "

@@ -50,7 +50,7 @@ from tilewright.graph.traversal import op_name
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, task_label
 from tilewright.measure.sources import check_history
-from tilewright.models import networks
+from tilewright.models import networks, scripts
 from tilewright.network.build import build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
@@ -180,8 +180,10 @@ def load(
 
     model:  path of an .onnx file; bytes of one, or an onnx.ModelProto; a torch.nn.Module, an
             ExportedProgram of torch.export, a path of what torch.export.save wrote (PyTorch
-            unpickles parts of such files: trust who made it); the name of a test network
-            ("resnet-18", with random weights); an IRModule or a Function of a graph
+            unpickles parts of such files: trust who made it); "script.py:function", whose code
+            runs and returns one of these, with inputs or weights behind it where they belong to
+            it; the name of a test network ("resnet-18", with random weights); an IRModule or a
+            Function of a graph
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
     params: of an IRModule: its weights by name; the other parameters are inputs
@@ -194,7 +196,17 @@ def load(
     Raises ModelError for a file that is missing, damaged or of another kind (with how to bring it),
     a model whose shapes are open, and once for all operators that cannot be imported.
     """
-    name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
+    if isinstance(model, str) and scripts.parts_of(model) is not None:
+        model = scripts.made(model)
+    if isinstance(model, scripts.Made):
+        name, made, inputs = model.name, model, model.inputs if inputs is None else inputs
+        model, params = made.model, made.params if params is None else params
+        if made.is_computation:
+            raise ModelError(
+                name, "it is one computation, not a network", "tilewright.task makes a task of it."
+            )
+    else:
+        name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
     if params is not None and not isinstance(model, IRModule | Function):
         raise ModelError(f"load({name}, params=)", "the model has its weights", "Leave params out.")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -207,12 +219,13 @@ def load(
             "Example: batch=(1, 8).",
         )  # fmt: skip
     own = dict(params or {})
-    read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})")
+    read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
+            f"load({name!r})")  # fmt: skip
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
     with _of_model(name), named(name, *calls):
         mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
-        made, left = converted(mods, {**weights, **own}, dtype, layout)
-    return Network(name, tuple(made), left, layout, dtype)
+        changed, left = converted(mods, {**weights, **own}, dtype, layout)
+    return Network(name, tuple(changed), left, layout, dtype)
 
 
 @contextmanager
@@ -450,8 +463,8 @@ def _log_of(what: Network | Task | Sequence[Task], target: Target | None) -> Pat
 
 def default_log(name: str, target: Target | None, dtype: str = "float32") -> Path:
     """Where results are when nobody names a file: NAME.TARGET.jsonl in the current folder."""
-    path = Path(name)
-    stem = path.stem if path.suffix.lower() in (".onnx", ".pt2") else path.name
+    path = Path(name.replace(".py:", ".").replace(":", "."))
+    stem = path.stem if path.suffix.lower() in (".onnx", ".pt2", ".pt", ".pth") else path.name
     kind = "" if dtype == "float32" else f".{dtype}"
     return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
 

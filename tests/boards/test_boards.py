@@ -45,6 +45,23 @@ def test_a_board_tells_its_target(board: Board, archive: Path) -> None:
     assert "neon" in done.stdout and "vector_bytes 16" in done.stdout
 
 
+@every_board
+def test_a_python_of_android_runs_what_was_compiled_for_linux(
+    board: Board, archive: Path, tmp_path: Path
+) -> None:
+    """As far as it can be seen here: by the name that Python gives the system."""
+    x = relay.var("x", shape=(4, 64))
+    made = relay.Function([x], relay.exp(relay.nn.softmax(x)))
+    relay.build(made, board.target).export_library(tmp_path / "net.so")
+    run = "import runpy, sys; sys.platform = 'android'; sys.argv = sys.argv[1:]; "
+    run += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    assert BOARDS_AT is not None
+    told = board.run(BOARDS_AT, ["-c", run, archive])
+    assert f"-mtriple={board.libraries.replace('arm-', 'armv7l-')}" in told.stdout, told.stderr
+    done = board.run(BOARDS_AT, ["-c", run, archive, tmp_path / "net.so"])
+    assert done.returncode == 0 and "median" in done.stdout, done.stderr
+
+
 def test_code_for_a_newer_processor_is_refused(archive: Path, tmp_path: Path) -> None:
     x = relay.var("x", shape=(4, 4))
     newer = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"

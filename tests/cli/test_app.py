@@ -243,8 +243,12 @@ def report(**changes):
             tables.Latency("PyTorch", note="not installed"),
         ],
         kernels=[
-            tables.KernelLine("conv2d 1x64x56x56", 4, 2.3e8, "record", 1e-3),
+            tables.KernelLine(
+                "conv2d 1x64x56x56", 4, 2.3e8, "record", 1e-3, "95.2%", "layer1.0.conv1 +3",
+                "61% arithmetic",
+            ),
             tables.KernelLine("dense", 1, 1e6, "default"),
+            tables.KernelLine("saved by running together", 0, 0.0, "", -2e-4, "-4.8%"),
         ],
         largest_error=0.25, relative_error=3e-7,
     )  # fmt: skip
@@ -258,10 +262,11 @@ def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
-    assert "untuned 41.000 41.000 1.000 1.00x" in lines
-    assert "tuned 10.200 10.200 0.200 4.02x" in lines
+    assert "untuned 41 ms 41 ms 1 ms 1.00x" in lines
+    assert "tuned 10.2 ms 10.2 ms 200 us 4.02x" in lines
     assert "PyTorch - - - - not installed" in lines
-    assert "conv2d 1x64x56x56 4 record 1.0000 230.0" in lines
+    of_conv = "95.2% 4 ms 4 230.0 61% arithmetic record layer1.0.conv1 +3 conv2d 1x64x56x56"
+    assert of_conv in lines and "-4.8% -200 us saved by running together" in lines
     assert "3.00e-07 of the largest output, 0.25 of the tolerance (within it)" in " ".join(lines)
 
 
@@ -305,7 +310,7 @@ def test_records_tells_best_counts_and_failures(run):
     assert code == 0
     assert lines[0] == "6 records of 2 tasks: 2 measured, 4 failed"
     assert lines[1].startswith("skipped 1 line (") and lines[1].endswith("): not JSON, or cut off")
-    best = "conv2d_nchw.llvm 1x8x6x6 1x1 llvm 2 0 1.0000 0.0 template:conv"
+    best = "conv2d_nchw.llvm 1x8x6x6 1x1 llvm 2 0 1 ms 0.0 template:conv"
     assert best in lines and "dense 4 5 llvm 4 4 - - -" in lines
     assert lines.index("wrong 3 output C is wrong in # of # elements") < lines.index(
         "timeout 1 the build took long"
@@ -425,7 +430,7 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()
     assert lines[1] == "Timing the leaders again."
-    assert "failed 0  timed again 1  network 2.000 ms" in lines[2]
+    assert "failed 0  timed again 1  all tasks 2 ms" in lines[2]
 
 
 def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):

@@ -67,7 +67,7 @@ def rows(guard: E.Expr | None = None, scope: str = "local", blocks: int = 1) -> 
 
 
 def chained(made: Program, *steady: Buffer) -> Program:
-    return replace(made, steady=frozenset(steady))
+    return replace(made, steady=frozenset(steady), lets_in=True)
 
 
 def asked(made: Program) -> list[Stmt]:

@@ -85,7 +85,7 @@ def ring(*, asynchronous: bool = True) -> Program:
 
 
 def chained(made: Program, *steady: Buffer) -> Program:
-    return replace(made, steady=frozenset(steady))
+    return replace(made, steady=frozenset(steady), lets_in=True)
 
 
 def lines_of(made: Program) -> list[str]:

@@ -178,19 +178,43 @@ _WRONG = {
 }
 
 
-@pytest.mark.parametrize("fault", _WRONG)
-def test_groups_of_warps_take_turns_at_gates(fault: str, tmp_path: Path) -> None:
-    """Sums of a batch count when it ends, so only what a fault does to the tiles shows."""
+def _group_product(
+    folder: Path, change: Callable[[str], str] = str
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """What comes out in all orders, what should."""
     program = lower_schedule(group_products.product(GROUPS)[0], H100)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-8, 9, (n, GROUPS.k)).astype(np.float16) for n in (GROUPS.m, GROUPS.n))
     at = {"A": a, "B": b, "D": np.zeros((GROUPS.m, GROUPS.n), np.float32)}
-    assert fault == "nothing" or _WRONG[fault](text := generate(program, H100).text) != text
-    at = {buffer.name: at[buffer.name] for buffer in program.args}
     right = 2 * (a.astype(np.float32) @ b.astype(np.float32).T)
-    found = outputs(program, [*at.values()], tmp_path, _WRONG[fault])
+    given = [at[buffer.name] for buffer in program.args]
+    return outputs(program, given, folder, change), right
+
+
+@pytest.mark.parametrize("fault", _WRONG)
+def test_groups_of_warps_take_turns_at_gates(fault: str, tmp_path: Path) -> None:
+    """Sums of a batch count when it ends, so only what a fault does to the tiles shows."""
+
+    def change(text: str) -> str:
+        changed = _WRONG[fault](text)
+        assert changed != text or fault == "nothing"
+        return changed
+
+    found, right = _group_product(tmp_path, change)
     agree = [bool(np.array_equal(o, right)) for o in found]
-    assert all(agree) == (fault in ("nothing",)), agree
+    assert all(agree) == (fault == "nothing"), agree
+
+
+def test_a_group_waits_however_long_copies_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late copies are made by one thread of a group whose other warps have nothing to do."""
+    begins = "  const tw_view* v = one->view;\n"
+    slow = "  for (static int k = 0; k < 1 << 18; ++k) tw_pause();\n"
+    assert begins in HELPERS
+    monkeypatch.setattr(f"{__name__}.HELPERS", HELPERS.replace(begins, begins + slow))
+    found, right = _group_product(tmp_path)
+    assert all(np.array_equal(o, right) for o in found)
 
 
 @pytest.mark.parametrize("atoms", [False, True])

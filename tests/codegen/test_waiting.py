@@ -11,7 +11,7 @@ import pytest
 
 from tests.codegen.c_family_programs import CASES, glob, program
 from tilewright import te, topi
-from tilewright.base.artifact import AWAIT, Source
+from tilewright.base.artifact import AWAIT_ONLY, Source
 from tilewright.base.dtype import FLOAT32
 from tilewright.codegen import generate
 from tilewright.codegen.serial_threads import serialized
@@ -73,8 +73,8 @@ def test_weights_are_read_before_the_wait_and_inputs_after_it() -> None:
     first = Store(near, T, load(W, PLACE))
     body = Allocate(near, Seq((first, Barrier(), copied(load(near, 31 - T) + load(X, PLACE)))))
     lines = chained(body, W, X, Y)
-    at = lines.index(f"{AWAIT}();")
-    assert lines[at + 1] == "x = tw_fresh(x);" and lines.count(f"{AWAIT}();") == 1
+    at = lines.index(f"{AWAIT_ONLY}();")
+    assert lines[at + 1] == "x = tw_fresh(x);" and lines.count(f"{AWAIT_ONLY}();") == 1
     assert any("w[" in line for line in lines[:at])
     assert not any("x[" in line or "y[" in line for line in lines[:at])
     assert not any("w = " in line or "y = tw" in line for line in lines)
@@ -89,7 +89,7 @@ def test_asynchronous_copies_of_weights_begin_before_the_wait() -> None:
     ))  # fmt: skip
     lines = chained(Allocate(near, ring), W, X, Y)
     copies = [k for k, line in enumerate(lines) if line.startswith("tw_copy_16")]
-    assert copies[0] < lines.index(f"{AWAIT}();") < copies[1]
+    assert copies[0] < lines.index(f"{AWAIT_ONLY}();") < copies[1]
 
 
 @pytest.mark.parametrize("how", ["branch", "loop"])
@@ -98,7 +98,7 @@ def test_no_thread_goes_around_its_wait(how: str) -> None:
     inner = Seq((Store(Y, PLACE, load(W, PLACE)), Store(Y, PLACE, load(X, PLACE))))
     body = If(E.binary("lt", PLACE, 100), inner) if how == "branch" else For(K, 3, inner)
     lines = chained(body, W, X, Y)
-    at = lines.index(f"{AWAIT}();")
+    at = lines.index(f"{AWAIT_ONLY}();")
     assert lines[at + 2].startswith(("if (", "for ("))
     assert not any(line.endswith("{") for line in lines[:at])
 
@@ -106,18 +106,18 @@ def test_no_thread_goes_around_its_wait(how: str) -> None:
 def test_a_kernel_that_only_writes_waits_too() -> None:
     """Others may still read what it writes."""
     lines = chained(copied(load(W, PLACE)), W, Y)
-    assert lines.index(f"{AWAIT}();") < next(k for k, x in enumerate(lines) if "y[" in x)
+    assert lines.index(f"{AWAIT_ONLY}();") < next(k for k, x in enumerate(lines) if "y[" in x)
     assert not any("tw_fresh" in line for line in lines)
 
 
 def test_what_is_read_and_written_is_read_anew() -> None:
     lines = chained(copied(load(Y, PLACE) + 1.0), Y, steady=())
-    assert lines[lines.index(f"{AWAIT}();") + 1] == "y = tw_fresh(y);"
+    assert lines[lines.index(f"{AWAIT_ONLY}();") + 1] == "y = tw_fresh(y);"
 
 
 def test_loops_of_one_step_are_no_loops() -> None:
     lines = chained(For(K, 1, Seq((Store(Y, PLACE, load(X, PLACE)),))), W, X, Y)
-    assert f"{AWAIT}();" in lines and not any(line.startswith("for") for line in lines)
+    assert f"{AWAIT_ONLY}();" in lines and not any(line.startswith("for") for line in lines)
 
 
 def with_wait(whole: Program) -> Program:
@@ -131,7 +131,7 @@ def test_only_chained_texts_of_new_devices_wait(name: str) -> None:
     assert not alone.waits and "griddepcontrol" not in alone.text
     source = generate(with_wait(whole), SM90)
     for lines, kernel in zip(lines_of(source), whole.kernels, strict=True):
-        (at,) = (k for k, line in enumerate(lines) if f"{AWAIT}();" in line)
+        (at,) = (k for k, line in enumerate(lines) if f"{AWAIT_ONLY}();" in line)
         assert sum(s.count("{") - s.count("}") for s in lines[:at]) in (0, 1), kernel.name
         before = "\n".join(lines[:at])
         names = "|".join(p.name for p in kernel.params)

@@ -9,6 +9,7 @@ import pytest
 
 from graph.small import image, residual, wanted
 from tilewright import te
+from tilewright.base import environment
 from tilewright.driver.build import generate_source
 from tilewright.driver.compilers import compile_source
 from tilewright.network.build import build
@@ -21,14 +22,14 @@ from tilewright.schedule.default import default_schedule
 
 SIZES = (1 << 10, 100_003, 1 << 22)  # a few blocks; an uneven end; many times what fits at once
 LINKS, RUNS = 20, 100
-WAIT = "griddepcontrol.wait; "
+WAIT = "griddepcontrol.wait;"
 
 pytestmark = [pytest.mark.cuda, pytest.mark.slow]
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Device:
-    monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", "on")
+@pytest.fixture(params=["on", "early"])
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Device:
+    monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", request.param)
     found = device("cuda")
     if not found.exist or not found.driver.launches_early:
         pytest.skip("no CUDA device that launches kernels early")
@@ -44,7 +45,8 @@ class Chain:
         w = te.placeholder((size,), name="w", constant=True)
         y = te.compute((size,), lambda i: x[size - 1 - i] + w[i], name="y")
         schedule = default_schedule(te.ComputeDAG([x, w, y]), gpu.target)
-        source = generate_source(schedule, gpu.target, "link", chained=True)
+        chained = environment.dependent_launch()
+        source = generate_source(schedule, gpu.target, "link", chained=chained)
         assert source.waits and WAIT in source.text
         self.gpu, rng = gpu, np.random.default_rng(size)
         self.weights = rng.integers(-8, 8, size).astype("float32")  # so that all sums are exact
@@ -98,12 +100,12 @@ def test_runs_follow_each_other_wholly(gpu: Device) -> None:
     assert all(np.array_equal(each.numpy(), first) for each in copies)
 
 
-@pytest.mark.parametrize("switch", ["on", ""])
+@pytest.mark.parametrize("switch", ["on", "early", "off"])
 def test_a_network(gpu: Device, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", switch)
     mod, params = residual()
     library = build(mod, gpu.target, params)
-    assert {kernel.source.waits for kernel in library.kernels} == {switch == "on"}
+    assert {kernel.source.waits for kernel in library.kernels} == {switch != "off"}
     assert all(kernel.verified for kernel in library.report.kernels)
     module = GraphModule(library["default"](gpu))
     for seed in range(RUNS):

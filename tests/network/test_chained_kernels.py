@@ -7,7 +7,7 @@ import re
 import pytest
 
 from graph.small import residual
-from tilewright.base.artifact import AWAIT
+from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.network.build import build
 from tilewright.runtime.network.library import Library
 
@@ -15,7 +15,7 @@ SM90 = "cuda -arch=sm_90"
 SWITCH = "TILEWRIGHT_DEPENDENT_LAUNCH"
 
 
-def network(switch: str = "on") -> Library:
+def network(switch: str = "") -> Library:
     mod, params = residual()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(SWITCH, switch)
@@ -34,7 +34,7 @@ def test_every_kernel_waits_and_reads_no_other_argument_as_before(built: Library
     for launch in built.plan.launches:
         source = built.kernels[launch.kernel].source
         assert source.waits
-        assert source.text.count(f"{AWAIT}();") == len(source.kernels)
+        assert source.text.count(f"{AWAIT_ONLY}();") == len(source.kernels)
         fresh = set(re.findall(r"(\w+) = tw_fresh\(\1\);", source.text))
         for spec, operand in zip(source.buffers, launch.operands, strict=True):
             if spec.role == "input":
@@ -44,9 +44,9 @@ def test_every_kernel_waits_and_reads_no_other_argument_as_before(built: Library
 
 
 @pytest.mark.slow
-def test_it_has_to_be_asked_for(built: Library) -> None:
+def test_it_can_be_switched_off(built: Library) -> None:
     """And what was built before does not come back from the cache of builds."""
-    plain = network("")
+    plain = network("off")
     assert not any(kernel.source.waits for kernel in plain.kernels)
     again = network()
     assert [k.source for k in again.kernels] == [k.source for k in built.kernels]

@@ -7,7 +7,7 @@ from graph.small import close_to_reference, database_of, residual
 from tests.network.test_attention_kernel import by_hand, function
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import NetworkLine
-from tilewright.network.confirm import Trials
+from tilewright.network.confirm import Trials, kernel_seconds
 from tilewright.network.decide import decide, network_key
 from tilewright.network.estimate import Estimate
 from tilewright.network.evidence import Evidence
@@ -188,15 +188,29 @@ def test_the_estimate_begins_at_the_untuned_network_and_follows_what_is_measured
     estimate = Estimate(trials)
     seconds, parts = estimate({})
     assert seconds == pytest.approx(trials.untuned_seconds) and parts == {}
-    kernels = trials.untuned.library.report.kernels
-    slow = max(kernels, key=lambda k: k.seconds * k.count)
-    halved, parts = estimate({slow.group: slow.seconds / 2})
-    alone = sum(k.seconds * k.count for k in kernels)
-    saved = slow.seconds * slow.count / 2 / alone
-    assert halved == pytest.approx(seconds * (1 - saved))
-    assert list(parts) == [slow.group]
+    inside, kernels = kernel_seconds(trials.untuned), trials.untuned.library.report.kernels
+    slow = max(kernels, key=lambda k: inside[k.group])
+    halved, parts = estimate({slow.group: inside[slow.group] / slow.count / 2})
+    assert halved == pytest.approx(seconds - inside[slow.group] / 2)
+    assert parts == {slow.group: pytest.approx(inside[slow.group] / 2)}
     # What is slower than the untuned kernel would not be built.
-    assert estimate({slow.group: slow.seconds * 2})[0] == pytest.approx(seconds)
+    assert estimate({slow.group: inside[slow.group]})[0] == pytest.approx(seconds)
+
+
+@pytest.mark.slow
+def test_what_it_costs_to_time_kernels_in_a_run_is_no_part_of_it(target):
+    mod, params = residual()
+    module = {"more": 0.0}
+    trials = Trials(
+        mod, params, target, seconds=0.0,
+        load=lambda lib: (Timed(lib, lambda k: 1.0 + module["more"]), None),
+    )  # fmt: skip
+    exact = Estimate(trials)
+    module["more"] = 5.0  # as an event before and after each launch
+    costly = Estimate(trials)
+    group = trials.untuned.library.report.kernels[0].group
+    for best in ({}, {group: 0.5}):
+        assert costly(best)[0] == pytest.approx(exact(best)[0])
 
 
 @pytest.mark.slow

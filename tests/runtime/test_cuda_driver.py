@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,7 @@ from tilewright.base.errors import DeviceError
 from tilewright.runtime import Device, LaunchSequence, Module, array, drivers, from_dlpack
 from tilewright.runtime import trial as trials
 from tilewright.runtime.dlpack import export_capsule
-from tilewright.runtime.drivers import Launch, Spot, cuda
+from tilewright.runtime.drivers import Launch, Spot, cuda, cuda_ahead, cuda_api
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.plan import Launch as PlanLaunch
@@ -66,6 +67,9 @@ class Simulation:
         self.mode = 0  # of the thread's captures
         self.spoilt: list[str] = []  # calls that end the user's capture
         self.version = 13000
+        self.asker = OK  # of loading the kernel that asks for weights
+        self.asked: list[tuple[int, ...]] = []  # launches before, address, bytes, threads
+        self.beside = False  # whether the second stream of captures was given out
         self.early: list[tuple[str, str]] = []  # kernels that may begin early, and their streams
         serialization = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
         self.CUlaunchAttributeID = SimpleNamespace(**{serialization: 6})
@@ -112,7 +116,9 @@ class Simulation:
         return OK, {"COMPUTE_CAPABILITY_MAJOR": 9, "COMPUTE_CAPABILITY_MINOR": 0}.get(code, 1024)
 
     def cuStreamCreate(self, flags: int) -> tuple:
-        return OK, Stream(("work", "capture")[flags])
+        name = ("work", "beside" if self.beside else "capture")[flags]
+        self.beside = bool(flags)
+        return OK, Stream(name)
 
     def cuGetErrorString(self, status: int) -> tuple:
         return OK, b"simulated"
@@ -168,16 +174,26 @@ class Simulation:
         return (OK,)
 
     def cuModuleLoadData(self, image: bytes) -> tuple:
+        if b".entry tw_ask" in image:
+            return (self.asker, "tw_ask") if self.asker == OK else (self.asker,)
         return OK, json.loads(image)
 
-    def cuModuleGetFunction(self, module: list, name: bytes) -> tuple:
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> tuple:
+        if module == "tw_ask":
+            return OK, module
         return OK, (name.decode(), module[int(name[1:])])
 
     def cuFuncSetAttribute(self, function: tuple, attribute: int, value: int) -> tuple:
         self.shared[function[0]] = value
         return (OK,)
 
-    def cuLaunchKernel(self, function: tuple, *rest: object) -> tuple:
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> tuple:
+        if function == "tw_ask":
+            blocks, threads, stream, params = rest[0], rest[3], rest[7], rest[8]
+            slots = ctypes.cast(params, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
+            assert self.capturing is not None and stream == "beside"
+            self.asked.append((len(self.capturing), slots[0][0], slots[1][0], blocks * threads))
+            return (OK,)
         gx, _, _, bx, by, bz, _, stream, params, extra = rest
         assert (gx, bx, by, bz, extra) == (5, 8, 1, 1, 0)
         if self.capturing is not None and stream == "capture":
@@ -254,6 +270,7 @@ def _floats(pointer: int, count: int) -> np.ndarray:
 def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation]:
     made = Simulation()
     monkeypatch.setattr(cuda, "_cu", lambda: made)
+    monkeypatch.setattr(cuda_api, "cu", lambda: made)
     driver = cuda.CudaDriver(0)
     monkeypatch.setattr(drivers, "driver", lambda kind, index: driver)
     yield made
@@ -506,3 +523,44 @@ def test_target_and_dlpack(simulation: Simulation) -> None:
     assert taken.__dlpack_device__() == (2, 0)
     with pytest.raises(BufferError, match="exported there only"):
         taken.__dlpack__(dl_device=(1, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("can_load", [True, False])
+def test_weights_are_asked_for_ahead(
+    simulation: Simulation, monkeypatch: pytest.MonkeyPatch, can_load: bool
+) -> None:
+    """Those of the third launch beside the first, which is the one before with weights."""
+    for name in ("SMALLEST", "LEAST"):
+        monkeypatch.setattr(cuda_ahead, name, 1)
+    monkeypatch.setattr(cuda_ahead, "HELD", 0.2)
+    simulation.asker = Status(0 if can_load else 1)
+    x, w, v, out = (array(a, GPU) for a in (X, Y, Y, np.zeros_like(X)))
+    module = Module(artifact([ADD]), GPU)
+    calls = [c for a in (w, x, v) for c in module.launches(x, a, out)]
+    sequence = LaunchSequence(GPU, calls, constants=[w, v])
+    threads = -(-Y.nbytes // (4096 * 32)) * 32
+    asked = [(0, v.memory.pointer, Y.nbytes, threads)] if can_load else []
+    assert simulation.asked == asked
+    sequence.run()
+    np.testing.assert_array_equal(out.numpy(), X + Y)
+
+
+def test_what_is_asked_for() -> None:
+    """Nothing where weights stay in the cache; else each part as the one before it begins."""
+    place = count(1 << 40, 1 << 30)
+
+    def launch(*sizes: int) -> Launch:
+        memory = tuple(cuda.CudaMemory(next(place), n, None) for n in sizes)
+        return Launch(SimpleNamespace(), memory, memory)  # type: ignore[arg-type]
+
+    cache = 50 << 20
+    large, half = 40 << 20, cuda_ahead.LEAST // 2
+    assert cuda_ahead.asked([launch(cache // 2)], cache) == {}
+    assert cuda_ahead.asked([launch(large), launch(cuda_ahead.SMALLEST - 1)], cache) == {}
+    launches = [launch(n) if n else launch() for n in (large, 0, half, half, large)]
+    first, second, third = (launches[k].buffers[0].pointer for k in (2, 3, 4))
+    assert cuda_ahead.asked(launches, cache) == {
+        0: [(first, half), (second, half)], 2: [(third, int(cache * cuda_ahead.MOST))]
+    }  # fmt: skip
+    assert cuda_ahead.asked(launches, 8 * large) == {}

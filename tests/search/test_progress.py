@@ -46,9 +46,9 @@ def test_lines_are_written_now_and_then_and_at_the_end():
         clock.now += 6
         progress.record(1, bad())
     assert out.getvalue().splitlines() == [
-        "0:12  trials 2/10  failed 0  network 8.000 ms + 1 tasks without a result  left 0:48",
-        "0:24  trials 4/10  failed 1  network 4.000 ms + 1 tasks without a result  left 0:36",
-        "0:24  trials 4/10  failed 1  network 4.000 ms + 1 tasks without a result  left 0:36",
+        "0:12  trials 2/10  failed 0  all tasks 8 ms + 1 task without a result  left 0:48",
+        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 task without a result  left 0:36",
+        "0:24  trials 4/10  failed 1  all tasks 4 ms + 1 task without a result  left 0:36",
     ]
 
 
@@ -97,7 +97,7 @@ def test_an_earlier_run_counts():
     with Progress(stream=out) as progress:
         progress.start([TaskRow("conv", 2, 1e9, trials=50, failed=3, best_seconds=5e-4)])
         assert (progress.rows[0].trials, progress.rows[0].failed) == (50, 3)
-    assert "trials 0  failed 0  network 1.000 ms  left -" in out.getvalue()  # of this run
+    assert "trials 0  failed 0  all tasks 1 ms  left -" in out.getvalue()  # of this run
 
 
 def test_leaders_that_are_timed_again_are_no_trials():
@@ -110,8 +110,8 @@ def test_leaders_that_are_timed_again_are_no_trials():
         progress.settle([2e-3, None])
         assert progress.rows[0].trials == 1
     assert [line.partition("  left")[0] for line in out.getvalue().splitlines()] == [
-        "0:12  trials 1/10  failed 0  timed again 1  network 4.000 ms + 1 tasks without a result",
-        "0:12  trials 1/10  failed 0  timed again 1  network 8.000 ms + 1 tasks without a result",
+        "0:12  trials 1/10  failed 0  timed again 1  all tasks 4 ms + 1 task without a result",
+        "0:12  trials 1/10  failed 0  timed again 1  all tasks 8 ms + 1 task without a result",
     ]
 
 
@@ -122,9 +122,27 @@ def test_a_narrow_terminal_shortens_names_not_numbers():
     out = io.StringIO()
     Console(file=out, width=80).print(progress.table())
     text = out.getvalue()
-    for words in ("best ms", "GFLOP/s", "share", "120", "1.2300", "1626.0", "100%", "depthwise"):
+    for words in ("best", "GFLOP/s", "share", "120", "1.23 ms", "1626.0", "100%", "depthwise"):
         assert words in text
     assert text.count("depthwise") == 1 and "128x1x3x3" not in text  # one line
+
+
+def test_what_is_estimated_is_told_with_the_gain_over_the_untuned_network():
+    clock, out = Clock(), io.StringIO()
+    with Progress(trials=10, stream=out, clock=clock) as progress:
+        progress.untuned = 3e-3
+        progress.estimate = lambda best: (1e-3 + 2 * best["k"], {"k": 2 * best["k"]})
+        progress.start([TaskRow("conv", 2, 1e9, key="k", layers=("layer1.0.conv1", "b"))])
+        clock.now = 12
+        progress.record(0, ok(2.5e-4))
+        console = io.StringIO()
+        Console(file=console, width=120).print(progress.table())
+        progress.confirmed(1.6e-3, 3.2e-3)
+    assert "layer1.0.conv1 +1" in console.getvalue()
+    assert [line.partition("failed 0  ")[2] for line in out.getvalue().splitlines()] == [
+        "network 1.5 ms, 2.00x as fast as untuned  left 1:48",
+        "network 1.6 ms, 2.00x as fast as untuned  left 1:48",
+    ]
 
 
 def test_a_terminal_gets_a_table():
@@ -135,7 +153,7 @@ def test_a_terminal_gets_a_table():
         progress.note("a line [that] stays")
     text = out.getvalue()
     assert "a line [that] stays" in text
-    assert "conv 1x64x56x56" in text and "1.0000" in text and "2000.0" in text
+    assert "conv 1x64x56x56" in text and "1 ms" in text and "2000.0" in text
 
 
 def test_a_search_that_began_with_some_tasks_only_settles_those():

@@ -144,7 +144,7 @@ def text_of(sketch: Sketch, index: int, tensors: list[Tensor], chained: bool = F
     program = program_of(sketch, index, tensors)
     if chained:
         constants = frozenset(b for b in program.args if b.name in ("weight", "bias"))
-        program = replace(program, steady=constants)
+        program = replace(program, steady=constants, lets_in=True)
     return generate(program, sketch.target).text
 
 

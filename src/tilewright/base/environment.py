@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+ASK_AHEAD = "TILEWRIGHT_ASK_AHEAD"
 CACHE = "TILEWRIGHT_CACHE"
 CERTIFICATES = "TILEWRIGHT_CERTIFICATES"
 DEBUG = "TILEWRIGHT_DEBUG"
@@ -15,6 +16,11 @@ DEPENDENT_LAUNCH = "TILEWRIGHT_DEPENDENT_LAUNCH"
 DUMP = "TILEWRIGHT_DUMP"
 KNOWLEDGE = "TILEWRIGHT_KNOWLEDGE"
 NUM_THREADS = "TILEWRIGHT_NUM_THREADS"
+
+
+def ask_ahead() -> bool:
+    """Whether a network on a GPU asks for weights before the kernels that read them; by default."""
+    return os.environ.get(ASK_AHEAD, "").lower() not in ("off", "0", "no")
 
 
 def cache() -> str:
@@ -33,9 +39,11 @@ def debug_level() -> int:
     return int(text) if text.isdigit() else 0
 
 
-def dependent_launch() -> bool:
-    """Whether a network's kernels may begin before those before them have ended; not by default."""
-    return os.environ.get(DEPENDENT_LAUNCH, "").lower() in ("on", "1", "yes")
+def dependent_launch() -> str:
+    """When a network's kernels may begin: "on", when all blocks of the one before have ended,
+    "early", when it waits for nothing itself; "": when it is over."""
+    text = os.environ.get(DEPENDENT_LAUNCH, "").lower()
+    return "" if text in ("off", "0", "no") else "early" if text == "early" else "on"
 
 
 def dump_directory() -> str:

@@ -17,6 +17,7 @@ from tilewright.base.errors import ModelError
 COMPILED = "a compiled network"
 ONNX = "an ONNX model"
 LOG = "a log of `tilewright tune`"
+SCRIPT = "a script of Python"
 _PYTORCH = "a file of PyTorch"
 EXPORTED = "a program of PyTorch (torch.export)"
 SCRIPTED = "a scripted module of PyTorch"
@@ -29,14 +30,13 @@ _KERAS = "a model of Keras, or another file of HDF5"
 _LITE = "a model of TensorFlow Lite"
 
 _TO_ONNX = "Export it to ONNX first"
+MODELS = "Give an .onnx or a .pt2 file, or SCRIPT.py:FUNCTION."
 _WAYS = {  # what it is -> how to bring it
-    EXPORTED:
-        f"{_TO_ONNX}: torch.onnx.export(torch.export.load(PATH), dynamo=True).save('net.onnx'); or "
-        "in Python: tilewright.load(PATH).",
-    SCRIPTED:
-        f"{_TO_ONNX}: torch.onnx.export of the module; or in Python: "
-        "tilewright.load(torch.jit.load(PATH), inputs).",
-    _PYTORCH: f"{_TO_ONNX}, with torch.onnx.export of the module that these weights belong to.",
+    EXPORTED: "tilewright.load(PATH) reads it.",
+    SCRIPTED: "tilewright.load(torch.jit.load(PATH), inputs) reads it.",
+    _PYTORCH: "Weights alone are no network.  Write a function that makes the module, loads them "
+        "and returns (module, example inputs): `tilewright tune SCRIPT.py:FUNCTION`; or export the "
+        "module with torch.export or torch.onnx.export.",
     _DAMAGED: "Copy it again from where it is whole, or write it again.",
     _DAMAGED_PROGRAM: "Copy it again from where it is whole, or write it again: "
         "torch.export.save(torch.export.export(module, inputs), PATH).",
@@ -49,13 +49,17 @@ _WAYS = {  # what it is -> how to bring it
     "a model of Core ML": f"{_TO_ONNX}, from the program that it was made of.",
     "a model of Paddle": f"{_TO_ONNX}, with paddle2onnx.",
     "a model of Caffe": f"{_TO_ONNX}, from the program that it was made of.",
-    "a file of weights (safetensors)":
-        f"{_TO_ONNX} with the code that reads them: weights alone are no network.",
+    "a file of weights (safetensors)": "Weights alone are no network.  Write a function that makes "
+        "the module, loads them and returns (module, example inputs): `tilewright tune "
+        "SCRIPT.py:FUNCTION`; or export the module to ONNX.",
     "a file of weights (GGUF)": "Weights alone are no network; export it to ONNX from elsewhere.",
     "an engine of TensorRT": "Take the ONNX model that it was made of.",
     "a saved model of tvmc": "Read it in Python: driver.tvmc.TVMCModel(model_path=PATH).",
     "a pointer of Git LFS": "Fetch the file itself: git lfs pull",
     "a web page": "Download the file itself, not the page about it.",
+    SCRIPT: "Name the function in it that makes the model: FILE:FUNCTION",
+    "a shared object": "Machine code tells no network; give the model that it was made of.",
+    "a folder": "Give a file in it: an .onnx or a .pt2 file.",
     "a file of numpy": "Arrays by name are what `tilewright run` takes as --inputs.",
 }  # fmt: skip
 _BEGINNINGS = (
@@ -77,6 +81,7 @@ _ENDINGS = {
     ".gguf": "a file of weights (GGUF)", ".engine": "an engine of TensorRT",
     ".plan": "an engine of TensorRT", ".npz": "a file of numpy", ".npy": "a file of numpy",
     ".so": "a shared object", ".tar": "an archive", ".zip": "an archive", ".jsonl": LOG,
+    ".py": SCRIPT,
 }  # fmt: skip
 _MEMBERS = (  # of archives: how a name ends that tells
     ("network.json", COMPILED),
@@ -92,7 +97,7 @@ _MEMBERS = (  # of archives: how a name ends that tells
 
 
 def check_model(file: str, place: str, *also: str) -> None:
-    """Raises ModelError for a file that is missing, and for one that is no ONNX model.
+    """Raises ModelError for a file that is missing, and for one that is no model that is read.
 
     also: kinds of files, see `kind_of`, that are taken, too
     """
@@ -101,7 +106,7 @@ def check_model(file: str, place: str, *also: str) -> None:
         raise _missing(file, place)
     what = kind_of(path)
     if what not in (ONNX, "", *also):
-        raise _not(what, path, place, "an ONNX model", "Give the path of an .onnx file.")
+        raise _not(what, path, place, "a model that can be read", MODELS)
 
 
 def check_compiled(file: str | os.PathLike[str], place: str) -> None:
@@ -190,6 +195,15 @@ def _not(what: str, path: Path, place: str, wanted: str, way_out: str) -> ModelE
         LOG: (
             f"tilewright.compile takes it as log={given}.",
             f"Its contents: tilewright records {typed}",
+        ),
+        SCRIPTED: (
+            told,
+            "Give the shapes of its inputs by the names of its arguments: tilewright compile "
+            f"{typed} --shape 'x:[1,3,224,224]'",
+        ),
+        EXPORTED: (
+            f"Compile it first: tilewright.compile(tilewright.load({given})).",
+            f"Compile it first: tilewright compile {typed} -o {made}",
         ),
         ONNX: (
             f"Compile it first: tilewright.compile(tilewright.load({given})).",

@@ -23,6 +23,7 @@ from tilewright.cli.deploy import compile_command, run
 from tilewright.cli.farm import farm
 from tilewright.cli.import_logs import import_logs
 from tilewright.cli.knowledge import publish_logs, use_knowledge
+from tilewright.cli.models import loaded, network
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -33,6 +34,7 @@ from tilewright.cli.options import (
     log_option,
     network_options,
 )
+from tilewright.cli.report import after_bench, report, report_option
 from tilewright.cli.tune import tune
 
 if TYPE_CHECKING:
@@ -84,17 +86,19 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
-for _command in (tune, compile_command, run, farm):
+for _command in (tune, report, compile_command, run, farm):
     cli.add_command(_command)
 
 
 @cli.command(epilog=MODEL_HELP, short_help="Time MODEL untuned, tuned, and in other engines.")
 @network_options
 @log_option
+@report_option
 @farm_options
 def bench(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, farm: str | None, key: str | None,
+    layout: str | None, log: Path | None, reports: tuple[Path, ...], farm: str | None,
+    key: str | None,
 ) -> None:  # fmt: skip
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
 
@@ -103,17 +107,20 @@ def bench(
     """
     from tilewright import front
     from tilewright.cli import tables
-    from tilewright.cli.bench import bench_network, bench_there
+    from tilewright.cli.bench import bench_network, bench_task, bench_there
     from tilewright.measure.database import Database
     from tilewright.measure.sources import check_history
     from tilewright.models import networks
+    from tilewright.schedule.task import Task
 
     networks.check(model)
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key)
+    if reports and (devices is not None or len(batch) > 1):
+        raise click.UsageError("--report is of one size on a device of this machine")
     target = front.as_described(target, devices)
     if devices is not None:
-        net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        net = network(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
         for told in bench_there(net, target, path if path.exists() else None, devices):
             click.echo(told)
         return
@@ -121,13 +128,18 @@ def bench(
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     correct = True
-    net = front.load(model, batch=batch, shape=shape)
+    given: dict[str, Any] = {"batch": batch, "shape": shape, "dtype": dtype, "layout": layout}
+    what = loaded(model, target, **given, as_it_is=True)
     if database is None:
-        click.echo(f"There is no log {path}: only the untuned network is timed.", err=True)
-    for one in net.each():
-        report = bench_network(one, target, database, dtype, layout)
-        tables.print_bench(report)
-        correct &= report.correct
+        click.echo(f"There is no log {path}: only what is untuned is timed.", err=True)
+    for one in [what] if isinstance(what, Task) else what.each():
+        if isinstance(one, Task):
+            found = bench_task(one, database, model)
+        else:
+            found = bench_network(one, target, database, dtype, layout)
+        tables.print_bench(found)
+        correct &= found.correct
+        after_bench(reports, found, path if database is not None else None)
     if not correct:
         raise click.ClickException("the results differ by more than rounding explains")
 

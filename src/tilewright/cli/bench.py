@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
+from tilewright.runtime.network.profile import layers_text
 
 if TYPE_CHECKING:
     from tilewright.farm.address import Devices
     from tilewright.front import Network
     from tilewright.measure.database import Database
+    from tilewright.runtime.network.profile import Profile
+    from tilewright.runtime.network.report import BuildReport
+    from tilewright.schedule.task import Task
     from tilewright.targets.target import Target
 
 NUMBER, REPEAT = 5, 20
@@ -43,11 +47,7 @@ def bench_network(
     from tilewright import front
     from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.graph.samples import sample_inputs
-    from tilewright.models.peers.engines import (
-        onnxruntime_benchmark,
-        reference,
-        torch_benchmark,
-    )
+    from tilewright.models.peers.engines import peer_times, reference
     from tilewright.network.conversion import in_layout
 
     (mod,), params = net.modules, dict(net.params)
@@ -74,21 +74,64 @@ def bench_network(
         times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
-    for peer in (
-        onnxruntime_benchmark(mod, params, target, NUMBER, REPEAT),
-        torch_benchmark(mod, params, target, NUMBER, REPEAT),
-    ):
+    for peer in peer_times(mod, params, target, NUMBER, REPEAT):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
-    alone = run.profile(inputs).fastest
-    kernels = [
-        KernelLine(k.label, k.count, k.flop, k.source, alone.get(k.name))
-        for k in run.report.kernels
-    ]
+    profile = run.profile(inputs)
+    alone = {k.first.name: k.seconds / k.calls for k in profile.kernels}
     return BenchReport(
-        title, str(target), run.device.name, latencies, kernels, worst / tolerance, worst,
-        expected.engine,
+        title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
+        worst / tolerance, worst, expected.engine, net,
+        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
     )  # fmt: skip
+
+
+def bench_task(task: Task, database: Database | None, title: str) -> BenchReport:
+    """Time one computation, untuned and with the best that `database` has, and compare both with
+    the reference in double precision."""
+    from tilewright import front
+    from tilewright.te.cases import cases
+
+    case, *_ = cases(task.dag, 0, {}, task.target.precision)
+    engines = [("untuned", front.compile(task, log=[]))]
+    if database is not None:
+        engines.append(("tuned", front.compile(task, log=database)))
+    latencies, worst, beyond = [], 0.0, 0.0
+    for name, run in engines:
+        computed = run(*case.inputs)
+        for found, want, slack in zip(
+            computed if isinstance(computed, tuple) else (computed,), case.expected, case.tolerance,
+            strict=True,
+        ):  # fmt: skip
+            off = np.abs(np.asarray(found, np.float64) - np.asarray(want, np.float64))
+            largest = float(np.max(np.abs(want), initial=0.0))
+            worst = max(worst, float(np.max(off, initial=0.0)) / (largest or 1.0))
+            share = np.divide(off, slack, out=np.where(off > 0, np.inf, 0.0), where=slack > 0)
+            beyond = max(beyond, float(np.max(share, initial=0.0)))
+        times = run.benchmark(*case.inputs, repeat=REPEAT, number=NUMBER)
+        source = ", ".join(run.report.sources)
+        latencies.append(Latency(name, tuple(times.results), f"kernel: {source}"))
+    profile = run.profile(*case.inputs)
+    return BenchReport(
+        title, str(task.target), run.device.name, latencies, kernel_lines(profile, run.report),
+        beyond, worst, "the reference",
+    )  # fmt: skip
+
+
+def kernel_lines(profile: Profile, report: BuildReport) -> list[KernelLine]:
+    """Give a line for each kernel, those that take longest first, and for what they leave of a run:
+    they add up to the last, the run."""
+    sources = {k.name: k.source for k in report.kernels}
+    lines = [
+        KernelLine(
+            k.first.label, k.calls, k.first.flop, sources[k.first.name], k.seconds / k.calls,
+            profile.share(k.seconds), layers_text(k.layers), k.of_peak,
+        )
+        for k in profile.kernels
+    ]  # fmt: skip
+    rest = KernelLine(profile.rest_told, 0, 0.0, "", profile.rest, profile.share(profile.rest))
+    whole = KernelLine("a run", 0, 0.0, "", profile.seconds, profile.share(profile.seconds))
+    return [*lines, rest, whole]
 
 
 def bench_there(net: Network, target: Target, log: Path | None, farm: Devices) -> Iterator[str]:

@@ -13,6 +13,7 @@ import click
 
 from tilewright.base.errors import ModelError, RecordError, named
 from tilewright.base.terminal import say
+from tilewright.cli.models import loaded
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -60,12 +61,13 @@ def compile_command(
     """
     from tilewright import front
     from tilewright.models import networks
+    from tilewright.schedule.task import Task
 
     networks.check(model)
     path = log or default_log(model, target, dtype)
     made = output or default_log(model, target, dtype).with_suffix(".tar")
     check_output(made)
-    net = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+    net = loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
     schedules = None
     if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
@@ -76,7 +78,8 @@ def compile_command(
             if log is not None:
                 raise
             click.echo(f"{error.in_command()}  The kernels are untuned.", err=True)
-    compiled = front.compile(net, target, schedules)
+    alone = isinstance(net, Task)
+    compiled = front.compile(net, None if alone else target, schedules)
     library = compiled.library
     with named(f"-o {made}", f"save({str(made)!r})"):
         compiled.save(made)

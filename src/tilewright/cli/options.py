@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 _SHAPE = re.compile(r"\S.*?:(?:\[[^]]*\]|[0-9,]+)(?= |$)")
 _DIGITS = 18  # of a number; no extent has more
 _MOST, _MOST_TIME = 10**9, 10**6  # a number; seconds, minutes or ms, some waited for at once
-MODEL_HELP = "MODEL is resnet-18, resnet-18-v1, mobilenet, another network's name, or FILE.onnx."
+MODEL_HELP = (
+    "MODEL is FILE.onnx, FILE.pt2 of torch.export, SCRIPT.py:FUNCTION, whose code runs and returns "
+    "a model or a computation, or a network's name: resnet-18, mobilenet, ..."
+)
 
 
 class TargetType(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click
@@ -214,8 +217,8 @@ def _is_number(text: str) -> bool:
 
 shape_option = click.option(
     "--shape", multiple=True, callback=_shapes, metavar="NAME:[N,N,...]",
-    help="Shape of an input of FILE.onnx, or NAME:N for an extent that has a name, NAME:N,N,... "
-    "for several sizes of it; for each that the file leaves open.",
+    help="Shape of an input, or NAME:N for an extent that has a name, NAME:N,N,... "
+    "for several sizes of it; for each that the model leaves open.",
 )  # fmt: skip
 
 
@@ -242,8 +245,9 @@ def network_options(command: Any) -> Any:
             try:
                 target = target.with_precision(precision)
             except TilewrightError as error:
+                way_out = error.way_out.replace(" -precision", " --precision")
                 raise click.BadParameter(
-                    f"{error.reason}.  {error.way_out}", param_hint="--precision"
+                    f"{error.reason}.  {way_out}", param_hint="--precision"
                 ) from None
         return command(target=target, dtype=dtype, **given)
 

@@ -9,25 +9,29 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.base.text import printable
-from tilewright.runtime.timing import milliseconds
+from tilewright.runtime.timing import show_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from tilewright.driver.doctor import Finding
+    from tilewright.front import Network
     from tilewright.measure.database import Database
     from tilewright.measure.importing import ImportReport
     from tilewright.measure.record import TaskId
 
 _FIGURES = {
-    "GFLOP/s", "best ms", "calls", "count", "failed", "lines", "mean ms", "median ms", "ms",
-    "records", "speed", "std ms", "tasks", "trials learned from",
+    "GFLOP/s", "best", "calls", "count", "failed", "lines", "mean", "median", "records", "share",
+    "speed", "std", "tasks", "time", "trials learned from",
 }  # fmt: skip
+_WORDS = {"layer", "of peak", "schedule"}  # which are short, and stay in one piece
+_ONE_LINE = ("kernel",)  # texts that end in dots where there is no room
+_LEAST_LINE = 24  # characters of such a text
 _LEAST_TEXT = 6  # characters of a column of text, below which nobody reads it
 _WIDTH = 120  # of a table where no terminal and no COLUMNS says one
 
@@ -46,10 +50,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class KernelLine:
-    """One task of the network as it was built.
+    """One kernel of the network as it was built, or what kernels leave of a run.
 
     source: "record", "knowledge", "re-instantiated", "predicted" or "default"; seconds: of one
             call, alone
+    share:  of a run, "12.5%"; layers: whose they are, "conv1 +2"; of_peak: how near it is to what
+            the device's limits allow, "71% memory"
     """
 
     name: str
@@ -57,6 +63,9 @@ class KernelLine:
     flop: float
     source: str
     seconds: float | None = None
+    share: str = ""
+    layers: str = ""
+    of_peak: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,9 @@ class BenchReport:
 
     largest_error:  |ours - reference| by its tolerance, at most 1 when all is right
     relative_error: the same by the largest output
+    network: that was built, in the type and layout that were asked for
+    timed:   of its kernels, by the key of what they compute: seconds of a call alone, and where the
+             schedule is from
     """
 
     model: str
@@ -75,6 +87,8 @@ class BenchReport:
     largest_error: float
     relative_error: float
     reference: str = "an independent reference"
+    network: Network | None = None
+    timed: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     @property
     def correct(self) -> bool:
@@ -93,13 +107,16 @@ def print_bench(report: BenchReport, console: Console | None = None) -> None:
         median = statistics.median(x.seconds)
         figures = (statistics.fmean(x.seconds), median, statistics.pstdev(x.seconds))
         speed = f"{base / median:.2f}x" if base else "-"
-        rows.append((x.engine, *(milliseconds(f, 3) for f in figures), speed, x.note))
+        rows.append((x.engine, *map(show_seconds, figures), speed, x.note))
     title = f"{report.model} on {report.device} ({report.target})"
-    _print(console, title, ("engine", "mean ms", "median ms", "std ms", "speed", "note"), rows)
+    _print(console, title, ("engine", "mean", "median", "std", "speed", "note"), rows)
     if report.kernels:
+        head = ("share", "time", "calls", "GFLOP/s", "of peak", "schedule", "layer", "kernel")
+        each = [_kernel_row(k) for k in report.kernels]
+        kept = [c for c, name in enumerate(head) if name == "kernel" or any(row[c] for row in each)]
         _print(
-            console, "tasks", ("task", "calls", "schedule", "ms", "GFLOP/s"),
-            [_kernel_row(k) for k in report.kernels],
+            console, "kernels, each alone", [head[c] for c in kept],
+            [[row[c] for c in kept] for row in each],
         )  # fmt: skip
     verdict = "within" if report.correct else "BEYOND"
     console.print(
@@ -109,38 +126,48 @@ def print_bench(report: BenchReport, console: Console | None = None) -> None:
 
 
 def _kernel_row(k: KernelLine) -> tuple[str, ...]:
+    said = (k.of_peak, k.source, k.layers, k.name)
+    calls = str(k.calls) if k.calls else ""
     if k.seconds is None:
-        return k.name, str(k.calls), k.source, "-", "-"
-    rate = f"{k.flop / k.seconds * 1e-9:.1f}"
-    return k.name, str(k.calls), k.source, milliseconds(k.seconds), rate
+        return k.share, "-", calls, "-", *said
+    taken = k.seconds * max(k.calls, 1)
+    sign = "-" if taken < 0 else ""
+    rate = f"{k.flop / k.seconds * 1e-9:.1f}" if k.flop and k.seconds else ""
+    return k.share, sign + show_seconds(abs(taken)), calls, rate, *said
 
 
 def print_records(
     database: Database, most_failures: int = 12, console: Console | None = None
 ) -> None:
     """Best record per task, counts, why candidates failed, lines that could not be read."""
+    from tilewright.measure.record import layers_told
+    from tilewright.runtime.network.profile import layers_text
+
     console = console or _console()
     counts = database.counts()
     console.print(
         f"{counts.records} records of {counts.tasks} tasks: {counts.ok} measured, "
         f"{counts.failed} failed"
     )
-    for told in database.skipped.told():
-        console.print(f"skipped {told}", markup=False, highlight=False)
+    for skipped in database.skipped.told():
+        console.print(f"skipped {skipped}", markup=False, highlight=False)
     if not counts.records:
         return
-    head = ("task", "target", "records", "failed", "best ms", "GFLOP/s", "by")
-    _print(console, "best per task", head, [_task_row(database, t) for t in database.tasks()])
+    head = ("task", "target", "records", "failed", "best", "GFLOP/s", "by", "layer")
+    layers = layers_told(database.runs)
+    rows = [(*_task_row(database, t), layers_text(layers.get(t.dag, ()))) for t in database.tasks()]
+    kept = len(head) - (not any(row[-1] for row in rows))
+    _print(console, "best per task", head[:kept], [row[:kept] for row in rows])
     failures = database.failures()
     if not failures:
         return
-    rows: list[tuple[str, ...]] = [
+    told: list[tuple[str, ...]] = [
         (f.kind, str(f.count), f.reason) for f in failures[:most_failures]
     ]
     rest = failures[most_failures:]
     if rest:
-        rows.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
-    _print(console, "failures", ("kind", "count", "reason"), rows)
+        told.append(("...", str(sum(f.count for f in rest)), f"{len(rest)} more reasons"))
+    _print(console, "failures", ("kind", "count", "reason"), told)
 
 
 def print_knowledge(
@@ -183,7 +210,7 @@ def _task_row(database: Database, task: TaskId) -> tuple[str, ...]:
         return (*head, "-", "-", "-")
     flop = _flop(database, task)
     rate = f"{flop / best.seconds * 1e-9:.1f}" if flop else "-"
-    return (*head, milliseconds(best.seconds), rate, best.origin)
+    return (*head, show_seconds(best.seconds), rate, best.origin)
 
 
 def _flop(database: Database, task: TaskId) -> float | None:
@@ -219,9 +246,17 @@ def _print(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=not narrow,
         padding=(0, 0 if narrow else 1),
     )  # fmt: skip
+    gap = 1 if narrow else 3
+    widths = map(max, zip(*([len(t) + gap for t in row] for row in (head, *rows)), strict=True))
+    rest = sum(w for w, name in zip(widths, head, strict=True) if name not in _ONE_LINE) + gap
     for name in head:
         if name in _FIGURES:
             table.add_column(name, justify="right", no_wrap=True)  # a figure in parts misleads
+        elif name in _WORDS:
+            table.add_column(name, no_wrap=True)
+        elif name in _ONE_LINE:
+            most = max(console.width - rest, _LEAST_LINE)
+            table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=most)
         else:
             table.add_column(name, overflow="fold")
     for row in rows:
@@ -233,7 +268,9 @@ def _least_width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Of a table whose figures are in one piece and whose text can still be read."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return len(head) + sum(
-        width if name in _FIGURES else min(width, _LEAST_TEXT)
+        width
+        if name in _FIGURES | _WORDS
+        else min(width, _LEAST_LINE if name in _ONE_LINE else _LEAST_TEXT)
         for name, width in zip(head, widths, strict=True)
     )
 
@@ -246,7 +283,7 @@ def _print_blocks(
     lines = [title]
     for row in rows:
         cells = zip(head[1:], row[1:], strict=True)
-        lines += ["", row[0], *(f"  {name:<{width}}  {cell}" for name, cell in cells)]
+        lines += ["", row[0], *(f"  {name:<{width}}  {cell}" for name, cell in cells if cell)]
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     console.print()
 

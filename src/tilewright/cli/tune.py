@@ -7,6 +7,7 @@ Read next: `../front.py`.
 from __future__ import annotations
 
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ import click
 
 from tilewright.base.errors import TilewrightError
 from tilewright.base.terminal import say
+from tilewright.cli.models import loaded
 from tilewright.cli.options import (
     MODEL_HELP,
     File,
@@ -32,6 +34,7 @@ from tilewright.cli.options import (
     typed_shapes,
     typed_target,
 )
+from tilewright.cli.report import after_tuning, report_option
 
 if TYPE_CHECKING:
     from tilewright.targets.target import Target
@@ -117,13 +120,14 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Of the search.",
 )  # fmt: skip
 @_measuring_options
+@report_option
 @farm_options
 @click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
     layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
     tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
-    builders: str | None, tasks: str, **more: Any,
+    builders: str | None, tasks: str, reports: tuple[Path, ...], **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -134,6 +138,7 @@ def tune(
     from tilewright.measure.database import Database
     from tilewright.models import networks
     from tilewright.network.tune_network import task_lines
+    from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
 
     networks.check(model)
@@ -146,11 +151,15 @@ def tune(
     devices = devices_of(farm, key, builders)
     target = front.as_described(target, devices)
 
-    def loaded() -> front.Network:
-        return front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+    def load() -> front.Network | Task:
+        return loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
 
     if tasks == "list":
-        for line in task_lines(front.tasks_of(loaded(), target, tuner, templates)):
+        what = load()
+        listed = (
+            [what] if isinstance(what, Task) else front.tasks_of(what, target, tuner, templates)
+        )
+        for line in task_lines(listed):
             click.echo(line)
         return
     with (
@@ -159,10 +168,13 @@ def tune(
         _termination_as_interrupt(),
     ):
         try:
+            what = load()
+            alone = isinstance(what, Task)
+            progress.what = "best" if alone else "network"
             front.search(
-                loaded(), target, database, trials=trials, seconds=seconds, tuner=tuner,
-                templates=templates, tasks=tasks, seed=seed, farm=devices, progress=progress,
-                **_search_options(more),
+                what, None if alone else target, database, trials=trials, seconds=seconds,
+                tuner=tuner, templates=templates, tasks=tasks, seed=seed, farm=devices,
+                progress=progress, **_search_options(more),
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(
@@ -170,8 +182,15 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
+    after_tuning(reports, path, None if isinstance(what, Task) else what)
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
-    following = ["tilewright", "bench", typed_path(model), "--target", typed_target(target)]
+    following = [
+        *shlex.split(program()),
+        "bench",
+        typed_path(model),
+        "--target",
+        typed_target(target),
+    ]
     following += ["--log", typed_path(path), *there]
     following += ["--dtype", dtype] if dtype != "float32" else []
     following += ["--desired-layout", layout] if layout is not None else []
@@ -209,4 +228,9 @@ def _termination_as_interrupt() -> Iterator[None]:
 
 
 def _command_line() -> str:
-    return shlex.join(["tilewright", *sys.argv[1:]])
+    return f"{program()} {shlex.join(sys.argv[1:])}"
+
+
+def program() -> str:
+    """Give what a shell runs as this command here."""
+    return "tilewright" if shutil.which("tilewright") else "python -m tilewright"

@@ -95,7 +95,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         arguments = arguments_of(kernel, program)
         shared = plan_shared(kernel.body)
         variable_names = Names(dialect, buffer_names.taken)
-        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program.steady)
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
@@ -158,7 +158,7 @@ class _KernelPrinter(ValuePrinter):
         shared: SharedPlan,
         spelled: Mapping[Buffer, str],
         names: Names,
-        steady: frozenset[Buffer] | None = None,
+        program: Program,
     ) -> None:
         ranges = _ranges(kernel)
         super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
@@ -174,9 +174,10 @@ class _KernelPrinter(ValuePrinter):
         }
         self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
+        self._early = program.lets_in
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
-        if steady is not None and AWAIT in dialect.instructions:
-            self._waiting = waiting(kernel, steady, self._runs_once)
+        if program.steady is not None and AWAIT in dialect.instructions:
+            self._waiting = waiting(kernel, program.steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
     def run(self, name: str) -> str:
@@ -294,8 +295,9 @@ class _KernelPrinter(ValuePrinter):
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
         self._define(AWAIT)
-        self._lets_in = any(isinstance(s, Join) for s in statements(self.kernel.body))
-        self._call_helper(AWAIT_ONLY if self._lets_in else AWAIT, "")
+        joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
+        self._lets_in = self._early and joins
+        self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
         for buffer in fresh:
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")

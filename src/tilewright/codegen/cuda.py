@@ -31,6 +31,7 @@ from tilewright.codegen.c_dialect import (
     multiply,
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
+from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.bulk import MOST_DIMENSIONS
@@ -405,6 +406,8 @@ DIALECT = Dialect(
 
 def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
-    if int("0" + "".join(c for c in target.arch if c.isdigit())) < DEPENDENT_ARCH:
+    if not target.waits:
         program = replace(program, steady=None)
-    return c_family.generate(asked_first(steady_first(program)), target, DIALECT)
+    if program.lets_in:
+        program = asked_first(steady_first(program))
+    return c_family.generate(reads_first(program), target, DIALECT)

@@ -164,6 +164,7 @@ static __device__ __noinline__ void tw_soft_turn(volatile tw_board* b) {
   tw_soft_sync(b);
 }
 static __device__ __noinline__ void tw_soft_yield(volatile tw_board* b, tw_uint state) {
+  if (tw_soft_first(b)) b->running = 0;  // so that its group waits for as long as copies take
   tw_soft_sync(b);
   if (tw_soft_first(b)) {
     TW_FENCE;

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
-from tilewright.cost.addresses import vector
+from tilewright.cost.addresses import Point, vector
 from tilewright.cost.gpu_facts import arithmetic_of, tensor_bytes
 from tilewright.cost.nest import Loop, Nest, footprints, mix
 from tilewright.ir import expr as E
@@ -88,7 +88,8 @@ def cpu_kernels(resources: Resources) -> list[CpuKernel]:
 
 def _kernel(kernel: KernelResources) -> CpuKernel:
     limits = kernel.target.limits
-    nests = {node: Nest(node, kernel) for node in kernel.nodes}
+    origin = Point(kernel.bounds, {})
+    nests = {node: Nest(node, kernel, origin) for node in kernel.nodes}
     stages = {node: _stage(nest, limits) for node, nest in nests.items()}
     tensors: set[Tensor] = set()
     for nest in nests.values():

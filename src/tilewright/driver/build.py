@@ -119,12 +119,13 @@ def generate_source(
     name: str = "main",
     args: Sequence[Tensor | Expr] | None = None,
     *,
-    chained: bool = False,
+    chained: bool | str = False,
 ) -> Source:
     """Legality, lowering and text.
 
     chained: the kernels are links of a chain of launches, such as those of a network, in which
-             nothing writes the constants of the computation; see `Program.steady`
+             nothing writes the constants of the computation; see `Program.steady`.  "early": also
+             `Program.lets_in`
 
     Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
     """
@@ -138,7 +139,8 @@ def generate_source(
     if chained:
         listed = schedule.dag.args if args is None else args
         pairs = zip(program.args, listed, strict=False)  # behind them are extents
-        program = replace(program, steady=frozenset(b for b, item in pairs if _is_constant(item)))
+        steady = frozenset(b for b, item in pairs if _is_constant(item))
+        program = replace(program, steady=steady, lets_in=chained == "early")
     return generate(program, target)
 
 
@@ -179,7 +181,7 @@ def build_artifact(
     name: str = "main",
     args: Sequence[Tensor | Expr] | None = None,
     *,
-    chained: bool = False,
+    chained: bool | str = False,
 ) -> Artifact:
     return compile_source(generate_source(schedule, target, name, args, chained=chained), target)
 
@@ -277,16 +279,18 @@ def _several(
     return Modules([build(program, None, target, target_host) for program in lowered])
 
 
-def payload_of(schedule: Schedule, name: str = "main", *, chained: bool = False) -> dict[str, Any]:
+def payload_of(
+    schedule: Schedule, name: str = "main", *, chained: bool | str = False
+) -> dict[str, Any]:
     """A build job as plain data: the DAG and the closed steps; chained: as of `generate_source`."""
     payload = {"dag": schedule.dag.to_json(), "steps": schedule.to_json(), "name": name}
-    return {**payload, "chained": True} if chained else payload
+    return {**payload, "chained": chained} if chained else payload
 
 
 def build_payload(payload: dict[str, Any], target: Target | str) -> Artifact:
     """Build from `payload_of`'s data, as a worker does."""
     schedule = Schedule.replay(ComputeDAG.from_json(payload["dag"]), payload["steps"])
-    chained = bool(payload.get("chained"))
+    chained = payload.get("chained", False)
     return build_artifact(schedule, Target(target), payload["name"], chained=chained)
 
 

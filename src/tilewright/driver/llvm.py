@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
+from tilewright.base.extras import installing
 from tilewright.codegen.llvm_foreign import modules_of
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.driver.llvm_lanes import MENDED, has_masked_stores, with_lanes_apart
@@ -42,8 +43,9 @@ def _binding() -> Any:
             from llvmlite import binding
     except ImportError as error:
         raise TargetError(
-            "compile for llvm", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
-        ) from None
+            "compile for llvm", f"llvmlite is not installed ({error})",
+            f"Try {installing('llvmlite')}.",
+        ) from None  # fmt: skip
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     prepare_library(binding)

@@ -43,14 +43,16 @@ class Expr(Printed):
     binds:  variables that have a value in some of its parts only
     free:   variables that it reads and that are not among its parts
     origin: of a value whose extents are open, how it is made for numbers
+    layers: names of the layers of a model that it is of; see `layers.py`
     """
 
     door_words = ("a value of a graph", "var and const make them.")
 
-    __slots__ = ("__weakref__", "_type", "origin")
+    __slots__ = ("__weakref__", "_type", "layers", "origin")
 
     _type: Type | Waiting | None
     origin: Deferred
+    layers: tuple[str, ...]
     parts: tuple[Expr, ...] = ()
     binds: tuple[Var, ...] = ()
     free: tuple[Var, ...] = ()

@@ -20,6 +20,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.layers import adopt, layers_of
 
 
 def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
@@ -27,7 +28,7 @@ def with_children(node: Expr, new: tuple[Expr, ...]) -> Expr:
     old = children(node)
     if len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True)):
         return node
-    return node.with_parts(new)
+    return adopt(node.with_parts(new), layers_of(node))
 
 
 def users(root: Expr) -> dict[Expr, list[Expr]]:
@@ -49,11 +50,12 @@ def unpacked(node: Expr) -> Expr:
 def rewrite(root: Expr, visit: Callable[[Expr, Expr], Expr]) -> Expr:
     """Rebuild from the leaves: `visit(old, rebuilt)` gives each node's replacement.
 
-    rebuilt: `old` with its children already replaced.
+    rebuilt: `old` with its children already replaced.  What is made is of the layers of `old`.
     """
     new: dict[Expr, Expr] = {}
     for node in post_order(root):
-        new[node] = visit(node, with_children(node, tuple(new[c] for c in children(node))))
+        made = visit(node, with_children(node, tuple(new[c] for c in children(node))))
+        new[node] = adopt(made, layers_of(node)) if node.parts else made
     return new[root]
 
 
@@ -88,7 +90,7 @@ def remade(node: Expr, new: Mapping[Expr, Expr]) -> Expr:
 
 def twin(node: Expr) -> Expr:
     """Another node that is the same."""
-    return node.with_parts(node.parts)
+    return adopt(node.with_parts(node.parts), layers_of(node))
 
 
 def with_body(function: Function, body: Expr) -> Function:

@@ -358,6 +358,8 @@ class Program(Printed):
     steady: None, or of a program that is one link of a chain of launches (a network's) the
             arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
             of it may begin before the one before has ended, and reads these meanwhile
+    lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
+            begins when all blocks have ended, before what they wrote is everywhere
     """
 
     name: str
@@ -367,6 +369,7 @@ class Program(Printed):
     workspaces: tuple[Buffer, ...] = ()
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
+    lets_in: bool = False
 
     @property
     def counters(self) -> frozenset[Buffer]:

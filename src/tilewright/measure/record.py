@@ -93,6 +93,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     order:          why it was not tried with its threads one after the other, where that is so
     cold:           its constants came from memory in each run, as in a network whose weights do
                     not stay in the caches
+    predicted:      seconds that its search expected of it; 0: it expected nothing
+    builder, built: number of the process that built it, and when it had; 0: not known
     """
 
     costs: tuple[Cost, ...] = ()
@@ -106,6 +108,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     same_as: Number | None = None
     order: Name = ""
     cold: bool = False
+    predicted: Annotated[float, Meta(ge=0)] = 0.0
+    builder: Number = 0
+    built: Seconds = 0.0
 
     @property
     def ok(self) -> bool:
@@ -214,6 +219,13 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field="k
     timestamp: Seconds = 0.0
     versions: dict[str, str] = {}
 
+    @property
+    def layers(self) -> dict[str, list[str]]:
+        """Names of the layers of a model that tasks compute, by the hash of the computation."""
+        told = self.options.get("layers")
+        listed = told.items() if isinstance(told, dict) else ()
+        return {str(k): [str(n) for n in names] for k, names in listed if isinstance(names, list)}
+
 
 class NetworkLine(msgspec.Struct, frozen=True, kw_only=True, tag="network", tag_field="kind"):
     """How a network was fastest as it ran as a whole, at the end of a search.
@@ -256,6 +268,16 @@ class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag="record", 
 
 Line = Record | DagLine | RunLine | NetworkLine
 Glimpse = Glance | DagLine | RunLine | NetworkLine
+
+
+def layers_told(runs: Iterable[RunLine]) -> dict[str, tuple[str, ...]]:
+    """Give the names of the layers of models that each task computes, by the hash of its
+    computation, as the `runs` of a log tell them: the first is the first that runs."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for key, names in run.layers.items():
+            found.setdefault(key, {}).update(dict.fromkeys(names))
+    return {key: tuple(names) for key, names in found.items() if names}
 
 
 def encode(line: Line) -> bytes:

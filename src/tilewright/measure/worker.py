@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from tilewright.base import garbage
 from tilewright.base.errors import TilewrightError
 from tilewright.targets.atoms import Added
 from tilewright.targets.kind import Origin
@@ -63,6 +64,7 @@ def main() -> None:
         origin.load()
     if start.warm is not None:
         start.warm()
+    garbage.look_seldom()
     calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(source, calls), daemon=True).start()
     _write(sink, "ready")

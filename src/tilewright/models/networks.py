@@ -1,8 +1,9 @@
 """Networks from wherever they are: a name, a file, a model in memory.
 
-In: the name of a test network, the path of an .onnx or .pt2 file, an ONNX model, a module or an
-exported program of PyTorch, a module of ours.  Out: `(mod, params)`, for one or several sizes.
-Read next: `onnx/importer.py`, `torch/export.py`, `../testing/`.
+In: the name of a test network, the path of an .onnx or .pt2 file, `script.py:function`, an ONNX
+model, a module or an exported program of PyTorch, a module of ours.  Out: `(mod, params)`, for one
+or several sizes.
+Read next: `onnx/importer.py`, `torch/export.py`, `scripts.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilewright.base import model_files
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Array, Function, IRModule
+from tilewright.graph.layers import name_by_weights
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
+from tilewright.models import scripts
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
@@ -32,22 +35,32 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     Model: TypeAlias = (  # said to be one: without PyTorch a part of it is Any
-        str | os.PathLike[str] | bytes | ModelProto | Module | ExportedProgram | IRModule | Function
+        str
+        | os.PathLike[str]
+        | bytes
+        | ModelProto
+        | Module
+        | ExportedProgram
+        | IRModule
+        | Function
+        | scripts.Made
     )
 Loaded = tuple[IRModule, dict[str, Array]]
 
 
-def check(name_or_path: str, *also: str) -> None:
+def check(name_or_path: str) -> None:
     """Raises ModelError for a name that is no network, a file that is not there, and for one that
-    is no ONNX model.
-
-    also: kinds of files that are taken, too; see `base.model_files`
+    is no model that is read.  Nothing of a script runs.
     """
     if is_network(name_or_path):
         return
+    if scripts.parts_of(name_or_path) is not None:
+        scripts.check(name_or_path)
+        return
     if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
         raise unknown_network(name_or_path)
-    model_files.check_model(name_or_path, name_or_path, *also)
+    kinds = (model_files.EXPORTED, model_files.SCRIPTED)
+    model_files.check_model(name_or_path, name_or_path, *kinds)
 
 
 def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = None) -> Loaded:
@@ -71,12 +84,15 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         raise ModelError(
             f"load({_shown(model)})", f"it is no model{made}",
             "Give the path or the bytes of an .onnx file, a module of PyTorch with example inputs,"
-            " an exported program or its .pt2 file, or the name of a network.",
+            " an exported program or its .pt2 file, SCRIPT.py:FUNCTION, or the name of a network.",
         )  # fmt: skip
+    if module and inputs is None and shapes:
+        inputs, shapes = shapes, None
     if module and inputs is None:
         raise ModelError(
-            f"load({type(what).__name__})", "a module does not tell the shapes of its inputs",
+            f"load({_shown(model)})", "a module does not tell the shapes of its inputs",
             "Give examples or shapes: inputs=(1, 3, 224, 224), or {\"ids\": tensor}.",
+            command="Give them by the names of its arguments: --shape x:[1,3,224,224]",
         )  # fmt: skip
     if inputs is not None and not module:
         raise ModelError(
@@ -84,17 +100,24 @@ def load(model: Model, shapes: Mapping[str, Any] | None = None, inputs: Any = No
         )
     if module:
         _refuse_shapes(model, shapes, "inputs= says them")
-        return from_examples(what, inputs)
+        return from_examples(what, inputs, place=f"load({_shown(model)})")
     if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
-        return get_network(what)
+        return _named(*get_network(what))
     if isinstance(what, IRModule | Function):
         _refuse_shapes(model, shapes, "they are those of its parameters")
-        return (what if isinstance(what, IRModule) else IRModule.from_expr(what)), {}
+        return _named(what if isinstance(what, IRModule) else IRModule.from_expr(what), {})
     if hasattr(what, "graph_signature"):
         _refuse_shapes(model, shapes, "an exported program has its own")
         return from_exported_program(what)
     return from_onnx(what, shapes)
+
+
+def _named(mod: IRModule, params: dict[str, Array]) -> Loaded:
+    """A graph of ours whose layers have names, those of their weights, where they have none."""
+    for function in mod.functions.values():
+        name_by_weights(function.body)
+    return mod, params
 
 
 def read_torch(path: str | os.PathLike[str], place: str) -> Any:
@@ -121,7 +144,7 @@ def _known(model: Any) -> Any:
     if not isinstance(model, str | os.PathLike):
         return model
     text = os.fspath(model)
-    check(text, model_files.EXPORTED, model_files.SCRIPTED)
+    check(text)
     return text
 
 
@@ -149,7 +172,9 @@ def _shown(model: Any) -> str:
 def _refuse_shapes(model: Any, shapes: Mapping[str, Any] | None, why: str) -> None:
     if shapes:
         name = f"network {model!r}" if isinstance(model, str) else f"load({_shown(model)}, shape=)"
-        raise ModelError(name, f"its shapes are fixed, {why}", "Leave them out.")
+        raise ModelError(
+            name, f"its shapes are fixed, {why}", "Leave them out.", command="Leave --shape out."
+        )
 
 
 def load_sizes(
@@ -193,7 +218,7 @@ def load_batches(
     what = _known(model)
     if isinstance(what, str) and is_network(what):
         _refuse_shapes(what, shapes, "only those of an .onnx file can be given")
-        return _sharing([get_network(what, batch_size=size) for size in sizes])
+        return _sharing([_named(*get_network(what, batch_size=size)) for size in sizes])
     if _is_onnx(what):
         what = load_proto(what, Limits())
         if names := open_batch(what):

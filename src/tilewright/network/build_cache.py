@@ -22,7 +22,11 @@ from tilewright.te.dag import ComputeDAG
 
 
 def load(
-    dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str, chained: bool = False
+    dag: ComputeDAG,
+    schedule: Schedule | None,
+    target: Target,
+    name: str,
+    chained: bool | str = False,
 ) -> Artifact | None:
     """Read what `store` was given for them; None where it was not, or where it may be another now.
 
@@ -42,7 +46,7 @@ def load(
 
 def store(
     artifact: Artifact, dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str,
-    chained: bool = False,
+    chained: bool | str = False,
 ) -> None:  # fmt: skip
     """Keep what a schedule led to.  Raises TargetError without the compiler."""
     key = _key(dag, schedule, target, name, chained)
@@ -51,7 +55,7 @@ def store(
 
 
 def _key(
-    dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str, chained: bool
+    dag: ComputeDAG, schedule: Schedule | None, target: Target, name: str, chained: bool | str
 ) -> str | None:
     """Of all that the artefact depends on; None where the default schedule may come of a template
     of the user's own, whose code we do not know."""

@@ -1,8 +1,10 @@
 """What a network will take that is built with what has been measured so far.
 
 In: the network, what its kernels take untuned, the best of each task.  Out: seconds of a run, and
-which of the tasks are in it.  It begins with the network as it runs untuned, and considers the ways
-to group its operators and each layout used throughout: a kernel counts where a build would run it.
+which of the tasks are in it.  It begins with the network as it runs untuned, where each kernel has
+its part of the run, and considers the ways to group its operators and each layout used throughout:
+a kernel counts where a build would run it.  What a task takes by itself, repeated as trials repeat
+it, is what it adds to a run, for launches of a run follow each other as closely.
 Read next: `confirm.py`, which says what the network takes in the end.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from statistics import median
 
 from tilewright.graph.passes import fuse
 from tilewright.network.confirm import Trials, kernel_seconds
@@ -24,6 +27,9 @@ from tilewright.network.extract import (
 )
 from tilewright.network.layouts import throughout
 from tilewright.targets.target import Target
+
+_ROUNDS = 3  # of timing each kernel in a run
+_LEAST = 0.01  # of what a kernel takes on average, which is more than nothing
 
 
 @dataclass(frozen=True)
@@ -40,13 +46,7 @@ class Estimate:
     """trials: of the network, which was built and run untuned."""
 
     def __init__(self, trials: Trials) -> None:
-        untuned, known = trials.untuned, dict[str, float]()
-        kernels = untuned.library.report.kernels
-        inside = kernel_seconds(untuned) if any(k.seconds is None for k in kernels) else {}
-        for k in kernels:
-            known[k.group] = inside[k.group] / k.count if k.seconds is None else k.seconds
-        alone = sum(k.count * known[k.group] for k in kernels)
-        self._scale = trials.untuned_seconds / alone  # what runs together is not their sum
+        known = _parts(trials)
         self._ways = [[_kernel(g, trials.target, known) for g in way] for way in _ways(trials)]
 
     def __call__(self, best: Mapping[str, float]) -> tuple[float, dict[str, float]]:
@@ -63,17 +63,32 @@ class Estimate:
         for kernel in way:
             measured = {key: best[key] for key in kernel.keys if key in best}
             key = min(measured, key=measured.__getitem__, default="")
-            seconds = self._scale * kernel.calls * min(measured.get(key, inf), kernel.otherwise)
+            seconds = kernel.calls * min(measured.get(key, inf), kernel.otherwise)
             total += seconds
             if key and measured[key] <= kernel.otherwise:
                 parts[key] = seconds
         return total, parts
 
 
+def _parts(trials: Trials) -> dict[str, float]:
+    """Seconds of a call of each kernel in a run of the untuned network, which they add up to.
+
+    Each is timed where it lies in a run, which costs the same for each and is taken off again.
+    """
+    kernels = trials.untuned.library.report.kernels
+    rounds = [kernel_seconds(trials.untuned) for _ in range(_ROUNDS)]
+    taken = {k.group: median(each[k.group] for each in rounds) for k in kernels}
+    more = (sum(taken.values()) - trials.untuned_seconds) / sum(k.count for k in kernels)
+    least = _LEAST * trials.untuned_seconds / len(kernels)
+    parts = {k.group: max(taken[k.group] - max(more, 0.0) * k.count, least) for k in kernels}
+    scale = trials.untuned_seconds / sum(parts.values())
+    return {k.group: scale * parts[k.group] / k.count for k in kernels}
+
+
 def _ways(trials: Trials) -> list[list[FusedGroup]]:
     plain, last = ungrouped(trials.mod, trials.params, trials.pass_options, trials.target)
     mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
-    ways = [way["main"] for each in mods for way in ways_to_group(each, last)]
+    ways = [way["main"] for each in mods for way in ways_to_group(each, last, trials.target)]
     return [fused_groups(main) for main in (trials.usual.main, *ways)]
 
 

@@ -20,7 +20,9 @@ from tilewright.base import environment
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import DeviceError, ModelError, TargetError, TilewrightError
+from tilewright.cost.ceilings import Bound, ceilings_of, work_of
 from tilewright.driver.build import build_artifact, payload_of
+from tilewright.graph.layers import of_each
 from tilewright.measure import signatures
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.jobs import Built, Job, RunJob, RunResult, proving
@@ -90,7 +92,7 @@ def build_kernels(
                 attempt.try_again(workers)
             left = [attempt for attempt in left if not attempt.check]
         notes = [f"no kernel was run: {workers.broken}"] if workers.broken else []
-    return [attempt.shipped() for attempt in attempts], notes
+    return [attempt.shipped(target) for attempt in attempts], notes
 
 
 @dataclass
@@ -216,14 +218,17 @@ class _Attempt:
             if result.order:
                 self.check = f"{VERIFIED}; {NOT_MADE}{result.order}"
 
-    def shipped(self) -> BuiltKernel:
+    def shipped(self, target: Target) -> BuiltKernel:
         assert self.artifact is not None and self.choice is not None
         group = self.group
+        ceilings = replace(ceilings_of(target), launch=0.0)  # how kernels start is no peak
+        bound = ceilings.bound(work_of(group.dag)) or Bound(0.0, "")
         report = KernelReport(
             name=self.artifact.source.entry_name, label=_show(group), count=len(group.calls),
             source=self.choice.source, flop=group.dag.flop_ct, seconds=self.seconds,
             verified=self.check != UNVERIFIED, check=self.check,
             note="; ".join(self.failures), group=group.instead_of or group.key,
+            layers=of_each(group.calls), least=bound.seconds, limit=bound.side,
         )  # fmt: skip
         return BuiltKernel(self.artifact, report)
 
@@ -242,7 +247,7 @@ class _Workers:
 
     def __init__(self, target: Target, builder: LocalBuilder, kernels: int, verify: bool) -> None:
         self.target, self.verify, self.broken = target, verify, ""
-        self._chained = environment.dependent_launch()
+        self._chained = target.waits and environment.dependent_launch()
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))

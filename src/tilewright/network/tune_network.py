@@ -32,7 +32,7 @@ from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 
 RULES = "auto-scheduler"  # the tuner that needs no template
-LONG = 30.0  # seconds of a search that begins with the network as it is untuned
+SHORT = 3.0  # seconds of a search that has no time to begin with the network as it is untuned
 
 
 def network_tasks(
@@ -52,7 +52,7 @@ def network_tasks(
     if not found:
         raise ModelError(
             place, "no kernel of the network has a template to tune",
-            f"--tuner {RULES} needs none, in Python enable_autoscheduler=True.",
+            f'tuner="{RULES}" needs none.', command=f"--tuner {RULES} needs none.",
         )  # fmt: skip
     if options is None:
         return found
@@ -115,7 +115,7 @@ def tune_network(
     """
     past = read_history(history, list(history_of or tasks)) if history else None
     target, began = tasks[0].target, time.monotonic()
-    if networks and (options.seconds is None or options.seconds >= LONG):
+    if networks and (options.seconds is None or options.seconds >= SHORT):
         show_untuned(networks, params, target, farm, progress)
         if options.seconds is not None:
             left = options.seconds - (time.monotonic() - began)
@@ -166,10 +166,13 @@ def show_untuned(
             for network in networks:
                 trials = Trials(network, params, target, load)
                 kernels = len(trials.untuned.library.report.kernels)
-                told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {kernels} kernels"
+                of = f"{kernels} kernel" + "s" * (kernels != 1)
+                told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {of}"
                 progress.note(_which(network, params, len(networks)) + told)
                 estimates.append(Estimate(trials))
+                progress.untuned = (progress.untuned or 0.0) + trials.untuned_seconds
     except TilewrightError as error:
+        progress.untuned = None
         progress.note(f"What it takes untuned is not known: {error}")
         return
 
@@ -189,13 +192,13 @@ def confirm(
 ) -> None:  # fmt: skip
     """Run the networks as wholes, and write down how each is fastest."""
     progress.note("running the whole network with the log and without it ...")
-    total = 0.0
+    total = before = 0.0
     try:
         with loading(target, farm) as load:
             for network in networks:
                 line = Trials(network, params, target, load).confirm(database)
-                total += line.seconds
-                progress.confirmed(total)
+                total, before = total + line.seconds, before + line.untuned_seconds
+                progress.confirmed(total, before)
                 progress.note(_which(network, params, len(networks)) + _told(line))
     except TilewrightError as error:
         progress.note(f"What the log gains in the whole network is not confirmed: {error}")
@@ -230,5 +233,6 @@ def task_row(task: Task, database: Database) -> TaskRow:
     failed = sum(r.result.error is not None for r in known)
     seconds = None if best is None else best.seconds
     return TaskRow(
-        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family, task.key
-    )
+        task_label(task), task.weight, task.flop, len(known), failed, seconds, task.family,
+        task.key, task.layers,
+    )  # fmt: skip

@@ -28,14 +28,18 @@ class LaunchSequence:
     The arrays and kernels are kept alive.  Threads that run one sequence take turns.  Raises
     DeviceError for an array that its kernel cannot take: another shape, element type or device, or
     memory that an output of the same launch has.
+
+    constants: arrays whose memory nobody writes as long as this lives; they may be read ahead
     """
 
-    def __init__(self, device: Device, calls: Iterable[KernelCall]) -> None:
+    def __init__(
+        self, device: Device, calls: Iterable[KernelCall], constants: Iterable[NDArray] = ()
+    ) -> None:
         self.device = device
         self.calls = tuple((kernel, tuple(arrays)) for kernel, arrays in calls)
         for kernel, arrays in self.calls:
             _check(device, kernel, arrays)
-        launches = tuple(Launch(k, tuple(a.memory for a in arrays)) for k, arrays in self.calls)
+        launches = launches_of(self.calls, constants)
         self._plan = device.driver.plan(launches, capture=True)
         self._turn = lock()
 
@@ -60,6 +64,15 @@ class LaunchSequence:
 
     def __len__(self) -> int:
         return len(self.calls)
+
+
+def launches_of(calls: Iterable[KernelCall], constants: Iterable[NDArray]) -> tuple[Launch, ...]:
+    """constants: as `LaunchSequence` takes them"""
+    steady = {id(a.memory.whole) for a in constants}
+    return tuple(
+        Launch(kernel, memory, tuple(m for m in memory if id(m.whole) in steady))
+        for kernel, memory in ((k, tuple(a.memory for a in arrays)) for k, arrays in calls)
+    )
 
 
 def _check(device: Device, kernel: Kernel, arrays: tuple[NDArray, ...]) -> None:

@@ -51,6 +51,7 @@ class Task:
             that are `instead_of` it
     inputs: values, by the names of inputs, with which candidates are verified and timed; all other
             inputs are drawn at random
+    layers: names of the layers of a model that it computes, one for each time that it occurs
     """
 
     door_words = ("a task", "autotvm.task.create(name, args, target) makes one.")
@@ -64,6 +65,7 @@ class Task:
     instead_of: str = ""
     others: list[Task] = field(default_factory=list)
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for untuned in self.dag.compute_ops:

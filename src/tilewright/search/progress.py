@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tilewright.base.terminal import say
-from tilewright.runtime.timing import milliseconds
+from tilewright.base.text import printable
+from tilewright.runtime.network.profile import layers_text
+from tilewright.runtime.timing import show_seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,6 +38,7 @@ class TaskRow:
     trials, failed: measured so far in all runs of this log
     family: what implementations of one thing share, of which the network runs the fastest
     key: of its records
+    layers: of the model, that it computes
     """
 
     name: str
@@ -46,6 +49,7 @@ class TaskRow:
     best_seconds: float | None = None
     family: str = ""
     key: str = ""
+    layers: tuple[str, ...] = ()
 
     @property
     def gflops(self) -> float | None:
@@ -59,7 +63,8 @@ class Progress:
     trials, seconds: the budget, either or both
     stream:          where to write, default standard output
     what:            the tasks are of
-    Set `estimate` to have the network's latency from it; without, it is the sum of the tasks.
+    Set `estimate` to have the network's latency from it, and `untuned` to have it compared with
+    that: seconds of a run.  Without an estimate there is but the sum of the tasks.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Progress:
         self.trials, self.seconds, self.what = trials, seconds, what
         self.rows: list[TaskRow] = []
         self.estimate: Estimate | None = None
+        self.untuned: float | None = None
         self._confirmed: float | None = None
         self.done = self.failed = self.timed_again = 0
         self._stream = stream or sys.stdout
@@ -121,9 +127,9 @@ class Progress:
         for row, seconds in zip(self.rows, best_seconds, strict=False):
             row.best_seconds = seconds or row.best_seconds
 
-    def confirmed(self, seconds: float) -> None:
-        """The network was run: this is what it takes."""
-        self._confirmed = seconds
+    def confirmed(self, seconds: float, untuned: float | None = None) -> None:
+        """The network was run: this is what it takes, and what it took untuned in turn with it."""
+        self._confirmed, self.untuned = seconds, untuned
 
     def redraw(self) -> None:
         now = self._clock()
@@ -201,7 +207,7 @@ class Progress:
         again = f"  timed again {self.timed_again}" if self.timed_again else ""
         return (
             f"{duration(self.elapsed)}  trials {self.done}{of}  failed {self.failed}{again}  "
-            f"{self.what} {self._network()}  left {self._left()}"
+            f"{self._network()}  left {self._left()}"
         )
 
     def table(self) -> Table:
@@ -210,30 +216,38 @@ class Progress:
         from rich.text import Text
 
         table = Table(caption=self.line(), caption_justify="left", expand=False)
+        named = any(row.layers for row in self.rows)
+        if named:
+            table.add_column("layer", max_width=32)
         table.add_column("task", max_width=72)  # the one that gives way on a narrow terminal
-        for column in ("calls", "trials", "failed", "best ms", "GFLOP/s", "share"):
+        for column in ("calls", "trials", "failed", "best", "GFLOP/s", "share"):
             table.add_column(column, justify="right", no_wrap=True)
         total, _ = self.network_seconds()
         parts = self.parts()
         for row in self.rows:
             best, share = "-", "-"
             if row.best_seconds is not None:
-                best = milliseconds(row.best_seconds)
+                best = show_seconds(row.best_seconds)
                 part = parts.get(id(row), 0.0) / total
                 share = f"{part:.0%}" if part else "-"
             rate = "-" if row.gflops is None else f"{row.gflops:.1f}"
+            texts = [layers_text(row.layers), row.name] if named else [row.name]
             table.add_row(
-                Text(row.name, no_wrap=True, overflow="ellipsis"), str(row.weight),
-                str(row.trials), str(row.failed), best, rate, share,
+                *(Text(printable(t), no_wrap=True, overflow="ellipsis") for t in texts),
+                str(row.weight), str(row.trials), str(row.failed), best, rate, share,
             )  # fmt: skip
         return table
 
     def _network(self) -> str:
         total, missing = self.network_seconds()
-        if self.estimate is None and self._confirmed is None and not self.chosen():
-            return "-"
-        rest = f" + {missing} tasks without a result" if missing else ""
-        return f"{milliseconds(total, 3)} ms{rest}"
+        summed = self.estimate is None and self._confirmed is None
+        what = "all tasks" if summed and self.what == "network" else self.what
+        if summed and not self.chosen():
+            return f"{what} -"
+        tasks = "task" if missing == 1 else "tasks"
+        rest = f" + {missing} {tasks} without a result" if missing else ""
+        gain = f", {self.untuned / total:.2f}x as fast as untuned" if self.untuned else ""
+        return f"{what} {show_seconds(total)}{rest}{gain}"
 
     def _left(self) -> str:
         left = self.remaining

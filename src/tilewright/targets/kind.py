@@ -76,6 +76,7 @@ class DeviceKind:
                   later, instructions by LLVM's name for them
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
+    waits:        likewise, whether a kernel itself can wait for the one before it
     counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
     bounded:      which worker processes may be given less address space: of "build", "run".
@@ -108,6 +109,7 @@ class DeviceKind:
     atoms: Provider | None = None
     has: Provider | None = None
     copies_alone: Callable[[str], bool] = _never
+    waits: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
     counts_blocks: bool = False
     vectors_are_aligned: bool = False

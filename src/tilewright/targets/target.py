@@ -228,6 +228,11 @@ class Target:
         return self.device_kind.has_threads
 
     @property
+    def waits(self) -> bool:
+        """Whether a kernel itself can wait for the one before it."""
+        return self.device_kind.waits(self.arch)
+
+    @property
     def copies_alone(self) -> bool:
         """Copies from global to shared memory go on beside the threads that began them."""
         return self.device_kind.copies_alone(self.arch)

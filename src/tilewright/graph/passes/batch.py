@@ -23,6 +23,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.traversal import is_call, with_children
 
 _WAY_OUT = "Make the network anew for each size; a list of modules can be built as one."
@@ -63,6 +64,7 @@ def with_batch(function: Function, size: int, bound: Collection[str] = ()) -> Fu
         for node in post_order(function.body):
             if node not in new:
                 _rebuild(node, new, repeats)
+                adopt(new[node], layers_of(node))
     except ModelError as error:
         way_out = error.way_out if "batch" in error.way_out else _WAY_OUT
         raise ModelError(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, post_order
+from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import (
@@ -109,7 +110,9 @@ def _whole(data: Expr, products: Sequence[Call], readers: Readers) -> Expr:
     first = products[0]
     whole: Expr = Call(first.op, (data, Constant(np.concatenate(weights))), first.attrs)
     shifts = [s.data for p in products if (s := _shift(p, readers)) is not None]
-    return call("add", whole, Constant(np.concatenate(shifts, axis=1))) if shifts else whole
+    if shifts:
+        whole = call("add", whole, Constant(np.concatenate(shifts, axis=1)))
+    return adopt(whole, joined(map(layers_of, products)))
 
 
 def _slice(whole: Expr, one: Expr, products: Sequence[Call], readers: Readers) -> Expr:

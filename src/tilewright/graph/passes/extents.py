@@ -29,6 +29,7 @@ from tilewright.graph.expr import (
     post_order,
 )
 from tilewright.graph.extents import stand_in
+from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.open import OpenModule, still_open
 from tilewright.graph.passes.bind import with_weights
 from tilewright.graph.traversal import with_children
@@ -182,7 +183,7 @@ def _closed(
                 _WAY_OUT,
             )  # fmt: skip
         if node not in new:
-            new[node] = _rebuilt(node, new, numbers, place)
+            new[node] = adopt(_rebuilt(node, new, numbers, place), layers_of(node))
     params = [new[p] for p in function.params]
     kept = [p for p in params if isinstance(p, Var)]
     return Function(kept, new[function.body], attrs=function.attrs)

@@ -28,6 +28,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
@@ -328,7 +329,11 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return value if number and elementwise else resolve(value)  # part of the kernel's text
 
     for step in group.steps:
-        inside[step] = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
+        made = Call(step.op, [operand(step, a) for a in step.args], step.attrs)
+        inside[step] = adopt(made, layers_of(step))
     name = "_".join(["fused", *(op_name(s).replace(".", "_") for s in group.steps)])
     body = inside[group.result]
-    return Call(Function(params, body, attrs={"name": name}), args)
+    heads = sorted(group.steps, key=lambda s: -TABLE[op_name(s)].pattern)
+    made = Call(Function(params, body, attrs={"name": name}), args)
+    made.layers = joined(map(layers_of, heads))
+    return made

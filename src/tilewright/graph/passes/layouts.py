@@ -22,6 +22,7 @@ from tilewright.graph.expr import (
     Type,
     post_order,
 )
+from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.op import TABLE
 from tilewright.graph.op.window import RANKS, is_blocked
 from tilewright.graph.passes.data_layout import AxisLayout, axis_layout, convert, plain
@@ -165,7 +166,10 @@ class _Rewritten:
             return new
         key = value, form
         if key not in self.known:
-            self.known[key] = convert(new, value.shape, own, form)
+            made = convert(new, value.shape, own, form)
+            if layers := layers_of(value):
+                adopt(made, layers)  # else whoever reads it says
+            self.known[key] = made
         return self.known[key]
 
     def _call(self, node: Call) -> None:
@@ -180,6 +184,7 @@ class _Rewritten:
         else:
             values = [self.at(v, f) for v, f in zip(read, picked.forms, strict=True)]
             self.made[node] = picked.make(values), picked.result
+        adopt(self.made[node][0], layers_of(node))
 
     def _item(self, node: TupleGetItem) -> None:
         """Of several results the first lies in the form of the call."""

@@ -25,6 +25,7 @@ from tilewright.graph.expr import (
     children,
     post_order,
 )
+from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.op import call
 from tilewright.graph.op.conv import TRANSPOSED
 from tilewright.graph.op.window import RANKS
@@ -82,7 +83,8 @@ class _Conversion:
                 if not isinstance(node, TupleGetItem):
                     parts = tuple(self._cast(p, wanted) for p in parts)
             made = with_children(node, parts)
-            self.new[node] = self._narrow_result(made) if wanted is self.narrow else made
+            made = self._narrow_result(made) if wanted is self.narrow else made
+            self.new[node] = adopt(made, layers_of(node))
         body = self.new[function.body]
         return with_body(function, self._cast(body, FLOAT32) if keep_outputs else body)
 

@@ -34,6 +34,7 @@ from tilewright.graph.expr import (
     free_vars,
 )
 from tilewright.graph.extents import closed, open_names
+from tilewright.graph.layers import adopt
 from tilewright.graph.leaves import var
 from tilewright.graph.passes.extents import opened
 from tilewright.models.limits import BeyondLimit, Limits
@@ -69,7 +70,16 @@ from tilewright.models.onnx.postponed import Postponing
 from tilewright.models.onnx.schema import Schema
 from tilewright.models.onnx.scope import Scope
 from tilewright.models.onnx.structure import Plan, plan, without
-from tilewright.models.onnx.values import WIDER, Narrow, Unknown, Value, items, kind_of, waits
+from tilewright.models.onnx.values import (
+    WIDER,
+    Narrow,
+    Unknown,
+    Value,
+    items,
+    kind_of,
+    tensors,
+    waits,
+)
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
@@ -349,6 +359,9 @@ class _Importer(Postponing):
             raise
         except ModelError as error:
             results = self._blocked(scope, node, name, error, values)
+        if layer := _layer(node, scope):
+            for made in (tensor for result in results for tensor in tensors(result)):
+                adopt(made, (layer,))
         for output, result in zip(node.output, results, strict=False):
             if output:
                 scope.define(output, result, place)
@@ -512,6 +525,12 @@ def _damaged() -> Iterator[None]:
         yield
     except ModelError as error:
         raise _Damaged(error.place, error.reason, error.way_out) from None
+
+
+def _layer(node: NodeProto, scope: Scope) -> str:
+    """What people call it; "" where the node that it is a part of says."""
+    outermost = scope.parent is None and not scope.depth
+    return shown(node.name or (next(filter(None, node.output), "") if outermost else ""))
 
 
 def _type_proto(value: Value | None) -> Any:

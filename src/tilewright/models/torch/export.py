@@ -76,16 +76,17 @@ def from_exported_program(
 
 
 def from_examples(
-    module: Any, inputs: Any, limits: Limits | None = None
+    module: Any, inputs: Any, limits: Limits | None = None, place: str = ""
 ) -> tuple[IRModule, dict[str, Array]]:
     """A module of PyTorch, also a scripted or traced one, and its weights; inputs are named as its
     arguments are.
 
     inputs: an example of its input, or a tuple of them, or by the names of its arguments a mapping;
             each a tensor, an array, or a shape, which stands for float32
+    place:  of errors; default: `load` of its class
     The module is taken in evaluation mode.  Raises ModelError as `from_exported_program` does.
     """
-    place = f"load({type(module).__name__})"
+    place = place or f"load({type(module).__name__})"
     torch = torch_module(place)
     where = next((p.device for p in module.parameters()), "cpu")
 
@@ -100,11 +101,24 @@ def from_examples(
     by_name = inputs if isinstance(inputs, Mapping) else {}
     listed = inputs if isinstance(inputs, tuple | list) and not _is_shape(inputs) else (inputs,)
     args = () if by_name else tuple(map(example, listed))
-    takes = inspect.signature(module.forward).parameters if by_name else {}
+    takes = _arguments(module) if by_name else []
+    if hasattr(module.forward, "schema") and (odd := [n for n in by_name if n not in takes]):
+        told = ", ".join(takes)
+        raise ModelError(place, f"it has no input {odd[0]!r}", f"Its inputs: {told}.")
     order = [name for name in takes if name in by_name]  # that of calls without names
     kwargs = {name: example(by_name[name]) for name in dict.fromkeys((*order, *by_name))}
+    if kwargs and hasattr(module.forward, "schema") and order == takes[: len(kwargs)]:
+        args, kwargs = tuple(kwargs.values()), {}  # PyTorch's converter takes them in order only
     whole = decomposed(exported(module, args, place, kwargs))
     return import_program(read(whole, place), place, limits)
+
+
+def _arguments(module: Any) -> list[str]:
+    """The names of what its `forward` takes, which a scripted one tells in a schema."""
+    schema = getattr(module.forward, "schema", None)
+    if schema is not None:
+        return [argument.name for argument in schema.arguments if argument.name != "self"]
+    return list(inspect.signature(module.forward).parameters)
 
 
 def _is_shape(value: Any) -> bool:
@@ -350,6 +364,13 @@ def _memory_read(tensor: Any, offset: int | None) -> dict[str, Any]:
     return {"storage_offset": behind, "dense": bool(tensor.is_contiguous()) and behind >= 0}
 
 
+def _layer(node: Any) -> str:
+    """The innermost module that calls it, by its name in the outermost; "" where that does."""
+    told = node.meta.get("nn_module_stack") or {}
+    names = [str(path) for path, _ in told.values()] if isinstance(told, dict) else []
+    return names[-1].removeprefix("L['self']").removeprefix(".") if names else ""
+
+
 class _Reader:
     """Nodes of a graph as steps.
 
@@ -363,12 +384,12 @@ class _Reader:
     def step(self, node: Any) -> Step:
         if node.target is operator.getitem:
             given = {"self": self.value(node.args[0]), "index": node.args[1]}
-            return Step(node.name, "getitem", given, self._results(node)[0])
+            return Step(node.name, "getitem", given, self._results(node)[0], layer=_layer(node))
         results, several = self._results(node)
         name, args = self._name(node.target), dict(self._args(node))
         if name.startswith("as_strided"):
             args |= _memory_read(node.args[0].meta["val"], args.get("storage_offset"))
-        return Step(node.name, name, args, results, several)
+        return Step(node.name, name, args, results, several, _layer(node))
 
     def value(self, item: Any) -> Any:
         """An argument as plain data: values by name, element types by name, no devices."""

@@ -28,6 +28,7 @@ from tilewright.graph.expr import (
     Var,
     free_vars,
 )
+from tilewright.graph.layers import adopt
 from tilewright.graph.leaves import const, var
 from tilewright.graph.traversal import unpacked
 from tilewright.models.limits import Limits
@@ -107,7 +108,12 @@ class _Importer:
 
     def _steps(self) -> None:
         for step in live(self.program):
-            self.values[step.name] = self._convert(step)
+            made = self._convert(step)
+            for value in _listed(made):
+                for part in (value.real, value.imag) if isinstance(value, Complex) else (value,):
+                    if isinstance(part, Expr):
+                        adopt(part, (step.layer or step.name,))
+            self.values[step.name] = made
 
     def _check(self) -> None:
         if self.blocked or self.behind:

@@ -43,6 +43,7 @@ class Step:
              `Ref`s, branches and bodies of loops are Programs; by position where there is no schema
     results: one for each value, None where a value is no tensor or absent
     several: it gives a tuple
+    layer:   name of the module that calls it, "" where that is the whole
 
     `as_strided` reads memory, not elements; it has an argument `dense` more: whether the elements
     of `self` lie there in order. Its offset is from the first of them.
@@ -53,6 +54,7 @@ class Step:
     args: Mapping[str, Any]
     results: tuple[Spec | None, ...]
     several: bool = False
+    layer: str = ""
 
 
 @dataclass(frozen=True)

@@ -72,5 +72,6 @@ def unknown_network(name: str) -> ModelError:
     hint = f"Did you mean {near[0]}? " if near else ""
     return ModelError(
         f"network {name!r}", "there is no such network",
-        f"{hint}Use one of {', '.join(known)}, or the path of an .onnx file.",
+        f"{hint}Use one of {', '.join(known)}; or give an .onnx or a .pt2 file, or "
+        "SCRIPT.py:FUNCTION.",
     )  # fmt: skip

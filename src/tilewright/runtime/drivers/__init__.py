@@ -63,10 +63,14 @@ class Kernel:
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """One launch: `buffers[i]` is the i-th argument of the kernel."""
+    """One launch: `buffers[i]` is the i-th argument of the kernel.
+
+    weights: those of them that nobody writes as long as the plan lives
+    """
 
     kernel: Kernel
     buffers: tuple[Memory, ...]
+    weights: tuple[Memory, ...] = ()
 
 
 class Spot(NamedTuple):

@@ -19,18 +19,20 @@ import numpy as np
 
 from tilewright.base import environment
 from tilewright.base.artifact import Artifact
-from tilewright.base.concurrency import cached_property, importing, lock, once
+from tilewright.base.concurrency import cached_property, lock
 from tilewright.base.errors import DeviceError, TargetError
-from tilewright.base.extras import install
 from tilewright.runtime.drivers import (
     ZONE_BYTES,
     Fenced,
-    ForkGuard,
     Kernel,
     Launch,
     Memory,
     Spot,
+    cuda_ahead,
 )
+from tilewright.runtime.drivers.cuda_api import call as _call
+from tilewright.runtime.drivers.cuda_api import cu as _cu
+from tilewright.runtime.drivers.cuda_api import fork as _fork
 from tilewright.runtime.drivers.tensor_maps import TensorMaps
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
@@ -46,27 +48,6 @@ _SIZES = (
     "gridDimX", "gridDimY", "gridDimZ", "blockDimX", "blockDimY", "blockDimZ", "sharedMemBytes",
 )  # fmt: skip
 
-# After these every later call of the process fails the same way; the context cannot be repaired.
-_FATAL = (
-    "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_TIMEOUT", "CUDA_ERROR_ASSERT",
-    "CUDA_ERROR_HARDWARE_STACK_ERROR", "CUDA_ERROR_ILLEGAL_INSTRUCTION",
-    "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_INVALID_ADDRESS_SPACE", "CUDA_ERROR_INVALID_PC",
-    "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
-    "CUDA_ERROR_CONTEXT_IS_DESTROYED", "CUDA_ERROR_EXTERNAL_DEVICE", "CUDA_ERROR_CONTAINED",
-    "CUDA_ERROR_TENSOR_MEMORY_LEAK", "CUDA_ERROR_UNKNOWN", "CUDA_ERROR_DEVICE_UNAVAILABLE",
-)  # fmt: skip
-
-_WAYS_OUT = {
-    "CUDA_ERROR_NO_BINARY_FOR_GPU": "Compile for the architecture of this device (Device.target).",
-    "CUDA_ERROR_INVALID_IMAGE": "Compile it again with driver.compile_source.",
-    "CUDA_ERROR_OUT_OF_MEMORY": "Free arrays, or use smaller shapes.",
-    "CUDA_ERROR_NOT_INITIALIZED": "CUDA does not survive fork: start the process with spawn.",
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "Install a driver that matches the kernel module; reboot.",
-    "CUDA_ERROR_NO_DEVICE": "Check nvidia-smi and CUDA_VISIBLE_DEVICES.",
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "Use fewer threads or fewer registers per thread.",
-    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "Update the driver, or use an older NVRTC.",
-}
-
 # Field of Limits -> attribute of the device, without its common prefix.
 _LIMITS = {
     "max_threads_per_block": "MAX_THREADS_PER_BLOCK",
@@ -81,42 +62,6 @@ _LIMITS = {
 }
 
 
-_fork = ForkGuard("CUDA")
-
-
-def _cu() -> Any:
-    """The driver API, initialised.  Raises TargetError, and DeviceError in a forked child."""
-    _fork.check()
-    return _load()
-
-
-@once
-def _load() -> Any:
-    try:
-        with importing:
-            from cuda.bindings import driver
-    except ImportError as error:
-        raise TargetError(
-            "cuda(0)", f"cuda-bindings is not installed ({error})",
-            f"Try {install('cuda13')}; for drivers before 580 {install('cuda12')}.",
-        ) from None  # fmt: skip
-    try:
-        (status,) = driver.cuInit(0)
-    except RuntimeError as error:  # the bindings look for libcuda at the first call
-        reason = str(error).strip().splitlines()[0]
-        raise TargetError(
-            "cuda(0)", f"NVIDIA's driver library cannot be loaded ({reason})",
-            "Install the NVIDIA driver; compiling for cuda works without it.",
-        ) from None  # fmt: skip
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise TargetError(
-            "cuda(0)", f"the NVIDIA driver failed to start ({status.name})",
-            _WAYS_OUT.get(status.name, "Check that nvidia-smi works."),
-        )  # fmt: skip
-    _fork.watch()
-    return driver
-
-
 def open_device(index: int) -> CudaDriver:
     cu = _cu()
     count = _call(f"cuda({index})", cu.cuDeviceGetCount())
@@ -126,20 +71,6 @@ def open_device(index: int) -> CudaDriver:
             "Use a smaller index, or check CUDA_VISIBLE_DEVICES.",
         )  # fmt: skip
     return CudaDriver(index)
-
-
-def _call(place: str, result: tuple[Any, ...]) -> Any:
-    """The value of a driver call `(status, value...)`.  Raises DeviceError, fatal when it is."""
-    status = result[0]
-    if status == 0:
-        return result[1] if len(result) == 2 else result[1:]
-    cu = _cu()
-    _, text = cu.cuGetErrorString(status)
-    error = DeviceError(
-        place, f"{status.name} ({(text or b'').decode()})", _WAYS_OUT.get(status.name, "")
-    )
-    error.fatal = status.name in _FATAL
-    raise error
 
 
 class CudaMemory:
@@ -165,6 +96,7 @@ class CudaPlan:
             _Call(launch, k > 0 and launch.kernel.source.waits and driver.launches_early)
             for k, launch in enumerate(launches)
         ]
+        self._asked = driver.asked(launches)
         self._open: list[int] = []  # addresses of what `argument` opened
         self._graphs: dict[tuple[int, ...], Any] = {}  # by passes and those addresses
         self._met: dict[tuple[int, ...], None] = {}  # addresses that one run had, the latest last
@@ -275,7 +207,7 @@ class CudaPlan:
     def _graph(self, passes: int) -> Any:
         key = (passes, *self._open)
         if key not in self._graphs:
-            graph = self._driver.capture(self._calls, passes)
+            graph = self._driver.capture(self._calls, passes, self._asked)
             self._graphs[key] = graph
             _on_death(self, self._driver, "cuGraphExecDestroy", graph)
         return self._graphs[key]
@@ -352,8 +284,9 @@ class CudaDriver:
         self._major = major
         flags = cu.CUstream_flags
         self.stream = self._ask("stream", cu.cuStreamCreate(int(flags.CU_STREAM_DEFAULT)))
-        self._capture_stream = self._ask(
-            "stream", cu.cuStreamCreate(int(flags.CU_STREAM_NON_BLOCKING))
+        self._capture_stream, self._stream_beside = (
+            self._ask("stream", cu.cuStreamCreate(int(flags.CU_STREAM_NON_BLOCKING)))
+            for _ in range(2)
         )
         self._capturing = lock()
         self._events: list[Any] = []  # free events
@@ -379,7 +312,7 @@ class CudaDriver:
     @property
     def launches_early(self) -> bool:
         """Whether a kernel that waits itself may begin before the one before it has ended."""
-        return self._can_launch_early and environment.dependent_launch()
+        return self._can_launch_early and bool(environment.dependent_launch())
 
     @cached_property
     def _can_launch_early(self) -> bool:
@@ -478,11 +411,31 @@ class CudaDriver:
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> CudaPlan:
         return CudaPlan(self, launches, capture)
 
-    def capture(self, calls: list[_Call], passes: int) -> Any:
-        """An executable graph of `passes` times the calls, each after the one before it."""
+    def asked(self, launches: Sequence[Launch]) -> cuda_ahead.Asked:
+        """Weights that a graph of them asks for ahead; none where the driver cannot load that."""
+        if self._major < cuda_ahead.CAPABILITY or not environment.ask_ahead():
+            return {}
+        found = cuda_ahead.asked(launches, self._attribute("L2_CACHE_SIZE"))
+        return found if found and self._asker is not None else {}
+
+    @cached_property
+    def _asker(self) -> cuda_ahead.Asker | None:
+        self.enter()
+        try:
+            return cuda_ahead.Asker(_cu(), self._ask)
+        except DeviceError as error:
+            if error.fatal:
+                raise
+            return None  # it is PTX, and there may be no compiler for it
+
+    def capture(self, calls: list[_Call], passes: int, asked: cuda_ahead.Asked) -> Any:
+        """An executable graph of `passes` times the calls, each after the one before it.
+
+        asked: for, beside each call
+        """
         cu = _cu()
-        with self._capturing:  # there is one stream for it
-            graph = self._captured(calls, passes)
+        with self._capturing:  # there are streams for one
+            graph = self._captured(calls, passes, asked)
         try:
             executable = self._ask("instantiate graph", cu.cuGraphInstantiate(graph, 0))
         finally:
@@ -494,14 +447,20 @@ class CudaDriver:
             raise
         return executable
 
-    def _captured(self, calls: list[_Call], passes: int) -> Any:
-        cu, stream = _cu(), self._capture_stream
+    def _captured(self, calls: list[_Call], passes: int, asked: cuda_ahead.Asked) -> Any:
+        cu, stream, beside = _cu(), self._capture_stream, self._stream_beside
         mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         self._ask("capture", cu.cuStreamBeginCapture(stream, mode))
         try:
-            for _ in range(passes):
-                for call in calls:
-                    call.enqueue(stream)
+            for k, call in [*enumerate(calls)] * passes:
+                if k in asked:
+                    self.order(stream, beside)
+                    for region in asked[k]:
+                        assert self._asker is not None
+                        self._asker.enqueue(region, beside)
+                call.enqueue(stream)
+            if asked:
+                self.order(beside, stream)
         except DeviceError:
             _, graph = cu.cuStreamEndCapture(stream)
             if graph:

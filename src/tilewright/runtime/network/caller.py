@@ -13,10 +13,11 @@ from typing import cast
 
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.drivers import Launch, Memory, OpenPlan, Spot
+from tilewright.runtime.drivers import Memory, OpenPlan, Spot
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
 from tilewright.runtime.network.plan import Operand, Plan, TensorSpec
+from tilewright.runtime.sequence import launches_of
 
 Put = Callable[[int], None]
 
@@ -66,10 +67,8 @@ class Caller:
     ) -> None:
         self.device, self.turn = module.device, lock()
         self._held = Instance(module, plan or module.library.plan, slots_of(module))
-        launches = tuple(
-            Launch(kernel, tuple(a.memory for a in arrays))
-            for calls in self._held.launches for kernel, arrays in calls
-        )  # fmt: skip
+        calls = (call for launch in self._held.launches for call in launch)
+        launches = launches_of(calls, module.constants)
         opened = self.device.driver.plan(launches)
         if not hasattr(opened, "argument"):
             raise DeviceError(

@@ -242,8 +242,8 @@ class GraphModule:
             alone = [LaunchSequence(self.device, calls) for calls in self._now.launches]
             rounds: list[list[float]] = []
             for _ in range(_ROUNDS):
-                runs = 0.0 if whole is None else whole.time(number).median
-                call = self._end_to_end(1, number, 0).median
+                runs = 0.0 if whole is None else whole.time(number, min_repeat_ms=_LEAST_MS).median
+                call = self._end_to_end(1, number, _LEAST_MS).median
                 each = [one.time(number, min_repeat_ms=_LEAST_MS).median for one in alone]
                 rounds.append([runs, call, *each])
         run, call, *seconds = (statistics.median(each) for each in zip(*rounds, strict=True))
@@ -252,7 +252,12 @@ class GraphModule:
             buffers = library.kernels[launch.kernel].source.buffers
             nbytes = sum(b.nbytes for b in buffers if b.role in ("input", "output"))
             told = library.report.kernels[launch.kernel]
-            found.append(KernelTime(told.name, taken, told.flop, nbytes, told.label))
+            found.append(
+                KernelTime(
+                    told.name, taken, told.flop, nbytes, told.label, launch.layers, told.least,
+                    told.limit,
+                )
+            )  # fmt: skip
         return Profile(tuple(found), run, str(self.device), call)
 
     def launch_seconds(self, rounds: int) -> list[list[float]]:

@@ -71,7 +71,8 @@ class Instance:
     @cached_property
     def sequence(self) -> LaunchSequence | None:
         calls = [call for launch in self.launches for call in launch]
-        return LaunchSequence(self.module.device, calls) if calls else None
+        constants = self.module.constants
+        return LaunchSequence(self.module.device, calls, constants) if calls else None
 
     def node(self, index: int) -> NDArray:
         """The value of a node of `graph_json`: an input, a weight, or what a kernel wrote."""

@@ -54,10 +54,15 @@ COUNTERS = Operand("counters", 0)
 
 @dataclass(frozen=True)
 class Launch:
-    """One run of a kernel.  operands: one for each of its `Source.buffers`, workspaces included."""
+    """One run of a kernel.
+
+    operands: one for each of its `Source.buffers`, workspaces included
+    layers:   names of the layers of the model that it computes, the one that takes the time first
+    """
 
     kernel: int
     operands: tuple[Operand, ...]
+    layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

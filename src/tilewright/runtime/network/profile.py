@@ -1,6 +1,7 @@
 """`Profile`: where the time of a network goes, kernel by kernel.
 
-In: seconds of each launch and of a whole run.  Out: a table, CSV, JSON.
+In: seconds of each launch and of a whole run.  Out: a table whose rows add up to the run, CSV,
+JSON.
 Read next: `graph_executor.py`.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 
 from tilewright.runtime.timing import show_seconds
 
@@ -19,6 +21,8 @@ class KernelTime:
 
     name:    the kernel's; label: its workload, short
     seconds: of the launch; flop: what it computes; nbytes: its arguments, each counted once
+    layers:  names of the layers of the model that it computes, the one that takes the time first
+    least, limit: see `KernelReport`
     """
 
     name: str
@@ -26,6 +30,9 @@ class KernelTime:
     flop: float = 0.0
     nbytes: int = 0
     label: str = ""
+    layers: tuple[str, ...] = ()
+    least: float = 0.0
+    limit: str = ""
 
     @property
     def gflops(self) -> float:
@@ -39,12 +46,40 @@ class KernelTime:
 
 
 @dataclass(frozen=True)
+class KernelTotal:
+    """All launches of one kernel.
+
+    first: one of them; calls: how many; seconds: of all; median: of one; layers: those of each
+    """
+
+    first: KernelTime
+    calls: int
+    seconds: float
+    median: float
+    layers: tuple[str, ...]
+
+    def rate(self, amount: float) -> float:
+        """10^9 a second, of so much in each launch."""
+        return amount * self.calls / self.seconds * 1e-9 if self.seconds else 0.0
+
+    @property
+    def of_peak(self) -> str:
+        """`71% memory`: how near it is to what the device's limits allow, and which of them that
+        is; "" where they are not known, `over 100%` where they are assumed too low."""
+        if not self.first.least or not self.median:
+            return ""
+        share = self.first.least / self.median
+        return f"{share:.0%} {self.first.limit}" if share <= 1 else "over 100%"
+
+
+@dataclass(frozen=True)
 class Profile(Sequence[KernelTime]):
     """launches: in the order in which they run; seconds: of a whole run, launches back to back.
 
     call_seconds: of a call, which copies the inputs from host memory, runs, and copies the outputs
     to it; 0 where that was not timed.
-    The sum of the launches differs from the run: alone a kernel finds its operands in the caches.
+    The sum of the launches differs from the run, by `rest`: alone a kernel finds its operands in
+    the caches, and waits for its own start.
     """
 
     launches: tuple[KernelTime, ...]
@@ -58,9 +93,36 @@ class Profile(Sequence[KernelTime]):
         return sum(k.seconds for k in self.launches)
 
     @property
-    def fastest(self) -> dict[str, float]:
-        """Seconds of each kernel, by name: of its fastest launch."""
-        return {same[0].name: min(k.seconds for k in same) for same in self._by_kernel()}
+    def kernels(self) -> list[KernelTotal]:
+        """The distinct kernels, those that take longest first."""
+        found: dict[str, list[KernelTime]] = {}
+        for launch in self.launches:
+            found.setdefault(launch.name, []).append(launch)
+        totals = [
+            KernelTotal(
+                same[0], len(same), sum(k.seconds for k in same), median(k.seconds for k in same),
+                tuple(dict.fromkeys(name for k in same for name in k.layers[:1])),
+            )
+            for same in found.values()
+        ]  # fmt: skip
+        return sorted(totals, key=lambda total: -total.seconds)
+
+    @property
+    def rest(self) -> float:
+        """Seconds of a run that are none of its kernels'; negative where these take longer alone
+        than in it; 0 where no run was timed."""
+        return self.seconds - self.kernel_seconds if self.seconds else 0.0
+
+    @property
+    def rest_told(self) -> str:
+        """What `rest` is: starts of kernels and operands from memory, or the lack of them."""
+        if self.rest < 0:
+            return "saved by running together"
+        return "between kernels"
+
+    def share(self, seconds: float) -> str:
+        """`12.5%`: of a run, or of the sum where none was timed."""
+        return f"{seconds / (self.seconds or self.kernel_seconds or 1.0):.1%}"
 
     @property
     def overhead(self) -> float:
@@ -73,29 +135,33 @@ class Profile(Sequence[KernelTime]):
         return _unexplained(self.kernel_seconds, self.call_seconds)
 
     def table(self) -> str:
-        """A line for each distinct kernel, those that take longest first, and the whole run."""
-        rows = [("share", "time", "calls", "GFLOP/s", "GB/s", "kernel")]
-        total = self.kernel_seconds or 1.0
-        for same in self._by_kernel():
-            seconds, one = sum(k.seconds for k in same), same[0]
-            rate = sum(k.flop for k in same) / seconds * 1e-9 if seconds else 0.0
-            moved = sum(k.nbytes for k in same) / seconds * 1e-9 if seconds else 0.0
+        """A line for each distinct kernel, those that take longest first, and what they leave of a
+        run: the shares are of it, and add up to it."""
+        rows = [("share", "time", "calls", "GFLOP/s", "GB/s", "of peak", "layer", "kernel")]
+        for total in self.kernels:
+            one = total.first
             rows.append(
-                (f"{seconds / total:.1%}", show_seconds(seconds), str(len(same)), f"{rate:.1f}",
-                 f"{moved:.1f}", one.label or one.name)
+                (self.share(total.seconds), show_seconds(total.seconds), str(total.calls),
+                 f"{total.rate(one.flop):.1f}", f"{total.rate(one.nbytes):.1f}", total.of_peak,
+                 layers_text(total.layers), one.label or one.name)
             )  # fmt: skip
-        widths = [max(len(r[c]) for r in rows) for c in range(5)]
-        lines = ["  ".join([*(f"{r[c]:>{widths[c]}}" for c in range(5)), r[5]]) for r in rows]
-        last = (
-            f"{len(self)} launches on {self.device}: {show_seconds(self.kernel_seconds)} alone, "
-            f"{show_seconds(self.seconds)} as one run ({self.overhead:.1%} not kernels)"
-        )
+        if self.seconds:
+            rest = show_seconds(abs(self.rest))
+            signed = rest if self.rest >= 0 else f"-{rest}"
+            rows.append((self.share(self.rest), signed, "", "", "", "", "", self.rest_told))
+        whole = show_seconds(self.seconds or self.kernel_seconds)
+        what = f"a run on {self.device}" if self.seconds else f"all kernels alone on {self.device}"
+        rows.append(("100.0%", whole, str(len(self)), "", "", "", "", what))
+        widths = [max(len(r[c]) for r in rows) for c in range(7)]
+        lines = []
+        for r in rows:
+            figures = (f"{r[c]:>{widths[c]}}" for c in range(5))
+            words = (f"{r[c]:<{widths[c]}}" for c in (5, 6) if widths[c])
+            lines.append("  ".join([*figures, *words, r[7]]))
         if self.call_seconds:
-            last += (
-                f", {show_seconds(self.call_seconds)} with copies from and to the host "
-                f"({self.call_overhead:.1%} not kernels)"
-            )
-        return "\n".join([*lines, last])
+            call = show_seconds(self.call_seconds)
+            lines.append(f"a call, with copies from and to the host: {call}")
+        return "\n".join(lines)
 
     def csv(self) -> str:
         """A line for each launch, under a line of names; seconds and bytes."""
@@ -118,12 +184,6 @@ class Profile(Sequence[KernelTime]):
             }
         )  # fmt: skip
 
-    def _by_kernel(self) -> list[list[KernelTime]]:
-        found: dict[str, list[KernelTime]] = {}
-        for launch in self.launches:
-            found.setdefault(launch.name, []).append(launch)
-        return sorted(found.values(), key=lambda same: -sum(k.seconds for k in same))
-
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self.launches[index]
 
@@ -135,6 +195,12 @@ class Profile(Sequence[KernelTime]):
 
     def __str__(self) -> str:
         return self.table()
+
+
+def layers_text(layers: Sequence[str]) -> str:
+    """`layer1.0.conv1 +3`: the first of several names, and how many more there are."""
+    more = f" +{len(layers) - 1}" if len(layers) > 1 else ""
+    return layers[0] + more if layers else ""
 
 
 def _unexplained(kernels: float, whole: float) -> float:

@@ -26,6 +26,9 @@ class KernelReport:
               it is, why its threads could not be tried one after the other
     note:     what was refused on the way, and why
     group:    key of what it computes, as the network states it
+    layers:   names of the layers of the model that it computes, one for each call
+    least:    seconds of a call that the device's limits allow at least, see `cost/ceilings.py`; 0:
+              not known; limit: what most of them go to, "memory"
     """
 
     name: str
@@ -38,6 +41,9 @@ class KernelReport:
     check: str = ""
     note: str = ""
     group: str = ""
+    layers: tuple[str, ...] = ()
+    least: float = 0.0
+    limit: str = ""
 
 
 @dataclass(frozen=True)

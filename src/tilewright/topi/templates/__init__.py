@@ -5,6 +5,7 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import gpu_gates as gpu_gates  # special
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
@@ -31,6 +32,7 @@ from tilewright.topi.templates import gpu_dots as gpu_dots  # where no matrix un
 from tilewright.topi.templates import gpu_tiles as gpu_tiles  # before smaller products
 
 # isort: split
+from tilewright.topi.templates import gpu_columns as gpu_columns
 from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise
