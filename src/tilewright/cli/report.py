@@ -96,14 +96,17 @@ def report(
     Without --measure nothing is compiled or run, and the same log gives the same file.  --dtype,
     --batch, --shape and --desired-layout are those of --model, as it was tuned.
     """
-    from tilewright import front
+    from tilewright.cli.models import loaded
     from tilewright.reporting.write import report as made
+    from tilewright.schedule.task import Task
+    from tilewright.targets.target import Target
 
     if model is None and (batch or shape or layout or dtype != "float32"):
         raise click.UsageError("--dtype, --batch, --shape and --desired-layout are of --model")
     network = None
     if model is not None:
-        network = front.load(model, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        what = loaded(model, Target("llvm"), batch=batch, shape=shape, dtype=dtype, layout=layout)
+        network = None if isinstance(what, Task) else what  # whose log needs no model
     files = output or (Path(f"{log.stem}.html"),)
     save(made(log, model=network, against=against, tasks=tasks, measure=measure), files)
 
@@ -119,8 +122,11 @@ def save(document: Document, files: Iterable[Path]) -> None:
 
 
 def after_tuning(files: Sequence[Path], log: Path, network: Network | None) -> None:
-    """--report of `tune`; network: None after that of an operator.  Where the network and its log do not go together, the tasks of the log
-    are told instead: what was searched for must not be lost."""
+    """--report of `tune`; network: None after that of an operator.
+
+    Where the network and its log do not go together, the tasks of the log are told instead: what
+    was searched for must not be lost.
+    """
     from tilewright.reporting.write import report as made
 
     if not files:

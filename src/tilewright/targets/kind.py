@@ -59,10 +59,11 @@ class DeviceKind:
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
                   that code for it can be built here but not run
 
-    linker:       a function (artefacts, path, C compiler or None) that makes a shared object of the
-                  code of kernels; "": their binaries are data to the host
-    loader:       a function (path, artefacts) that opens such a file; `load` of what it returns is
-                  that of `runtime.drivers.Driver`
+    linker:       a function (contents of a library, what is done, C compiler or None) that makes
+                  its `runtime.network.library_file.Code`; "": nobody makes any
+    loader:       a function (path, artefacts) that opens such a file, where it has the code of
+                  kernels; `load` of what it returns is that of `runtime.drivers.Driver`; "": their
+                  binaries are data to the host
 
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops

@@ -135,6 +135,15 @@ def told() -> tuple[str, ...]:
     return tuple(n for n in _GAINS if n not in lacking) if cpu_host.flags() else ()
 
 
+def told_as(triple: str, name: str) -> tuple[int | None, tuple[str, ...]]:
+    """How Linux on a processor of this triple tells that it has a feature: by a bit of the two
+    words of capabilities, or by flags, here without marks; (None, ()): not at all."""
+    arch = processors.architecture(triple)
+    if bits := _WORDS.get(arch):
+        return bits.get(name), ()
+    return None, tuple(map(_plain, _as_told(name))) if arch == "x86_64" else ()
+
+
 def _as_told(name: str) -> tuple[str, ...]:
     """What Linux says of a feature."""
     return _SYSTEM_NAMES.get(name, (name,))
