@@ -172,7 +172,7 @@ GALLERIES = (
         "as it is up to states of two shapes, which are a scan each",
     ),
     ("work_with_schedules/extern_op", "imperative_stages.py", "as it is"),
-    ("work_with_schedules/tensorize", "", "ends: matrix instructions are not there"),
+    ("work_with_schedules/tensorize", "", "as it is where there is clang, or a text of LLVM"),
     ("work_with_schedules/tuple_inputs", "several_results.py", "as it is"),
     ("work_with_schedules/tedd", "schedules.py", "ends: print(s) shows the loops"),
 )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.device import opencl as opencl
     from tilewright.runtime.network.compiled import Compiled as Compiled
     from tilewright.runtime.network.compiled import open as open
+    from tilewright.schedule.own_atoms import register_atom as register_atom
     from tilewright.schedule.task import Task as Task
     from tilewright.schedule.template import get_config as get_config
     from tilewright.schedule.template import template as template
@@ -55,6 +56,7 @@ _forward.install()
 _plugins.register(
     "names of te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"}
 )
+_plugins.register("pragmas", {"import_llvm": "tilewright.codegen.llvm_foreign:define"})
 _plugins.register("devices", {"device": "tilewright.runtime.device:device"})
 _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 
@@ -81,6 +83,7 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "IRModule": "tilewright.graph.expr",
     "get_global_func": "tilewright.runtime.function_table",
+    "register_atom": "tilewright.schedule.own_atoms",
     "register_func": "tilewright.runtime.function_table",
 }
 _MODULES = ("codegen", "driver", "ir", "runtime", "schedule", "te", "topi")

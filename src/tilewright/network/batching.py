@@ -84,7 +84,8 @@ def _place(
         return None  # a tuple is read by its fields
     read = [t for child in children(node) for t in _tensors(child)]
     if isinstance(node, TupleGetItem):
-        return places[_tensors(node.tuple_value)[node.index]]
+        fields = _tensors(node.tuple_value)  # a kernel with several results is one
+        return places[fields[node.index if len(fields) > 1 else 0]]
     assert isinstance(node, Call)
     if node in group_of:
         return _through_kernel(group_of[node], [places[r] for r in read])
@@ -121,7 +122,7 @@ def _through_kernel(group: FusedGroup, args: Sequence[Place | None]) -> Place | 
     inputs = [t for t in group.dag.args if t not in group.dag.outputs]
     places: dict[Tensor, Place | None] = dict(zip(inputs, args, strict=True))
     for op in group.dag.compute_ops:
-        places[op.output_tensor] = _of_stage(op, places, group.name)
+        places |= dict.fromkeys(op.outputs, _of_stage(op, places, group.name))
     return places[group.dag.outputs[0]]
 
 

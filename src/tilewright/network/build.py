@@ -48,6 +48,7 @@ from tilewright.network.memory import (
     Lifetime,
     MemoryPlan,
     lifetimes,
+    made_in,
     places,
     plan_memory,
     steps,
@@ -323,7 +324,7 @@ class _Network:
         self.main, self.artifacts, self.constants = main, artifacts, constants
         self.groups = groups
         self.kernel_of = {call: k for k, g in enumerate(groups) for call in g.calls}
-        self.in_place = in_place(main)
+        self.in_place, self.made = in_place(main), made_in(main.body)
         alive, order = lifetimes(main), steps(main.body)
         self._places, results = places(main.body), _results(main.body)
         for pair in self.in_place:  # nothing else may be in that memory before it is read
@@ -361,14 +362,14 @@ class _Network:
     def _operands(self, call: Call) -> Iterator[Operand]:
         """One for each buffer of its kernel: the call's arguments, its result, workspaces."""
         transformed = self.groups[self.kernel_of[call]].transformed
-        given = iter(enumerate(_arguments(call)))
+        given, made = iter(enumerate(_arguments(call))), iter(self.made[call])
         for k, spec in enumerate(self._artifact(call).source.buffers):
             if spec.role == "workspace":
                 yield Operand("slot", *self._slots[call, k])
             elif spec.role == "counters":
                 yield COUNTERS
             elif spec.role == "output":
-                yield self._place(call)
+                yield self._place(next(made))
             else:
                 at, value = next(given)
                 steps = (transformed.get(at), spec.packing)

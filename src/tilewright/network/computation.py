@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tilewright import te, topi
 from tilewright.base.errors import InternalError, ModelError
@@ -46,20 +46,28 @@ class Instead:
 def compute_dag(
     function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
 ) -> te.ComputeDAG:
-    """Give the computation of a fused function; its arguments are the parameters, then the result.
+    """Give the computation of a fused function; its arguments are the parameters, then the results,
+    which one stage gives where there are several.
 
     constant: for each parameter, whether its value is known when the network is built.
     """
-    inputs, result = tensors_of(function, constant, instead)
-    if isinstance(result.op, te.PlaceholderOp):  # a group that only hands its input on
-        result = topi.identity(result)
-    return te.ComputeDAG([*inputs, result])
+    inputs, results = tensors_of(function, constant, instead)
+    if len(results) > 1:
+        values = results
+
+        def every(*index: te.IterVar) -> tuple[Any, ...]:
+            return tuple(value[index] for value in values)
+
+        results = cast("Sequence[te.Tensor]", te.compute(values[0].shape, every, "results"))
+    elif isinstance(results[0].op, te.PlaceholderOp):  # a group that only hands its input on
+        results = [topi.identity(results[0])]
+    return te.ComputeDAG([*inputs, *results])
 
 
 def tensors_of(
     function: Function, constant: Sequence[bool] = (), instead: Instead | None = None
-) -> tuple[list[te.Tensor], te.Tensor]:
-    """Give placeholders for the parameters (named as they are) and the tensor of the result."""
+) -> tuple[list[te.Tensor], Sequence[te.Tensor]]:
+    """Give placeholders for the parameters (named as they are) and the tensors of the results."""
     flags = [*constant, *[False] * (len(function.params) - len(constant))]
     other: Mapping[Var, tuple[int, ...]] = {} if instead is None else instead.shapes
     inputs = [
@@ -67,12 +75,13 @@ def tensors_of(
         for p, flag in zip(function.params, flags, strict=True)
     ]
     result = value_of(function.body, dict(zip(function.params, inputs, strict=True)), instead)
-    if not isinstance(result, te.Tensor):
+    results = result if isinstance(result, tuple) else (result,)
+    if not all(isinstance(r, te.Tensor) and r.shape == results[0].shape for r in results):
         raise ModelError(
             f"lower({function.attrs.get('name', 'function')})",
-            "a kernel has one tensor as its result", "Fuse the module first.",
+            "the results of a kernel are tensors of one shape", "Fuse the module first.",
         )  # fmt: skip
-    return inputs, result
+    return inputs, results
 
 
 def value_of(body: Expr, known: Mapping[Expr, Any], instead: Instead | None = None) -> Any:

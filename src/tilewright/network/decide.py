@@ -107,7 +107,7 @@ def decide(
         else:
             layouts = known_layouts(plain, evidence, target)
         plain = in_layouts(plain, layouts)
-    ways = [m["main"] for m in ways_to_group(plain, last)]
+    ways = [m["main"] for m in ways_to_group(plain, last, target)]
     if told is not None and told.grouping is not None and told.grouping < len(ways):
         number = told.grouping
     else:

@@ -88,7 +88,7 @@ def _parts(trials: Trials) -> dict[str, float]:
 def _ways(trials: Trials) -> list[list[FusedGroup]]:
     plain, last = ungrouped(trials.mod, trials.params, trials.pass_options, trials.target)
     mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
-    ways = [way["main"] for each in mods for way in ways_to_group(each, last)]
+    ways = [way["main"] for each in mods for way in ways_to_group(each, last, trials.target)]
     return [fused_groups(main) for main in (trials.usual.main, *ways)]
 
 

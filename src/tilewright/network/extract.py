@@ -29,6 +29,8 @@ from tilewright.graph.passes import (
     fold_shift,
     fuse,
     fuse_attention,
+    join_gates,
+    join_readers,
     optimize,
     passes_of,
 )
@@ -93,7 +95,7 @@ def groupings(
 ) -> list[IRModule]:
     """Give the module in each of the ways to group its operators into kernels, see `ungrouped`
     and `ways_to_group`."""
-    return ways_to_group(*ungrouped(mod, params, pass_options, target))
+    return ways_to_group(*ungrouped(mod, params, pass_options, target), target)
 
 
 def ungrouped(
@@ -131,14 +133,20 @@ def bytes_of(target: Target) -> frozenset[DType]:
     return frozenset(allowed & set(BYTES))
 
 
-def ways_to_group(mod: IRModule, last: Pass) -> list[IRModule]:
+def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> list[IRModule]:
     """Give the usual grouping, and, where there is attention, one in which each attention is a
     kernel.
 
-    last: the pass that groups
+    last: the pass that groups; target: where a launch of a kernel costs as much as it computes,
+    kernels have several results
     """
     whole = [fuse_attention(mod)] if last is fuse and has_attention(mod) else []
-    return [last(mod), *whole]
+    ways = [last(mod), *whole]
+    several = last is fuse and target is not None and target.has_threads
+    if not several:
+        return ways
+    ways = [join_readers(way) for way in ways]
+    return [join_gates(way) for way in ways] if target is not None and target.atoms else ways
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:
@@ -229,7 +237,8 @@ def label_of(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]
     steps = _operators(what.body) if isinstance(what, Function) else [what.name]
     workloads = [op.attrs["workload"] for op in dag.compute_ops if "workload" in op.attrs]
     if not workloads:
-        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in dag.args[:-1])
+        inputs = [t for t in dag.args if t not in dag.outputs]
+        shapes = tuple(["TENSOR", list(t.shape), t.dtype] for t in inputs)
         return "+".join(map(_short, steps)) or "identity", shapes
     name, *args = workloads[0]
     if is_attention(steps):

@@ -35,6 +35,7 @@ from tilewright.graph.passes.layout_propagation import (
 )
 from tilewright.graph.passes.layouts import prefer_layouts
 from tilewright.graph.passes.moves import moves_last
+from tilewright.graph.passes.transposes import merge_transposes
 from tilewright.graph.traversal import op_name
 from tilewright.ir.atoms import ATOMS
 from tilewright.network.extract import FusedGroup, bytes_of, groups_of_body
@@ -113,14 +114,15 @@ def in_layouts(mod: IRModule, choice: Choice) -> IRModule:
     """Give `mod` with its convolutions in the layouts of `choice`.
 
     Where these are only other orders of axes, elementwise steps may now follow what computes: a
-    residual that was behind a transposition of the product is behind a view of it.
+    residual that was behind a transposition of the product is behind a view of it, and what was
+    moved once more is moved once.
     """
     if not any(choice):
-        return mod
+        return merge_transposes(mod)
     layouts = dict(zip(convolutions(mod), choice, strict=True))
     made = prefer_layouts(mod, lambda node: layouts.get(node, ""))
     ordered = not any(map(is_blocked, choice))
-    return eliminate_dead_code(moves_last(made) if ordered else made)
+    return eliminate_dead_code(merge_transposes(moves_last(made)) if ordered else made)
 
 
 def layouts_throughout(mod: IRModule, target: Target) -> list[Choice]:

@@ -213,7 +213,7 @@ def places(body: Expr) -> dict[Expr, Place]:
     Calls of operators are left outside groups where they need no kernel: a view or a slice is a
     part of what it reads, and what a concatenation reads is made as a part of it.
     """
-    nodes = [n for n in post_order(body) if not isinstance(n, (Tuple, TupleGetItem))]
+    nodes = [n for n in post_order(body) if _is_tensor(n)]
     found: dict[Expr, Place] = {}
     for node in reversed(nodes):  # a concatenation of concatenations before those
         if is_call(node, "concatenate"):
@@ -232,6 +232,24 @@ def places(body: Expr) -> dict[Expr, Place]:
     return found
 
 
+def _is_tensor(node: Expr) -> bool:
+    """Whether it is one tensor that is not a field of a tuple of others."""
+    if isinstance(node, TupleGetItem):
+        return isinstance(node.tuple_value, Call)
+    return isinstance(node.checked_type, TensorType)
+
+
+def made_in(body: Expr) -> dict[Expr, list[Expr]]:
+    """Give the tensors that each group of a fused function makes, in the order of its results."""
+    found: dict[Expr, list[Expr]] = {
+        call: [call] if isinstance(call.checked_type, TensorType) else [] for call in steps(body)
+    }
+    several = [n for n in post_order(body) if isinstance(n, TupleGetItem) and _is_tensor(n)]
+    for node in sorted(several, key=lambda n: n.index):
+        found[node.tuple_value].append(node)
+    return found
+
+
 def steps(body: Expr) -> list[Call]:
     """Give the calls of groups, in the order in which they run."""
     return [n for n in post_order(body) if isinstance(n, Call) and isinstance(n.op, Function)]
@@ -246,20 +264,25 @@ def lifetimes(function: Function) -> dict[Expr, Lifetime]:
     place = places(function.body)
     first: dict[Expr, int] = {}
     last: dict[Expr, int] = {}
-    order = steps(function.body)
+    order, made = steps(function.body), made_in(function.body)
     for step, node in enumerate(order):
-        first.setdefault(place[node].owner, step)
-        for value in (node, *_read(node)):
+        for value in made[node]:
+            first.setdefault(place[value].owner, step)
+        for value in (*made[node], *_read(node)):
             last[place[value].owner] = step
     body = function.body
     results = {place[r].owner for r in (_read(body) if isinstance(body, Tuple) else [body])}
     for owner in results:
         last[owner] = max(len(order) - 1, 0)
     return {
-        node: Lifetime(f"v{begin}", _nbytes(node), begin, last[node], node in results)
+        node: Lifetime(_name(node, begin), _nbytes(node), begin, last[node], node in results)
         for node, begin in first.items()
         if not isinstance(node, (Var, Constant))
     }
+
+
+def _name(node: Expr, step: int) -> str:
+    return f"v{step}.{node.index}" if isinstance(node, TupleGetItem) else f"v{step}"
 
 
 def _read(node: Expr) -> list[Expr]:

@@ -155,7 +155,7 @@ def _grouping_tasks(
     """The kernels in which ways to group the operators differ; without those that are `known`."""
     found: dict[str, Task] = {}
     for mod, last in plain:
-        ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last)]
+        ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last, target)]
         common = set.intersection(*({g.key for g in groups} for groups in ways))
         for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))

@@ -16,11 +16,13 @@ from tilewright.schedule.row_reductions import dear_rows, schedule_rows
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sums import block_sums
 from tilewright.schedule.template import fallback_schedule
-from tilewright.schedule.thread_loops import deal, over_blocks
+from tilewright.schedule.thread_loops import deal, over_blocks, over_vectors
 from tilewright.schedule.tree.chains import may_be_long
 from tilewright.schedule.vectors import (
     MAX_STRIDE,
     MIN_PARALLEL_WORK,
+    flat_from,
+    gpu_vector,
     inlined_body,
     lane_axis,
     lanes_inside,
@@ -221,6 +223,10 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
         anchor.compute_at(stage, block)
         _share_reduction(anchor, min(limit, 128))
         return
+    wide = gpu_vector(s, stage, target) if anchor is None else None
+    if wide is not None:
+        over_vectors(stage, wide, threads)
+        return
     _, thread = over_blocks(stage, op.axis, threads)
     if anchor is not None:
         anchor.set_scope("local")
@@ -283,7 +289,7 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
     op = stage.op
     assert isinstance(op, ComputeOp)
     end = lane_axis(op) + 1
-    first = _flat_from(s, stage, end)
+    first = flat_from(s, stage, end)
     flat = stage.fuse(*op.axis[first:end])
     lanes = lanes_of(op, prod(op.shape[first:end]), target)
     loops = [*op.axis[:first], *op.axis[end:]]
@@ -296,45 +302,6 @@ def _cpu_elementwise(s: Schedule, stage: Stage, target: Target) -> None:
     else:
         loops.append(flat)
     _spread(stage, loops, prod(op.shape), target)
-
-
-def _flat_from(s: Schedule, stage: Stage, end: int) -> int:
-    """The first of the axes before `end` that can be one axis with all up to there: every tensor
-    is read along all of them, in their order and with their extents, or along none.  Axes from
-    `end` on have one element."""
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    body = inlined_body(s, stage)
-    reads = [n for n in E.walk(body) if n.op == "read"]
-    inside = {ax.var for ax in op.axis[end - 1 : end]}
-    first = end - 1
-    while first > 0:
-        own = [ax.var for ax in op.axis[first - 1 :]]
-        inside = set(own[: end - first + 1])
-        for n in reads:
-            tail, rest = n.args[-len(own) :], n.args[: -len(own)]
-            along = len(tail) == len(own) and all(a is v for a, v in zip(tail, own, strict=True))
-            if along and n.attr.shape[-len(own) :] == op.shape[first - 1 :]:
-                if inside & E.free_variables(*rest):
-                    return first
-            elif inside & E.free_variables(*n.args):
-                return first
-        if _used_outside_reads(body, inside):
-            return first
-        first -= 1
-    return first
-
-
-def _used_outside_reads(node: Expr, variables: set[Expr]) -> bool:
-    waiting, seen = [node], {node}
-    while waiting:
-        here = waiting.pop()
-        if here in variables:
-            return True
-        new = [a for a in here.args if a not in seen] if here.op != "read" else []
-        seen.update(new)  # inlined stages are read several times, each by its readers
-        waiting += new
-    return False
 
 
 def _cpu_reduction(s: Schedule, stage: Stage, acc: Stage, target: Target) -> None:

@@ -283,12 +283,13 @@ def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
 
 
 def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None:
-    """Return what follows `anchor`, in order, if all is elementwise and ends in the one output.
+    """Return what follows `anchor`, in order, if all is elementwise and ends in the one output, or
+    in one stage that gives all of them.
 
     Every stage has the anchor's shape and reads the anchor and its kind at its own indices; where
     that is not so: None.
     """
-    if len(dag.outputs) != 1:
+    if len({t.op for t in dag.outputs}) != 1:
         return None
     behind: dict[Tensor, ComputeOp] = {anchor.output_tensor: anchor}
     for op in dag.compute_ops:
@@ -300,10 +301,10 @@ def epilogue(dag: ComputeDAG, anchor: ComputeOp) -> tuple[ComputeOp, ...] | None
         for e in E.walk(op.body):
             if e.op == "read" and e.attr in behind and not _same_place(e.args, own, op.shape):
                 return None
-        behind[op.output_tensor] = op
+        behind |= dict.fromkeys(op.outputs, op)
     read = {t for op in behind.values() for t in op.input_tensors}
-    ends = [t for t in behind if t not in read]
-    return tuple(behind.values())[1:] if ends == list(dag.outputs) else None
+    ends = {t for t in behind if t not in read}
+    return tuple(dict.fromkeys(behind.values()))[1:] if ends == set(dag.outputs) else None
 
 
 def separate(dag: ComputeDAG, anchor: ComputeOp) -> bool:

@@ -7,10 +7,11 @@ Read next: `row_reductions.py`, `default.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ALL_ATOMS, NAMES, WARP
+from tilewright.ir.atoms import ALL_ATOMS, WARP, names
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
@@ -19,6 +20,16 @@ from tilewright.targets.target import Target
 from tilewright.te.tensor import IterVar, Tensor
 
 RINGS = (0, 2, 3, 4)  # slots that are worth a trial; 0: plain copies
+
+
+@dataclass(frozen=True)
+class Wide:
+    """Axes `first` to `end` (not included) of a stage are one line, read and written in vectors of
+    `lanes` elements."""
+
+    first: int
+    end: int
+    lanes: Size
 
 
 def staged(dtype: DType, wide: bool = True) -> DType:
@@ -36,6 +47,18 @@ def over_blocks(stage: Stage, axes: Sequence[IterVar], threads: Size) -> tuple[I
     stage.bind(block, "blockIdx.x")
     stage.bind(thread, "threadIdx.x")
     return block, thread
+
+
+def over_vectors(stage: Stage, wide: Wide, threads: Size) -> tuple[IterVar, IterVar]:
+    """Do `over_blocks` with vectors, of which each thread computes one."""
+    axes = stage.op.axis
+    others = [*axes[: wide.first], *axes[wide.end :]]
+    line = stage.fuse(*axes[wide.first : wide.end])
+    if wide.end < len(axes):
+        stage.reorder(*others, line)
+    outer, lane = stage.split(line, factor=wide.lanes)
+    stage.vectorize(lane)
+    return over_blocks(stage, [*others, outer], threads)
 
 
 def deal(stage: Stage, loop: IterVar, threads: Size, lanes: Size | None = None) -> IterVar:
@@ -64,7 +87,7 @@ def lanes(
     Raises ScheduleError for an atom that nobody has.
     """
     if atom not in ALL_ATOMS:
-        raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {NAMES}.")
+        raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {names()}.")
     held = ALL_ATOMS[atom].sum
     bits = held.lane.split()
     rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")

@@ -26,6 +26,7 @@ from tilewright.base.errors import (
     TilewrightError,
     Unavailable,
 )
+from tilewright.base.garbage import looked_for_seldom
 from tilewright.cost.ceilings import ceilings_of
 from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
@@ -182,6 +183,10 @@ class _Loop:
 
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
+        with looked_for_seldom():
+            return self._run(proposers)
+
+    def _run(self, proposers: Sequence[Proposer] | None) -> Report:
         report = Report()
         try:
             self._prepare(report, proposers)

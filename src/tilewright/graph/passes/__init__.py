@@ -26,16 +26,19 @@ from tilewright.graph.passes.dead_code import eliminate_dead_code
 from tilewright.graph.passes.empty import drop_empty
 from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, separate
+from tilewright.graph.passes.gates import join_gates
 from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.norms import join_norms, widen_inside
 from tilewright.graph.passes.points import choose_points
+from tilewright.graph.passes.results import join_readers
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
+from tilewright.graph.passes.transposes import merge_transposes
 from tilewright.graph.traversal import each_function
 from tilewright.graph.waiting import made_of_constants
 
@@ -138,8 +141,8 @@ def optimize(
 __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
-    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention",
-    "group_heads", "inline_calls", "join_norms", "moves_last", "offer", "optimize", "passes_of",
-    "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
-    "work_out_indices",
+    "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "group_heads",
+    "inline_calls", "join_gates", "join_norms", "join_readers", "merge_transposes", "moves_last",
+    "offer", "optimize", "passes_of", "separate", "simplify_inference", "single_heads",
+    "slices_first", "widen_inside", "work_out_indices",
 ]  # fmt: skip

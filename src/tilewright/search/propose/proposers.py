@@ -148,13 +148,19 @@ class Pool:
         self.visited = Visited()
         self._dry = 0  # draws in a row that gave nothing new
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the space is one that is listed."""
+        return self.size <= ENUMERATE
+
+    def all(self) -> Indices:
+        """Every member, of a small space."""
+        return np.arange(self.first, self.first + self.size, dtype=np.int64)
+
     @cached_property
     def listed(self) -> Indices | None:
         """The sensible members of a small space, in order; None of a large one."""
-        if self.size > ENUMERATE:
-            return None
-        every = np.arange(self.first, self.first + self.size, dtype=np.int64)
-        return every[self.sketch.legal(every)]
+        return self.all()[self.sketch.legal(self.all())] if self.is_small else None
 
     @property
     def exhausted(self) -> bool:

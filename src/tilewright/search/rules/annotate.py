@@ -6,8 +6,12 @@ became knobs.  Source: "Ansor", OSDI 2020, section 4.2.  Read next: `derive.py`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.state import SplitRelation
+from tilewright.schedule.thread_loops import over_vectors
+from tilewright.schedule.vectors import gpu_vector
 from tilewright.search.rules.analysis import (
     UNROLL_INNER_ATTR,
     attribute,
@@ -37,6 +41,15 @@ def annotate(state: RuleState) -> None:
 
 
 def _untiled_gpu(state: RuleState, stage: Stage) -> None:
+    """Elements to threads: one to each, or where the stage is elementwise, and nobody has touched
+    its loops, a vector to each."""
+    plain = not (stage.relations or stage.annotations) and stage.attach_kind == "root"
+    wide = gpu_vector(state.schedule, stage, state.target) if plain else None
+    if wide is not None and not any(state.schedule.attached(stage, ax) for ax in stage.op.axis):
+        lanes = state.choose(stage, "vector", [1, wide.lanes], absent=1)
+        threads = state.choose(stage, "threads", state.thread_counts)
+        over_vectors(stage, replace(wide, lanes=lanes), threads)
+        return
     loops = _until_attached(state, stage, _outer_loops(stage))
     if loops and stage.attach_kind != "scope":
         spread_points(state, stage, loops, [])

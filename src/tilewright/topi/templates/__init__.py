@@ -5,6 +5,7 @@ In: nothing.  Out: entries in the registry of `schedule/template.py`, which has 
 Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
+from tilewright.topi.templates import gpu_gates as gpu_gates  # special
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
@@ -12,6 +13,9 @@ from tilewright.topi.templates import attention_atoms as attention_atoms  # befo
 
 # isort: split
 from tilewright.topi.templates import attention as attention  # before products: it is special
+
+# isort: split
+from tilewright.topi.templates import cpu_dots as cpu_dots  # before products of any type
 
 # isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
@@ -22,9 +26,13 @@ from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the other
 from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
 
 # isort: split
+from tilewright.topi.templates import gpu_dots as gpu_dots  # where no matrix unit fits
+
+# isort: split
 from tilewright.topi.templates import gpu_tiles as gpu_tiles  # before smaller products
 
 # isort: split
+from tilewright.topi.templates import gpu_columns as gpu_columns
 from tilewright.topi.templates import gpu_conv2d as gpu_conv2d
 from tilewright.topi.templates import gpu_dense as gpu_dense
 from tilewright.topi.templates import gpu_depthwise as gpu_depthwise

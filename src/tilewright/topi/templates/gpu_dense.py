@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal
@@ -22,6 +23,7 @@ from tilewright.topi.templates.gpu import (
     tile_sizes,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_gates import is_gate
 from tilewright.topi.templates.untuned import fastest
 
 TAGS = ("dense", "matmul", "batch_matmul")
@@ -47,7 +49,12 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 
 def schedule_vector(cfg: Any, a: Anchored, op: ComputeOp) -> None:
-    """A block computes a few neighbouring elements, each with a row of threads."""
+    """A block computes a few neighbouring elements, each with a row of threads.
+
+    Raises ScheduleError for a gate, which is one kernel.
+    """
+    if is_gate(a):
+        raise ScheduleError(f"template for {op.name}", "it is a gate", "dense.gate computes it.")
     depth = op.reduce_axis[0].size
     cfg.define_split(
         "tile_j", op.axis[-1].size, policy="candidate",
