@@ -35,7 +35,7 @@ from tilewright.graph.evaluate import largest_deviation
 from tilewright.graph.samples import sample_inputs
 from tilewright.measure.database import Database
 from tilewright.models.networks import load as load_model
-from tilewright.models.peers.engines import onnxruntime_benchmark, reference, torch_benchmark
+from tilewright.models.peers.engines import peer_times, reference
 from tilewright.network.build import build
 from tilewright.network.conversion import converted
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
@@ -214,8 +214,7 @@ class Bench:
 
     def graph_peers(self, case: Case) -> Iterator[Row]:
         """Those that run the exported graph."""
-        for benchmark in (onnxruntime_benchmark, torch_benchmark):
-            peer = benchmark(case.mod, case.params, self.target, NUMBER, REPEAT)
+        for peer in peer_times(case.mod, case.params, self.target, NUMBER, REPEAT):
             seconds = tuple(peer.result.results) if peer.result is not None else ()
             yield Row(Latency(peer.engine, seconds, peer.note))
 

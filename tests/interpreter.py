@@ -19,6 +19,7 @@ import numpy as np
 from tests.groups_beside import Beside
 from tests.scalars import operation, rounded
 from tests.touches import Cells, Moment
+from tilewright.ir.atoms import multiplied
 from tilewright.ir.bulk import (
     Arrive,
     Await,
@@ -30,6 +31,7 @@ from tilewright.ir.bulk import (
 )
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.fast_bulk import filled
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.gates import Gates, box_places, run_block
 from tilewright.ir.interpreter_memory import (
     Array,
@@ -369,7 +371,10 @@ class _Thread(Beside):
             yield from self.multiply_beside(stmt)
             return
         a, b, sums = (self.fragment(region) for region, _ in stmt.operands)
-        results = yield Meeting(stmt, (a, b, sums))
+        if stmt.atom.by_thread:
+            (results,) = multiplied(stmt.atom, [a], [b], [sums])
+        else:
+            results = yield Meeting(stmt, (a, b, sums))
         for at, value in zip(self.places(stmt.sum), results, strict=True):
             held = np.float64(value) if stmt.sum.buffer.dtype.is_float else value
             self.write(stmt.sum.buffer, at, held)
@@ -562,6 +567,7 @@ _RUN: Rules[Callable[..., Course]] = Rules(
         Await: _Thread.wait_for_gate,
         Join: _Thread.join,
         Exchange: _Thread.exchange,
+        Foreign: lambda thread, stmt: thread.run(stmt.means),
     },
 )
 

@@ -49,6 +49,10 @@ CASES = [
         "first_operator.py", ("--size", "32", "--trials", "4", "--log", "log"),
         ["^product: .* ms$", "^examples/rows: .* ms$", "parallel for i.outer in"],
     ),
+    (
+        "own_instruction.py", (),
+        ["^refused: .*the bits are n0", "example.m1n4k2 C.local", "^largest difference: "],
+    ),
     ("tune_matmul.py", (*MATMUL, "--log", "log"), [r"len=36,", "^Best config", " ms$"]),
     ("tune_matmul.py", (*MATMUL, "--tuner", "xgb", "--log", "log"), [r"\(4/4\)", " ms$"]),
     (
@@ -146,12 +150,11 @@ def test_the_page_names_examples_that_there_are() -> None:
 
 # What scripts of TVM's galleries say where they end, and what they are told.
 ENDS = [
-    ("s[C].tensorize(C.op.axis[0], None)", "Give its name in quotation marks"),
-    ("te.decl_tensor_intrin(C.op, None)", "takes a matrix instruction by its name"),
-    ('s[C].pragma(C.op.axis[0], "import_llvm", "define void @f()")', "Declare what it computes"),
+    ("s[C].tensorize(C.op.axis[0], None)", "atom is None"),
+    ("te.decl_tensor_intrin(C.op, None)", "tilewright_tvm.te.decl_tensor_intrin"),
+    ('s[C].pragma(C.op.axis[0], "import_c", "void f() {}")', "Declare what it computes"),
     ("from tilewright_tvm.contrib import tedd", "print.s. shows the loops"),
     ("from tilewright_tvm.contrib.cc import create_executable", "the target says what to link for"),
-    ("from tilewright_tvm.driver.tvmc import main", "The command is `tilewright`"),
     ("from tilewright.script import tir", "declare with te.compute"),
     ("from tilewright_tvm.relay.backend.contrib.uma import UMABackend", "Compilers of others"),
     ("tir.call_pure_extern('float32', '__expf', A[0])", "te has exp, log, erf"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -73,6 +75,33 @@ def test_every_decision_is_in_the_index() -> None:
     files = {p.name for p in (ROOT / "docs" / "decisions").iterdir()} - {"README.md"}
     assert {name for _, name in dated} == files and len(dated) == len(files)
     assert all(name.startswith(month) for month, name in dated)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """But for those that the index of decisions lists."""
+    told = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", text_of("mkdocs.yml"), re.M)
+    assert len(told) == len(set(told))
+    pages = {page.removeprefix("docs/") for page in PAGES}
+    assert set(told) == {p for p in pages if not re.match(r"decisions/\d", p)}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    made = list(tmp_path.rglob("*.html"))
+    assert len(made) > len(PAGES)
+    loads = re.compile(r"<(?:script|img|link rel=\"stylesheet\")[^>]+(?:src|href)=\"(?:https?:)?//")
+    texts = {p: re.sub(r"(?s)<pre.*?</pre>", "", p.read_text("utf-8")) for p in made}
+    assert [page for page, text in texts.items() if loads.search(text)] == []
+    no_list = re.compile(r"(?m)^(?:<p>)?- ")  # a list that the site takes for text
+    assert [page for page, text in texts.items() if no_list.search(text)] == []
 
 
 def leads_nowhere(page: str, link: str) -> bool:

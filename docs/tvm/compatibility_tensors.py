@@ -76,8 +76,14 @@ TENSORS: list[Row] = [
     different("contrib.cblas.matmul", "and batch_matmul, by numpy's library; not tuned"),
     different(
         "tir.decl_buffer",
-        "for te.extern, and binds= of build and lower; row-major from the first element on",
+        "for te.extern, and binds= of build and lower; row-major from the first element on; with "
+        "strides for te.decl_tensor_intrin",
     ),
+    different(
+        "te.decl_tensor_intrin",
+        "tiles of fixed size that divide the loops, in plain rows; such schedules are not tuned",
+    ),
+    different("tir.call_extern", "as a statement of te.decl_tensor_intrin, for llvm"),
     different(
         "tir.Ramp",
         "and tir.Broadcast, vload and constants of types such as float32x4: in statements of "
@@ -102,9 +108,9 @@ TENSORS: list[Row] = [
         "arith.Analyzer",
         "bind of values and ranges of numbers, simplify, const_int_bound, can_prove",
     ),
-    *not_yet("te.", "create_prim_func decl_tensor_intrin"),
+    *not_yet("te.", "create_prim_func"),
     *not_yet("tir.", "Schedule transform"),
-    *not_yet("tir.", "call_extern analysis"),
+    *not_yet("tir.", "analysis"),
 ]
 
 OLD: list[Row] = [
@@ -145,9 +151,13 @@ SCHEDULES: list[Row] = [
     different(
         "s[C].pragma",
         "auto_unroll_max_step; vectorize, unroll and parallel are the primitives; unroll_explicit "
-        "and the hints parallel_* have no effect; any other is refused",
+        "and the hints parallel_* have no effect; import_llvm links a text; any other is refused",
     ),
-    different("s[C].tensorize", "of a matrix instruction by its name, which ir/atoms.py lists"),
+    different(
+        "s[C].tensorize",
+        "of a te.decl_tensor_intrin, and of a matrix instruction by its name, which ir/atoms.py "
+        "lists",
+    ),
     *not_yet("s[C].", "prefetch env_threads"),
     different("s[C].double_buffer", "no effect: copies do not overlap arithmetic"),
     different(

@@ -15,6 +15,11 @@ OPERATORS = ("relay", "relay.nn", "relay.image", "relay.vision", "topi", "topi.n
 
 COMMANDS = (
     (
+        "python -m tvm.driver.tvmc",
+        "`python -m tilewright_tvm.driver.tvmc` with TVM's options of tune, compile and run; one "
+        "that has no meaning here is refused and says what to do",
+    ),
+    (
         "python -m tvm.driver.tvmc tune",
         "`tilewright tune MODEL`: trials are of all tasks together, --trials and --minutes; "
         "--shape for --input-shapes (`name:[1,3,224,224]`), --farm and --key for --rpc-tracker "
@@ -167,7 +172,7 @@ GALLERIES = (
         "as it is up to states of two shapes, which are a scan each",
     ),
     ("work_with_schedules/extern_op", "imperative_stages.py", "as it is"),
-    ("work_with_schedules/tensorize", "", "ends: matrix instructions are not there"),
+    ("work_with_schedules/tensorize", "", "as it is where there is clang, or a text of LLVM"),
     ("work_with_schedules/tuple_inputs", "several_results.py", "as it is"),
     ("work_with_schedules/tedd", "schedules.py", "ends: print(s) shows the loops"),
 )

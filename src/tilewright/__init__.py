@@ -2,17 +2,19 @@
 
     import tilewright as tw
 
-A network:     tw.load, tw.tune, tw.compile, tw.open
+A network:     tw.load, tw.tune, tw.compile, tw.open, tw.report
 An operator:   tw.te, tw.topi, tw.template, tw.get_config, tw.task, tw.tune, tw.build, tw.lower
 Where it runs: tw.Target, tw.device, tw.cpu, tw.cuda, tw.opencl
 
 Rooms, in the order data flows: base, targets, ir, te, schedule, lowering, codegen, cost, runtime,
-driver, topi, measure, knowledge, farm, search, graph, network, models; on top the command (cli).
+driver, topi, measure, knowledge, farm, search, graph, network, models; on top reports (reporting)
+and the command (cli).
 TVM's names, those of its tutorials among them, are the package `tilewright_tvm`.
 Read next: docs/design.md.
 """
 
 from tilewright.base import early as _early  # noqa: F401  # hears Ctrl-C from here on
+from tilewright.base import systems as _systems  # noqa: F401  # raises where it does not run
 
 # isort: split
 
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     from tilewright.front import task as task
     from tilewright.front import tune as tune
     from tilewright.graph.expr import IRModule as IRModule
+    from tilewright.reporting.write import report as report
     from tilewright.runtime.device import cpu as cpu
     from tilewright.runtime.device import cuda as cuda
     from tilewright.runtime.device import device as device
     from tilewright.runtime.device import opencl as opencl
     from tilewright.runtime.network.compiled import Compiled as Compiled
     from tilewright.runtime.network.compiled import open as open
+    from tilewright.schedule.own_atoms import register_atom as register_atom
     from tilewright.schedule.task import Task as Task
     from tilewright.schedule.template import get_config as get_config
     from tilewright.schedule.template import template as template
@@ -52,6 +56,7 @@ _forward.install()
 _plugins.register(
     "names of te", {"create_schedule": "tilewright.schedule.schedule:create_schedule"}
 )
+_plugins.register("pragmas", {"import_llvm": "tilewright.codegen.llvm_foreign:define"})
 _plugins.register("devices", {"device": "tilewright.runtime.device:device"})
 _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 
@@ -66,6 +71,7 @@ _LAZY = {
     "get_config": "tilewright.schedule.template",
     "load": "tilewright.front",
     "open": "tilewright.runtime.network.compiled",
+    "report": "tilewright.reporting.write",
     "task": "tilewright.front",
     "template": "tilewright.schedule.template",
     "tune": "tilewright.front",
@@ -77,6 +83,7 @@ _LAZY = {
     "device": "tilewright.runtime.device",
     "IRModule": "tilewright.graph.expr",
     "get_global_func": "tilewright.runtime.function_table",
+    "register_atom": "tilewright.schedule.own_atoms",
     "register_func": "tilewright.runtime.function_table",
 }
 _MODULES = ("codegen", "driver", "ir", "runtime", "schedule", "te", "topi")

@@ -1,4 +1,5 @@
-"""`tvm` and `topi` as names of this package, in a process that runs a script for TVM.
+"""`tvm` and `topi` as names of this package, in a process that runs a script for TVM; there
+PyTorch's backend "tvm" is ours, too.
 
 In: nothing.  Out: a finder of modules in `sys.meta_path`, here and in processes that
 `multiprocessing` starts anew.  Read next: `__main__.py`, `elsewhere.py`.
@@ -17,6 +18,7 @@ from typing import Any
 from tilewright_tvm.elsewhere import Same
 
 _REAL = {"tvm": "tilewright_tvm", "topi": "tilewright_tvm.topi"}
+_TORCH = {"torch._dynamo.backends.tvm": "tilewright_tvm.torch_backend"}
 
 
 class _Tvm(MetaPathFinder):
@@ -25,6 +27,8 @@ class _Tvm(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname in _TORCH:
+            return ModuleSpec(fullname, Same(_TORCH[fullname]))
         root, dot, rest = fullname.partition(".")
         if root not in _REAL:
             return None

@@ -16,6 +16,7 @@ from functools import partial
 from importlib import import_module
 from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -133,7 +134,6 @@ _ALSO = {
     "topi.x86.depthwise_conv2d": "topi.cpu_fallback",
     "topi.x86.injective": "topi.x86",
     "topi.x86.reduction": "topi.x86",
-    "tvmc.__main__": "tilewright.__main__",
     **{f"relay.testing.{name}": f"tilewright.models.zoo.{name}" for name in _NETWORKS},
 }
 ALSO = {
@@ -258,13 +258,20 @@ def _is_ours(module: str) -> bool:
 def adopt(package: str) -> None:
     """Have the modules of ours that a package of TVM's takes names from under its name, too.
 
-    Importing them by it would make them attributes, and so hide functions of the same names.
+    Importing them by it would make them attributes, and so hide functions of the same names.  Where
+    the package has a module of that name itself, that is the one.
     """
     ours = package.replace(ROOT, _COMPILER, 1)
     for name, module in list(sys.modules.items()):
         theirs = name.replace(_COMPILER, ROOT, 1)
-        if name.startswith(f"{ours}.") and theirs not in ALSO:
+        if name.startswith(f"{ours}.") and theirs not in ALSO and not _is_there(theirs):
             sys.modules.setdefault(theirs, module)
+
+
+def _is_there(module: str) -> bool:
+    """Whether this package has a file or a folder for a module."""
+    place = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    return place.is_dir() or place.with_suffix(".py").is_file()
 
 
 def explain_imports() -> None:

@@ -84,6 +84,7 @@ from tilewright_tvm.te.ir_builder import BufferVar as Buffer
 from tilewright_tvm.te.ir_builder import decl_buffer
 from tilewright_tvm.te.lanes import cast as _cast_lanes
 from tilewright_tvm.te.lanes import const
+from tilewright_tvm.te.tensor_intrin import call_extern
 
 pow = power
 
@@ -136,13 +137,12 @@ _ELSEWHERE = {
     "CallEffectKind": "Functions of numbers have no effects: leave it out.",
     "Schedule": "Use te.create_schedule.",
     "analysis": _EVERYTHING,
-    "call_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
     **dict.fromkeys(
         ("call_llvm_intrin", "call_llvm_pure_intrin"),
         "Intrinsics of LLVM cannot be called; te has exp, log, popcount, clz, ...",
     ),
     "call_pure_extern": "Functions of other libraries cannot be called; te has exp, log, erf, ...",
-    "tensor_intrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
+    "tensor_intrin": "Use te.decl_tensor_intrin.",
     "transform": "Lowering has its own passes (docs/design.md); TILEWRIGHT_DEBUG=5 prints them.",
     "trace": "Kernels do not call Python: make the value an output of its own.",
 }
@@ -275,6 +275,7 @@ __all__ = [
     "atan2",
     "atanh",
     "bijective_layout",
+    "call_extern",
     "call_intrin",
     "call_packed",
     "ceil",

@@ -1,11 +1,14 @@
 """What errors tell users to install: what pyproject.toml asks for, under names that exist."""
 
 import re
+import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tilewright.base import extras
 from tilewright.base.extras import EXTRAS, install
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +33,29 @@ def test_the_table_is_that_of_pyproject() -> None:
     assert listed == EXTRAS
 
 
-def test_a_version_is_named_where_the_newest_would_not_do() -> None:
+def test_a_version_is_named_where_the_newest_would_not_do(monkeypatch: Any) -> None:
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     assert install("onnx") == "pip install onnx onnxruntime"
     assert install("cuda12") == "pip install 'cuda-bindings>=12.8,<13' nvidia-cuda-nvrtc-cu12"
+
+
+@pytest.mark.parametrize(
+    ("pip", "uv", "begins"),
+    [
+        (Path(sys.executable).with_name("pip"), None, "pip install onnx"),
+        ("/usr/bin/pip", "/usr/bin/uv", f"{sys.executable} -m pip install onnx"),
+        (None, None, f"{sys.executable} -m pip install onnx"),
+    ],
+)
+def test_the_command_is_of_this_python(monkeypatch: Any, pip: Any, uv: Any, begins: str) -> None:
+    """Not of the system's, which a shell finds where an environment is not activated."""
+    places = {"pip": pip and str(pip), "uv": uv}
+    monkeypatch.setattr(extras.shutil, "which", places.get)
+    assert install("onnx").startswith(begins)
+    if not (pip and str(pip) == str(Path(sys.executable).with_name("pip"))):
+        monkeypatch.setattr(extras, "find_spec", lambda name: None)
+        by_uv = f"uv pip install --python {sys.executable} onnx"
+        assert install("onnx").startswith(by_uv if uv else begins)
 
 
 @pytest.mark.parametrize("text", [

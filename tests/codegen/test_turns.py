@@ -121,7 +121,7 @@ def on_host(source: Source, folder: Path) -> Callable[[list[np.ndarray]], None]:
     text = source.text[source.text.index("#define TW_HELD" if copies(source) else _FUNCTION) :]
     text = re.sub(r"  extern __shared__ .*\n", "", text)
     (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
-    types = [f"({'float' if source.buffers[i].dtype.is_float else 'int'}*)s->a[{n}]"
+    types = [f"({source.buffers[i].dtype.spelling.cuda}*)s->a[{n}]"
              for n, i in enumerate(kernel.args)]  # fmt: skip
     main = _MAIN.format(
         name=kernel.name, arguments=", ".join(types), threads=x * y * z, blocks=gx * gy * gz,

@@ -103,6 +103,14 @@ def test_cubin_without_gpu_or_driver(arch: str) -> None:
     assert spill["registers"] == 32 and spill["spill_bytes"] > 0
 
 
+def test_texts_that_need_all_of_the_language() -> None:
+    """Ours are compiled without textures; a text that has one is compiled with them."""
+    text = """extern "C" __global__ void scale(cudaTextureObject_t x, float* y) {
+  y[threadIdx.x] = tex1Dfetch<float>(x, threadIdx.x);
+}"""
+    assert compile_source(source("cuda", text), "cuda -arch=sm_90", OFF).binary[:4] == b"\x7fELF"
+
+
 def test_cuda_refusals() -> None:
     with pytest.raises(CompileError, match=r'(?s)NVRTC refused the text.*identifier "nonsense"'):
         text = 'extern "C" __global__ void scale() { nonsense; }'

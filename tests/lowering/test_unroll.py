@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schedule.computations import matmul
+from tilewright.cost.addresses import Point
 from tilewright.cost.nest import Nest
 from tilewright.ir.stmt import For, statements
 from tilewright.lowering.pipeline import lower_schedule
@@ -29,6 +30,6 @@ def test_only_loops_of_a_tile_that_fits_the_registers(columns: int, registers: b
     assert {loop.kind for loop in loops} == {"unrolled" if registers else "serial"}
     tree = LoopTree(s)
     kernels = Resources(tree.bounds(), target).kernels
-    nests = [Nest(node, kernel) for kernel in kernels for node in kernel.nodes]
+    nests = [Nest(n, kernel, Point(kernel.bounds, {})) for kernel in kernels for n in kernel.nodes]
     told = {bool(lp.unrolled) for n in nests for lp in n.own if lp.extent == columns}
     assert told == {registers}, "the facts of the search say what lowering does"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 import warnings
 import weakref
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from models import torch_compiled
 from models.torch_compiled import compiled
 from models.torch_networks import NETWORKS, VIEWS, Memory, close, leaves, network, nn, torch
+from tilewright.base.errors import TilewrightError
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch.weights import unchanged
 from tilewright_tvm import relay
@@ -436,6 +440,51 @@ def test_a_graph_that_was_built_with_a_log_comes_from_disk(monkeypatch, tmp_path
         torch._dynamo.reset()
         monkeypatch.setattr(torch_compile, "build", None)
         close(leaves(compiled(module, log=str(tmp_path / "log.jsonl"))(x)), module(x))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"scheduler": None, "trials": 20000, "opt_level": 3}, None),
+        ({"scheduler": "default"}, None),
+        ({"scheduler": "meta_schedule", "trials": 64, "log": "x"}, (64, None)),
+        ({"scheduler": "auto_scheduler", "tune_minutes": 2, "log": "x"}, (None, 120)),
+        ({"trials": 7, "log": "x"}, (7, None)),
+        ({"scheduler": "auto_scheduler"}, "without an end.*trials"),
+        ({"scheduler": "metaschedule", "trials": 3}, "no scheduler 'metaschedule'.*one search"),
+        ({"scheduler": "meta_schedule", "trials": 3}, "trials needs a log"),
+        ({"opt_level": 2}, "opt_level 3. Leave it out"),
+    ],
+)
+def test_options_of_the_backend_tvm_are_understood(given, wanted):
+    from tilewright.models.torch.compile import Options
+
+    if isinstance(wanted, str):
+        with pytest.raises(TilewrightError, match=wanted):
+            Options.of(given)
+        return
+    budget = Options.of(given).budget
+    assert (budget and (budget.trials, budget.seconds)) == wanted
+
+
+@pytest.mark.slow
+def test_a_script_for_tvm_gets_ours_by_the_name_tvm(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "m, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)\n"
+        "options = {'scheduler': None, 'trials': 20000, 'opt_level': 3}\n"
+        "with torch.no_grad():\n"
+        "    y = torch.compile(m, backend='tvm', options=options)(x)\n"
+        "    print(torch.allclose(y, m(x), atol=1e-5), 'tvm' in torch._dynamo.list_backends())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tilewright_tvm", str(script)],
+        capture_output=True, text=True, timeout=300,
+        env=os.environ | {"TILEWRIGHT_CACHE": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "True"], done.stderr
+    assert "runs in PyTorch" not in done.stderr
 
 
 def test_options_are_checked():

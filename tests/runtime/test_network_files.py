@@ -151,7 +151,7 @@ def test_a_tar_is_a_tar(library, tmp_path):
 def test_without_a_c_compiler(library, tmp_path):
     with pytest.raises(ModelError, match=r"needs a linker.*\.tar"):
         library.export_library(tmp_path / "net.so", cc="no-such-compiler")
-    with pytest.raises(ModelError, match="could not link"):
+    with pytest.raises(ModelError, match="could not compile"):
         library.export_library(tmp_path / "net.so", cc="false")
     assert list(tmp_path.iterdir()) == []
 

@@ -255,7 +255,7 @@ def with_fallback(task, index):
     return Task(task.name, task.args, task.dag, task.target, [sketch])
 
 
-@pytest.mark.parametrize("asked", ["fallback", "legal"])
+@pytest.mark.parametrize("asked", ["fallback", "groups"])
 def test_a_task_whose_turn_never_comes_costs_nothing(monkeypatch, asked):
     """Neither is its space listed nor is a default looked for."""
     tasks, seen = [conv(64, 14), cpu_task(), cpu_task(32)], []

@@ -114,7 +114,7 @@ def test_looks_of_a_search_serve_predictions(site):
     predictions = Predictions(LLVM, known, Called())
     looks = predictions.prefetch(dags, requests)
     for dag, proposer in zip(dags, proposers, strict=True):
-        taken = looks[dag.hash].result()
+        taken = looks[dag.hash]()
         (origin,) = proposer.request.origins
         mine = look(proposer.pools[0].sketch, (proposer.seed, 0), proposer.plan.first)
         np.testing.assert_array_equal(taken.found[origin].scored.indices, mine.scored.indices)

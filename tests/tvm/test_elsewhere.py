@@ -440,3 +440,16 @@ def test_a_module_that_is_not_there_is_one_line():
     told = subprocess.run(run, capture_output=True, text=True, check=False)
     assert told.returncode == 1 and "Traceback" not in told.stderr
     assert "No module named no_such_module" in told.stderr
+
+
+@pytest.mark.slow
+def test_templates_by_tvms_names_are_found_after_ours() -> None:
+    """By who starts from the compiler, as the command does: packages of equal names are two."""
+    script = (
+        "import tilewright.topi.templates as ours\n"
+        "from tilewright.schedule.template import named_template\n"
+        "assert named_template('dense_nopack.x86') is not None\n"
+        "import tilewright_tvm.topi.templates as theirs\n"
+        "assert ours is not theirs\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -32,7 +32,7 @@ def register(kind: str, places: Mapping[str, str]) -> None:
 
     kind: "absent names", "argument names", "devices", "device kinds", "functions", "logs",
           "members", "names of te", "networks", "offered templates", "other names",
-          "target options", "templates" or "tuners":
+          "pragmas", "target options", "templates" or "tuners":
           who asks for them says what each is
     places: name -> "module:attribute", or "module" for what importing it registers
     """

@@ -34,6 +34,7 @@ from tilewright.cli.options import (
     log_option,
     network_options,
 )
+from tilewright.cli.report import after_bench, report, report_option
 from tilewright.cli.tune import tune
 
 if TYPE_CHECKING:
@@ -85,17 +86,19 @@ def cli() -> None:
     """Tune networks for the device at hand, and run them with what was found."""
 
 
-for _command in (tune, compile_command, run, farm):
+for _command in (tune, report, compile_command, run, farm):
     cli.add_command(_command)
 
 
 @cli.command(epilog=MODEL_HELP, short_help="Time MODEL untuned, tuned, and in other engines.")
 @network_options
 @log_option
+@report_option
 @farm_options
 def bench(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, farm: str | None, key: str | None,
+    layout: str | None, log: Path | None, reports: tuple[Path, ...], farm: str | None,
+    key: str | None,
 ) -> None:  # fmt: skip
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
 
@@ -113,6 +116,8 @@ def bench(
     networks.check(model)
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key)
+    if reports and (devices is not None or len(batch) > 1):
+        raise click.UsageError("--report is of one size on a device of this machine")
     target = front.as_described(target, devices)
     if devices is not None:
         net = network(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
@@ -129,11 +134,12 @@ def bench(
         click.echo(f"There is no log {path}: only what is untuned is timed.", err=True)
     for one in [what] if isinstance(what, Task) else what.each():
         if isinstance(one, Task):
-            report = bench_task(one, database, model)
+            found = bench_task(one, database, model)
         else:
-            report = bench_network(one, target, database, dtype, layout)
-        tables.print_bench(report)
-        correct &= report.correct
+            found = bench_network(one, target, database, dtype, layout)
+        tables.print_bench(found)
+        correct &= found.correct
+        after_bench(reports, found, path if database is not None else None)
     if not correct:
         raise click.ClickException("the results differ by more than rounding explains")
 

@@ -47,11 +47,7 @@ def bench_network(
     from tilewright import front
     from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
     from tilewright.graph.samples import sample_inputs
-    from tilewright.models.peers.engines import (
-        onnxruntime_benchmark,
-        reference,
-        torch_benchmark,
-    )
+    from tilewright.models.peers.engines import peer_times, reference
     from tilewright.network.conversion import in_layout
 
     (mod,), params = net.modules, dict(net.params)
@@ -78,15 +74,15 @@ def bench_network(
         times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
-    for peer in (
-        onnxruntime_benchmark(mod, params, target, NUMBER, REPEAT),
-        torch_benchmark(mod, params, target, NUMBER, REPEAT),
-    ):
+    for peer in peer_times(mod, params, target, NUMBER, REPEAT):
         seconds = tuple(peer.result.results) if peer.result is not None else ()
         latencies.append(Latency(peer.engine, seconds, peer.note))
+    profile = run.profile(inputs)
+    alone = {k.first.name: k.seconds / k.calls for k in profile.kernels}
     return BenchReport(
-        title, str(target), run.device.name, latencies,
-        kernel_lines(run.profile(inputs), run.report), worst / tolerance, worst, expected.engine,
+        title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
+        worst / tolerance, worst, expected.engine, net,
+        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
     )  # fmt: skip
 
 

@@ -40,6 +40,16 @@ def check_output(file: Path) -> None:
     output.check(file, LIBRARY, place, ModelError)
 
 
+def check_header(file: Path, target: Target) -> None:
+    """Raises ModelError for what has no functions for C, before it is built for minutes."""
+    from tilewright.driver import c_interface
+
+    place = f"compile -o {file} --header"
+    if file.suffix != ".so":
+        raise ModelError(place, "an archive has no functions for C", "End its name in .so.")
+    c_interface.check_target(target, place)
+
+
 @click.command(
     "compile", epilog=MODEL_HELP, short_help="Write MODEL as one file, which needs no compiler."
 )
@@ -50,9 +60,13 @@ def check_output(file: Path) -> None:
     help="File that `tilewright run` and tilewright.open read: .so or .tar.  [default: "
     "MODEL.TARGET.tar]",
 )  # fmt: skip
+@click.option(
+    "--header", is_flag=True,
+    help="Also write tilewright.h beside the file, an .so, for programs in C and C++.",
+)  # fmt: skip
 def compile_command(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, output: Path | None,
+    layout: str | None, log: Path | None, output: Path | None, header: bool,
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
@@ -65,8 +79,10 @@ def compile_command(
 
     networks.check(model)
     path = log or default_log(model, target, dtype)
-    made = output or default_log(model, target, dtype).with_suffix(".tar")
+    made = output or default_log(model, target, dtype).with_suffix(".so" if header else ".tar")
     check_output(made)
+    if header:
+        check_header(made, target)
     net = loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
     schedules = None
     if not path.exists():
@@ -83,6 +99,10 @@ def compile_command(
     library = compiled.library
     with named(f"-o {made}", f"save({str(made)!r})"):
         compiled.save(made)
+    if header:
+        from tilewright.driver import c_interface
+
+        c_interface.write_header(made.with_name(c_interface.HEADER.name))
     say(library.report.summary())
     for note in library.report.notes:
         say(f"note: {note}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.base.text import printable
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tilewright.driver.doctor import Finding
+    from tilewright.front import Network
     from tilewright.measure.database import Database
     from tilewright.measure.importing import ImportReport
     from tilewright.measure.record import TaskId
@@ -73,6 +74,9 @@ class BenchReport:
 
     largest_error:  |ours - reference| by its tolerance, at most 1 when all is right
     relative_error: the same by the largest output
+    network: that was built, in the type and layout that were asked for
+    timed:   of its kernels, by the key of what they compute: seconds of a call alone, and where the
+             schedule is from
     """
 
     model: str
@@ -83,6 +87,8 @@ class BenchReport:
     largest_error: float
     relative_error: float
     reference: str = "an independent reference"
+    network: Network | None = None
+    timed: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
 
     @property
     def correct(self) -> bool:

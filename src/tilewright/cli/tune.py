@@ -34,6 +34,7 @@ from tilewright.cli.options import (
     typed_shapes,
     typed_target,
 )
+from tilewright.cli.report import after_tuning, report_option
 
 if TYPE_CHECKING:
     from tilewright.targets.target import Target
@@ -119,13 +120,14 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Of the search.",
 )  # fmt: skip
 @_measuring_options
+@report_option
 @farm_options
 @click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
     layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
     tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
-    builders: str | None, tasks: str, **more: Any,
+    builders: str | None, tasks: str, reports: tuple[Path, ...], **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
 
@@ -180,6 +182,7 @@ def tune(
                 f"  {_command_line()}"
             )
             raise
+    after_tuning(reports, path, None if isinstance(what, Task) else what)
     there = [] if farm is None or key is None else ["--farm", farm, "--key", key]
     following = [
         *shlex.split(program()),

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.base.artifact import TensorMap
-from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, bulk_copy, multiply
+from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, bulk_copy, multiplies, multiply
 from tilewright.codegen.cuda_groups import form
 from tilewright.ir.affine import Simplifier
-from tilewright.ir.atoms import WARP
+from tilewright.ir.atoms import WARP, Atom
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import Expr, conjuncts, const, free_variables
 from tilewright.ir.stmt import (
@@ -73,7 +73,29 @@ def _mma(p: Any, stmt: Mma) -> None:
     if stmt.atom.by_group:
         how = ", ".join(f"{form(region.buffer.swizzle)}" for region in regions[1:])
     places = (p._place(region, as_told=stmt.atom.by_group) for region in regions)
+    if stmt.atom.texts:
+        _define_own(p, stmt.atom)
+        p._line(f"{multiplies(stmt.atom)}({', '.join(places)});")
+        return
     p._call_helper(multiply(stmt.atom.name), ", ".join(places), how)
+
+
+_OWN = """{inline} void {name}({total}* d, const {left}* a, const {right}* b) {{
+{body}}}
+"""
+
+
+def _define_own(p: Any, atom: Atom) -> None:
+    """Write the function of an atom that brings its text."""
+    language = p.dialect.language
+    if language not in atom.texts:
+        raise p._broken(f"{atom} has no text in {language}")
+    total, left, right = (p._type(of.dtype) for of in (atom.sum, atom.a, atom.b))
+    name = multiplies(atom)
+    p.helpers[name] = _OWN.format(
+        inline=p.dialect.inline, name=name, total=total, left=left, right=right,
+        body=atom.texts[language],
+    )  # fmt: skip
 
 
 def _show(p: Any, stmt: Show) -> None:

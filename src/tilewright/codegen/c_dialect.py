@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.base.dtype import DType
+from tilewright.ir.atoms import Atom
 
 _TYPE_NAME = re.compile(r"(u?(char|short|int|long|longlong)|float|double|half|bool)\d*|\w+_t")
 _C_WORDS = """
@@ -148,6 +149,14 @@ def bulk_copy(dimensions: int) -> str:
 def multiply(atom: str) -> str:
     """The function (sum, a, b: the elements of a lane) of `Dialect.instructions`."""
     return f"tw_mma_{atom.replace('.', '_')}"
+
+
+def multiplies(atom: Atom) -> str:
+    """The same of any atom; one of a thread has a name that asks for no warp."""
+    if not atom.texts:
+        return multiply(atom.name)
+    word = "dot" if atom.by_thread else "mma_own"
+    return f"tw_{word}_{atom.name.replace('.', '_')}"
 
 
 def load_rows(matrices: int, bits: int, transposed: bool) -> str:

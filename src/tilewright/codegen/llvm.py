@@ -19,18 +19,22 @@ from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.errors import LegalityError
+from tilewright.codegen.llvm_atoms import own_function
+from tilewright.codegen.llvm_foreign import included
 from tilewright.codegen.llvm_index import constant
 from tilewright.codegen.llvm_text import ALIGNMENT, FunctionText, Module, refusal, typed
 from tilewright.codegen.llvm_value import Values
 from tilewright.codegen.signature import arguments_of, source_of
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, broadcast, cast, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
     For,
     If,
     Kernel,
+    Mma,
     Program,
     Seq,
     Stmt,
@@ -88,7 +92,9 @@ def _text(module: Module) -> str:
     loops = [f"!{n} = distinct !{{!{n}, !0, !1}}" for n in range(2, module.loops)]
     metadata = [_LOOP_METADATA, *loops] if loops else []
     functions = [*module.helpers.values(), *module.functions]
-    return "\n".join([*sorted(module.declarations.values()), "", *functions, *metadata]) + "\n"
+    heads = [included(text) for text in dict.fromkeys(module.included)]
+    lines = [*heads, *sorted(module.declarations.values()), "", *functions, *metadata]
+    return "\n".join(lines) + "\n"
 
 
 def _kernel(module: Module, kernel: Kernel, name: str) -> None:
@@ -359,8 +365,39 @@ class _Function:
         value = broadcast(cast(stmt.buffer.dtype, stmt.value), stmt.index.lanes)
         self.memory.write(stmt.buffer, stmt.index, self.values.value(value))
 
+    def _mma(self, stmt: Mma) -> None:
+        """A call of the atom's own text, which LLVM puts in its place."""
+        self.values.forget()
+        name = own_function(self.module, stmt.atom)
+        regions = (stmt.sum, stmt.a, stmt.b)
+        places = (self.memory.address(r.buffer, self.index.affine(r.index)) for r in regions)
+        arguments = ", ".join(f"ptr {pointer}" for pointer, _ in places)
+        self.text.lines.append(f"  call void @{name}({arguments})")
+
+    def _foreign(self, stmt: Foreign) -> None:
+        self.values.forget()
+        places = iter(zip(stmt.places, stmt.offsets, strict=True))
+        numbers, kinds, given = iter(stmt.numbers), [], []
+        for word in stmt.form:
+            if word == "p":
+                buffer, offset = next(places)
+                kinds.append("ptr")
+                given.append(self.memory.address(buffer, self.index.affine(offset))[0])
+            else:
+                number = next(numbers)
+                kinds.append(typed(number.dtype, 1))
+                given.append(self.values.value(number))
+        result = typed(stmt.result, 1)
+        self.module.declare(stmt.name, result, *kinds)
+        self.module.include(stmt.name)
+        arguments = ", ".join(f"{k} {x}" for k, x in zip(kinds, given, strict=True))
+        self.text.emit(f"call {result} @{stmt.name}({arguments})")
+        self.values.forget()
+
 
 _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
+    Foreign: _Function._foreign,
+    Mma: _Function._mma,
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,

@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.base.dtype import BOOL, DType
 from tilewright.base.errors import InternalError
 from tilewright.codegen.llvm_facts import Facts
+from tilewright.codegen.llvm_foreign import DEFINED
 
 ALIGNMENT = 64  # bytes, of every buffer
 _FLOATS = {"half": "f16", "float": "f32", "double": "f64"}  # LLVM's, in the names of intrinsics
@@ -106,11 +107,17 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     helpers: dict[str, str] = field(default_factory=dict)
+    included: list[str] = field(default_factory=list)  # modules of others that define functions
     loops: int = 2  # metadata nodes 0 and 1 say what LLVM must not do with any loop
 
     def declare(self, name: str, result: str, *args: str) -> str:
         self.declarations[name] = f"declare {result} @{name}({', '.join(args)})"
         return name
+
+    def include(self, name: str) -> None:
+        """Take the module that defines a function of others, where there is one."""
+        if name in DEFINED:
+            self.included.append(DEFINED[name])
 
     def loop(self) -> int:
         self.loops += 1

@@ -87,6 +87,8 @@ class Point:
         self.bounds, self.convert = bounds, convert
         self.anatomy = anatomy(bounds.tree)
         self._values: dict[IterVar, Any] = dict(leaves)
+        self._bases: dict[int, Any] = {}  # by identity of a base, which the bounds keep
+        self._addresses: dict[Touch, Any] = {}
 
     def axis(self, axis: IterVar) -> Any:
         """The value of an axis of any level; the int 0 where it is surely zero."""
@@ -112,6 +114,12 @@ class Point:
 
     def base(self, base: Base) -> Any:
         """Where a region starts at this iteration."""
+        found = self._bases.get(id(base))
+        if found is None:
+            found = self._bases[id(base)] = self._start(base)
+        return found
+
+    def _start(self, base: Base) -> Any:
         total: Any = self.convert(base.constant)
         for atom, c in base.terms.items():
             if isinstance(atom, Quotient):
@@ -142,6 +150,12 @@ class Point:
 
     def address(self, touch: Touch) -> Any:
         """Flat position in the buffer, in elements."""
+        found = self._addresses.get(touch)
+        if found is None:
+            found = self._addresses[touch] = self._flat(touch)
+        return found
+
+    def _flat(self, touch: Touch) -> Any:
         total: Any = 0
         for dim, stride in enumerate(strides(self.bounds, touch)):
             value = self.index(touch, dim)

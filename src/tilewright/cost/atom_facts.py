@@ -56,6 +56,16 @@ def multiply_adds(atom: Atom) -> int:
     return m * n * k
 
 
+def counted(node: Node, ops: Any) -> tuple[Any, Any]:
+    """Operations of a thread in an iteration, and its multiply-adds; an atom of a thread is one.
+
+    ops: what it does where no atom does it, as `nest.mix` counts
+    """
+    if node.product is None:
+        return ops.flops, ops.fma
+    return 2 * multiply_adds(node.product.atom), 1
+
+
 def conversions(node: Node) -> int:
     """Instructions for an element of an operand between its load and the atom, or its arrival in
     shared memory and the atom."""
@@ -97,9 +107,12 @@ def _at(node: Node, held: Held, row: Any, column: Any) -> dict[IterVar, Any]:
     return {node.op.axis[dim]: place[letter] for dim, letter in held.letters}
 
 
-def joined(held: Held, touch: Touch, bounds: Bounds) -> Any:
-    """Elements that a lane finds side by side where it reads what it is to hold: one load each."""
-    zero = Point(bounds, {}).address(touch)
+def joined(held: Held, touch: Touch, origin: Point) -> Any:
+    """Elements that a lane finds side by side where it reads what it is to hold: one load each.
+
+    origin: the iteration with all axes at zero
+    """
+    bounds, zero = origin.bounds, origin.address(touch)
     width: Any = 1
     for bit in range(held.fragment.elements.bit_length() - 1):
         place = held.fragment.place(0, 1 << bit)
@@ -108,12 +121,12 @@ def joined(held: Held, touch: Touch, bounds: Bounds) -> Any:
     return width
 
 
-def in_rows(held: Held, touch: Touch, bounds: Bounds) -> tuple[Any, Any]:
+def in_rows(held: Held, touch: Touch, origin: Point) -> tuple[Any, Any]:
     """Whether a tile comes by a `LoadRows`, as it lies or transposed, and the passes of shared
-    memory that this takes."""
+    memory that this takes.  origin: the iteration with all axes at zero"""
     size = held.fragment.dtype.bytes
     width = PLACE // size
-    zero = Point(bounds, {}).address(touch)
+    bounds, zero = origin.bounds, origin.address(touch)
 
     def step(lane: int, element: int) -> Any:
         at = _at(touch.node, held, *held.fragment.place(lane, element))

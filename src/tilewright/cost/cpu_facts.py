@@ -7,10 +7,11 @@ one number per candidate.  Read next: `machine_model.py` (seconds), `features.py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
-from tilewright.cost.addresses import vector
+from tilewright.cost.addresses import Point, vector
 from tilewright.cost.gpu_facts import arithmetic_of, tensor_bytes
 from tilewright.cost.nest import Loop, Nest, footprints, mix
 from tilewright.ir import expr as E
@@ -87,7 +88,8 @@ def cpu_kernels(resources: Resources) -> list[CpuKernel]:
 
 def _kernel(kernel: KernelResources) -> CpuKernel:
     limits = kernel.target.limits
-    nests = {node: Nest(node, kernel) for node in kernel.nodes}
+    origin = Point(kernel.bounds, {})
+    nests = {node: Nest(node, kernel, origin) for node in kernel.nodes}
     stages = {node: _stage(nest, limits) for node, nest in nests.items()}
     tensors: set[Tensor] = set()
     for nest in nests.values():
@@ -120,14 +122,33 @@ def _stage(nest: Nest, limits: Limits) -> CpuStage:
     if reduction:
         stage.accumulators = spatial * vectors
     good: Any = 0
-    for touch in nest.reads:
+    if node.held is not None:
+        good = len(nest.reads)
+        _by_atoms(stage, nest, nest.trips * runs, limits)
+    for touch in nest.reads if node.held is None else ():
         each = _vectors(touch, width, limits)
         good = good + _read(stage, nest, touch, scalar, width, each, runs)
     stage.contiguous = good / max(1, len(nest.reads))
-    _write(stage, nest, scalar, width, _vectors(nest.write, width, limits), runs)
+    if node.held is None:
+        _write(stage, nest, scalar, width, _vectors(nest.write, width, limits), runs)
     _parallel(stage, nest)
     _caches(stage, nest, limits)
     return stage
+
+
+def _by_atoms(stage: CpuStage, nest: Nest, tiles: Any, limits: Limits) -> None:
+    """An atom of a thread is an instruction for each vector of sums; what it multiplies comes in
+    whole vectors, and stays in registers."""
+    node = nest.node
+    assert node.held is not None
+    held = node.held.fragment
+    vectors = ceil_div(held.elements * held.dtype.bytes, limits.vector_bytes)
+    if node.product is None:
+        stage.arithmetic, stage.loads = 0, tiles * vectors
+        return
+    each = prod(node.product.atom.extents.values())
+    stage.arithmetic, stage.lanes = tiles * vectors, 1.0
+    stage.executed, stage.accumulators = tiles * 2 * each, nest.tile("spatial") * vectors
 
 
 def _vectors(touch: Touch, width: Any, limits: Limits) -> Any:

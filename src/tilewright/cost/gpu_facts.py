@@ -20,6 +20,7 @@ from tilewright.cost.addresses import (
     SECTOR_BYTES,
     WIDEST_BYTES,
     Lanes,
+    Point,
     floor_mod,
     vector,
 )
@@ -28,6 +29,7 @@ from tilewright.cost.atom_facts import (
     accumulators,
     beside,
     conversions,
+    counted,
     in_pairs,
     in_rows,
     joined,
@@ -122,7 +124,7 @@ class GpuKernel:
     tensor:  seconds that these of a block keep their unit of a core busy; tensor_wait: cycles that
              a warp waits in all for the sum that it adds to, where nothing else is in its way
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
-    operands: loads of a lane for operands of atoms
+    operands: loads of a lane for operands of atoms; far_operands: of these, from global memory
     loading: threads of a block beside `threads`, which do nothing but load
     joins:   times that a block is counted, behind all that it has stored
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
@@ -162,6 +164,7 @@ class GpuKernel:
     accumulators: Any = 0
     terms: Any = 0
     operands: Any = 0
+    far_operands: Any = 0
     loading: Any = 0
     joins: Any = 0
     width: Any = 1
@@ -191,7 +194,8 @@ class _Counter:
         self.limits, self.nodes = kernel.target.limits, kernel.nodes
         self.warp = self.limits.warp_size
         self.lanes = Lanes(self.bounds, kernel.launch, rows, self.warp)
-        self.nests = {node: Nest(node, kernel) for node in self.nodes}
+        self.origin = Point(self.bounds, {})
+        self.nests = {node: Nest(node, kernel, self.origin) for node in self.nodes}
         for node, nest in self.nests.items():
             if nest.operand is not None:
                 self.lanes.place(node, lanes_at(node, nest.operand))
@@ -263,16 +267,15 @@ class _Counter:
         own = nest.product(lp for lp in nest.own if lp.tag.startswith("threadIdx"))
         mine = own if node.scope == "shared" else k.threads
         warps = minimum(ceil_div(mine, self.warp), k.warps)
-        runs = nest.executions
-        trips = nest.trips * runs
+        runs, trips = nest.executions, nest.trips * nest.executions
         plain = 1 if node.product is not None else ops.fma + ops.other  # of an atom one is issued
-        if node.product is not None:
+        flops, fma = counted(node, ops)
+        if node.product is not None and not node.product.atom.by_thread:
             self._atoms(k, node, node.product.atom, trips)
         else:
-            k.executed = k.executed + trips * ops.flops * mine * k.blocks
-            k.fma = k.fma + trips * ops.fma
-        divisions, tests = nest.index_work()
-        width = self._width(nest)
+            k.executed = k.executed + trips * flops * mine * k.blocks
+            k.fma = k.fma + trips * fma
+        (divisions, tests), width = nest.index_work(), self._width(nest)
         k.width = maximum(k.width, width)
         index = trips / width * (DIVIDE_COST * divisions + TEST_COST * tests)
         if node.scope == "shared":
@@ -306,7 +309,7 @@ class _Counter:
 
     def _atoms(self, k: GpuKernel, node: Node, atom: Atom, trips: Any) -> None:
         """What the matrix unit does.  trips: atoms of a warp"""
-        rate, each = self.limits.atom(atom.name), multiply_adds(atom)
+        rate, each = self.kernel.target.atom(atom.name), multiply_adds(atom)
         sums = accumulators(node, self.bounds)
         k.atoms = k.atoms + vector(trips)
         k.atom_fma = k.atom_fma + trips * each / atom.lanes
@@ -382,7 +385,7 @@ class _Counter:
         if nest.operand is not None:
             width = self._side_by_side(nest.operand, touch)
             count = count / width
-            k.operands = k.operands + count
+            k.operands, k.far_operands = k.operands + count, k.far_operands + count
         elif touch.scope == "shared" and not touch.write and nest.vector is None:
             width = self._together(nest, touch)
             count = count / width
@@ -402,9 +405,8 @@ class _Counter:
             memory.add(requests, self._sectors(touch), ideal)
             return
         memory = k.shared_load if load else k.shared_store
-        memory.add(
-            requests, self._wavefronts(touch, width), maximum(width * size / WIDEST_BYTES, 1.0)
-        )
+        ideal = maximum(width * size / WIDEST_BYTES, 1.0)
+        memory.add(requests, self._wavefronts(touch, width), ideal)
 
     def _sectors(self, touch: Touch) -> Any:
         if touch not in self._sectors_of:
@@ -468,15 +470,13 @@ class _Counter:
         """Loads of a lane for an operand in shared memory: one for a tile that lies in rows, else
         of what lies side by side.  elements: that a lane gets"""
         width = self._side_by_side(held, touch)
-        passes, ideal = (
-            self._wavefronts(touch, width),
-            maximum(width * touch.bytes / WIDEST_BYTES, 1),
-        )
+        passes = self._wavefronts(touch, width)
+        ideal = maximum(width * touch.bytes / WIDEST_BYTES, 1)
         count = elements / width
         if not self.nests[touch.node].guards:
             pairs = where(in_pairs(held, touch.node, self.bounds), 2, 1)
             tile = held.fragment.elements * pairs
-            rows, together = in_rows(held, touch, self.bounds)
+            rows, together = in_rows(held, touch, self.origin)
             count = where(rows, elements / tile, count)
             passes = where(rows, together * pairs, passes)
             ideal = where(rows, tile * touch.bytes / PLACE, ideal)
@@ -487,7 +487,7 @@ class _Counter:
     def _side_by_side(self, operand: Held, touch: Touch) -> Any:
         """Elements of one load of what a lane holds for an atom."""
         most = minimum(self.lanes.alignment(touch), max(1, WIDEST_BYTES // touch.bytes))
-        return minimum(joined(operand, touch, self.bounds), most)
+        return minimum(joined(operand, touch, self.origin), most)
 
     def _together(self, nest: Nest, touch: Touch) -> Any:
         """Elements of one load where compilers join loads of neighbours that are written out."""

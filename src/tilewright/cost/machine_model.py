@@ -24,12 +24,14 @@ from tilewright.targets.target import Limits
 Vector = npt.NDArray[np.float64]
 
 # Cycles of a core, about the same on all GPUs of the last ten years.
-GLOBAL_LATENCY = 500
+GLOBAL_LATENCY = 500  # of copies ahead of their use
+L2_LATENCY = 350  # of loads that a thread waits for, some of which L1 has
+OPERAND = 40  # of a load of an operand of a matrix unit: a warp has some dozen on their way
 SHARED_LATENCY = 30
 BARRIER = 40
 JOIN = 3500  # of a block, to have its stores seen, to be counted, to see those of others
 FMA_LATENCY = 4
-BEGIN = 2000  # of a kernel, until its first block computes
+BEGIN = 1000  # of a kernel, until its first block computes
 START = 1000  # of a block: its launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
 ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
@@ -37,6 +39,7 @@ QUARTERS = 4  # of a core, each with units of its own
 LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
+L2_REACHED = 4 / 7  # of L2's rate: kernels of products read no faster, however they ask
 SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
 SHARED_PER_BLOCK = 1024  # shared bytes that the system takes from each block
 
@@ -143,8 +146,8 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     if k.has_atoms:  # a warp has one of the units that multiply matrices
         chained = maximum(k.tensor_wait, QUARTERS * tensor / k.warps)
         busy = maximum(busy, chained + k.shared_waits * SHARED_LATENCY)
-    fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
-    fills = fills + k.joins * JOIN
+    fills = k.global_waits * L2_LATENCY + k.spills * SPILL + k.barriers * BARRIER
+    fills = fills + k.joins * JOIN + k.far_operands * OPERAND
     computing = soft_max(busy, units)
     for ring in k.rings:
         each = computing / maximum(ring.waits, 1)  # from one wait to the next
@@ -153,7 +156,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     alone = computing + fills + START
 
     core = BEGIN + rounds * soft_max(alone, together * units)
-    cache = k.traffic / limits.l2_bandwidth
+    cache = k.traffic / (L2_REACHED * limits.l2_bandwidth)
     memory = k.unique / limits.memory_bandwidth * (1.0 if k.unique > limits.l2_bytes else 0.2)
     total = soft_max(core * cycle, soft_max(cache, memory)) + limits.launch_seconds
     slots = limits.max_threads_per_core / limits.warp_size

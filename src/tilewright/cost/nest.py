@@ -7,10 +7,11 @@ Read next: `gpu_facts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import reduce, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,11 +23,34 @@ from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.state import FuseRelation, SplitRelation
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources
-from tilewright.schedule.tree.touch import Anatomy, Touch, anatomy, atoms, moves, shape
+from tilewright.schedule.tree.touch import (
+    Anatomy,
+    Touch,
+    anatomy,
+    atoms,
+    moved_dimensions,
+    moves,
+    shape,
+)
 from tilewright.te.tensor import IterVar
 
+T = TypeVar("T")
 CALL_COST = 16  # instructions of exp and its like
 POWER_COST = 3  # of exp where it is a power of two: see lowering/powers.py
+
+
+def _once_a_node(function: Callable[[Node], T]) -> Callable[[Node], T]:
+    """Remember what a function says of a node, which is the same for every population."""
+    known: weakref.WeakKeyDictionary[Node, T] = weakref.WeakKeyDictionary()
+
+    @wraps(function)
+    def asked(node: Node) -> T:
+        found = known.get(node)
+        if found is None:
+            found = known[node] = function(node)
+        return found
+
+    return asked
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +77,7 @@ class Loop:
 class Nest:
     """The loops of one stage, outermost first: those around its attach point, then its own.
 
+    origin: the iteration with all axes at zero, one for all nests of a kernel
     guards: for every comparison that guards a read, the root axes it looks at
     operand: how a warp holds what the stage copies for an atom, if it does: its loops step from
             tile to tile, of which each lane fetches its elements, and are written out.  Loops
@@ -61,8 +86,8 @@ class Nest:
             or their fused index has to be taken apart one by one; else 0
     """
 
-    def __init__(self, node: Node, kernel: KernelResources) -> None:
-        self.node, self.kernel, self.bounds = node, kernel, kernel.bounds
+    def __init__(self, node: Node, kernel: KernelResources, origin: Point) -> None:
+        self.node, self.kernel, self.bounds, self.origin = node, kernel, kernel.bounds, origin
         self.anatomy: Anatomy = anatomy(self.bounds.tree)
         self.reads = self.anatomy.reads[node]
         self.write = self.anatomy.write[node]
@@ -79,6 +104,7 @@ class Nest:
         self.apart: Any = 0
         self._courses: dict[IterVar, Course] = {}
         self._strides: dict[tuple[Touch, IterVar], Any] = {}
+        self._zero = Steps(self.bounds, {})
         self.own = self._own_loops()
         self.loops = [*path, *self.own]
         self.vector = next((lp for lp in self.own if lp.how == "vectorize"), None)
@@ -210,8 +236,8 @@ class Nest:
         if not self.moves[touch] & self.bounds.tree.leaves_under[axis]:
             return 0
         if (touch, axis) not in self._strides:
-            zero, one = Steps(self.bounds, {}), Steps(self.bounds, {axis: 1})
-            self._strides[touch, axis] = one.address(touch) - zero.address(touch)
+            one = Steps(self.bounds, {axis: 1})
+            self._strides[touch, axis] = one.address(touch) - self._zero.address(touch)
         return self._strides[touch, axis]
 
 
@@ -286,10 +312,16 @@ def greatest(values: Iterable[Any]) -> Any:
 
 
 def _guards(nest: Nest) -> list[list[IterVar]]:
-    axis_of, body = nest.anatomy.axis_of, nest.node.body
-    conditions = [n.args[0] for n in E.walk(body) if n.op in ("select", "if_then_else")]
-    tests = dict.fromkeys(n for n in E.walk(*conditions) if n.op in COMPARE)
+    axis_of = nest.anatomy.axis_of
+    tests = _tests(nest.node)
     return [[axis_of[v] for v in E.free_variables(n) if v in axis_of] for n in tests]
+
+
+@_once_a_node
+def _tests(node: Node) -> tuple[Expr, ...]:
+    """The comparisons that guard reads."""
+    conditions = [n.args[0] for n in E.walk(node.body) if n.op in ("select", "if_then_else")]
+    return tuple(dict.fromkeys(n for n in E.walk(*conditions) if n.op in COMPARE))
 
 
 def footprints(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> list[Any]:
@@ -315,15 +347,15 @@ def footprint(nest: Nest, touch: Touch, loops: list[Loop], granule: int) -> Any:
 
 def _widths(nest: Nest, touch: Touch, loops: list[Loop]) -> Iterator[list[Any]]:
     """Extents of the box in each dimension, from no loop to all; the same list while unchanged."""
-    dims = range(len(touch.index))
-    zero = Point(nest.bounds, {})
-    starts = [zero.index(touch, dim) for dim in dims]
-    widths: list[Any] = [1 for _ in dims]
+    starts = [nest.origin.index(touch, dim) for dim in range(len(touch.index))]
+    moved = moved_dimensions(nest.bounds, touch)
+    widths: list[Any] = [1 for _ in starts]
     yield widths
     for lp in reversed(loops):
         if lp.axis in nest.moves[touch]:
-            end = Point(nest.bounds, {lp.axis: lp.extent - 1})
-            widths = [widths[dim] + abs(end.index(touch, dim) - starts[dim]) for dim in dims]
+            end, widths = Point(nest.bounds, {lp.axis: lp.extent - 1}), widths.copy()
+            for dim in moved[lp.axis]:
+                widths[dim] = widths[dim] + abs(end.index(touch, dim) - starts[dim])
         yield widths
 
 
@@ -354,6 +386,7 @@ class Mix:
         return 2 * self.fma + self.other
 
 
+@_once_a_node
 def mix(node: Node) -> Mix:
     """What one iteration computes; a sum of products is one multiply-add."""
     body = node.body

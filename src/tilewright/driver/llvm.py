@@ -13,6 +13,8 @@ from typing import Any
 from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
+from tilewright.base.extras import installing
+from tilewright.codegen.llvm_foreign import modules_of
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.driver.llvm_lanes import MENDED, has_masked_stores, with_lanes_apart
 from tilewright.runtime.drivers import cpu_features
@@ -41,8 +43,9 @@ def _binding() -> Any:
             from llvmlite import binding
     except ImportError as error:
         raise TargetError(
-            "compile for llvm", f"llvmlite is not installed ({error})", "Try pip install llvmlite."
-        ) from None
+            "compile for llvm", f"llvmlite is not installed ({error})",
+            f"Try {installing('llvmlite')}.",
+        ) from None  # fmt: skip
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     prepare_library(binding)
@@ -122,6 +125,7 @@ def _optimised(source: Source, target: Target, about: dict[str, str]) -> tuple[A
     except RuntimeError as error:
         reason = f"LLVM refused the text: {str(error).strip()}"
         raise CompileError(place, reason, CompileError.REPORT) from None
+    _link_foreign(module, source, place)
     _link_half_helpers(module, about)
     if about["triple"] == llvm.get_process_triple():
         _check_externals(module, place)
@@ -132,6 +136,21 @@ def _optimised(source: Source, target: Target, about: dict[str, str]) -> tuple[A
     if has_masked_stores(source.text):
         module = llvm.parse_assembly(with_lanes_apart(str(module)))
     return machine, module
+
+
+def _link_foreign(module: Any, source: Source, place: str) -> None:
+    """Link what others wrote, for the same processor, so that it may be inlined."""
+    for text in modules_of(source.text):
+        try:
+            other = _binding().parse_assembly(text)
+            other.triple, other.data_layout = module.triple, module.data_layout
+            own = [f.name for f in other.functions if not f.is_declaration]
+            module.link_in(other)
+        except RuntimeError as error:
+            reason = f"LLVM refused the text of a function that it calls: {str(error).strip()}"
+            raise CompileError(place, reason, "Mend what import_llvm was given.") from None
+        for name in own:
+            module.get_function(name).linkage = "internal"
 
 
 def _check_externals(module: Any, place: str) -> None:

@@ -1,8 +1,9 @@
 """Matrix instructions as data: what they compute, and which lane holds which element.
 
-In: the elements that the lanes of a unit hold, a warp or a group of four.  Out: those that they
-hold afterwards.  A group reads its operands in shared memory, where they lie as a `Tile` says, and
-goes on while it multiplies.  Nothing here knows how a device spells them: printers do, by name.
+In: the elements that the lanes of a unit hold: a thread, a warp or a group of four.  Out: those
+that they hold afterwards.  A group reads its operands in shared memory, where they lie as a `Tile`
+says, and goes on while it multiplies.  How a device spells them is known to printers, by name, or
+told by the atom's own texts.
 Read next: `stmt.py`, whose `Mma` is one.
 
 A fragment is told by the bits of its elements' indices, the lowest first.  "k1 k2 m0 m1 m2" for
@@ -11,8 +12,8 @@ lanes: bits 0 and 1 of the lane are bits 1 and 2 of the k index, the other three
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -168,6 +169,29 @@ def runs(bits: Sequence[str]) -> list[tuple[int, str, int, int]]:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """Who runs an atom.
+
+    sums, operands: the scopes in which a schedule has what it adds up, and what it multiplies
+    """
+
+    name: str
+    lanes: int
+    sums: str
+    operands: str
+
+
+UNITS = {
+    unit.lanes: unit
+    for unit in (
+        Unit("thread", 1, "local", "local"),
+        Unit("warp", WARP, "fragment", "fragment"),
+        Unit("group", GROUP, "fragment", "shared"),
+    )
+}
+
+
+@dataclass(frozen=True)
 class Atom:
     """sum[m, n] += a[m, k] * b[k, n], by the lanes of a unit together.
 
@@ -178,6 +202,8 @@ class Atom:
     cut:   so many of the lowest bits of operands in float32 are not looked at
     split: so many of them are rounded away, and what that takes off is a number of its own, of
            which they are cut; all products of two parts count but that of the smaller ones
+    texts: by the name of a language, the body of a function of `d`, `a` and `b`, where they begin:
+           of an atom whose printer does not know it by its name
     """
 
     name: str
@@ -186,14 +212,24 @@ class Atom:
     sum: Fragment
     cut: int = 0
     split: int = 0
+    texts: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return self.name
 
     @property
     def lanes(self) -> int:
-        """Of the unit: a warp, or a group of warps."""
+        """Of the unit."""
         return self.sum.lanes
+
+    @property
+    def unit(self) -> Unit:
+        return UNITS[self.lanes]
+
+    @property
+    def by_thread(self) -> bool:
+        """Whether a thread runs it alone."""
+        return self.lanes == 1
 
     @property
     def by_group(self) -> bool:
@@ -262,8 +298,68 @@ GROUP_ATOMS = {
     if dtype in TYPES
     for atom in (_group_atom(n, k, code, dtype, *digits) for n in GROUP_COLUMNS)
 }
-ALL_ATOMS = ATOMS | GROUP_ATOMS
-NAMES = f"{', '.join(ATOMS)}; m64nNk16 of halves, m64nNk8 of (3x)tf32, N a multiple of 8 up to 256"
+
+
+def _thread_atom(types: str, a: str, b: str, total: str, texts: Mapping[str, str]) -> Atom:
+    """types: of both operands; a, b, total: their elements."""
+    kinds = types.split()
+    left, right = (
+        Fragment(DType(kind), axes, "", bits)
+        for kind, axes, bits in ((kinds[0], "mk", a), (kinds[-1], "kn", b))
+    )
+    kind = DType("float32" if left.dtype.is_float else "int32")
+    made = Atom("", left, right, Fragment(kind, "mn", "", total), texts=texts)
+    shape = "".join(f"{axis}{size}" for axis, size in made.extents.items())
+    return replace(made, name=f"{shape}.{'.'.join(dict.fromkeys(kinds))}")
+
+
+# Four bytes are a word, the first the lowest.
+_DOT4 = """  const unsigned int x = {x}, y = {y};
+  asm("dp4a.{left}.{right} %0, %1, %2, %0;" : "+r"(d[0]) : "r"(x), "r"(y));
+"""
+_SIGNS = {"int8": "s32", "uint8": "u32"}
+
+
+def _dot4(left: str, right: str) -> str:
+    x, y = (
+        " | ".join(f"(unsigned int)(unsigned char){name}[{k}] << {8 * k}" for k in range(4))
+        for name in "ab"
+    )
+    return _DOT4.format(x=x, y=y, left=_SIGNS[left], right=_SIGNS[right])
+
+
+# A row of four numbers, and four columns of as many lanes as a vector has: the row is in each lane.
+_DOTS = """declare <{n} x i32> @llvm.x86.avx512.vpdpbusd.{bits}(<{n} x i32>, <{n} x i32>, <{n} x i32>)
+  %x = load i32, ptr %a, align 4
+  %x0 = insertelement <{n} x i32> poison, i32 %x, i64 0
+  %xs = shufflevector <{n} x i32> %x0, <{n} x i32> poison, <{n} x i32> zeroinitializer
+  %ys = load <{n} x i32>, ptr %b, align 4
+  %s = load <{n} x i32>, ptr %d, align 4
+  %t = call <{n} x i32> @llvm.x86.avx512.vpdpbusd.{bits}(<{n} x i32> %s, <{n} x i32> %xs, <{n} x i32> %ys)
+  store <{n} x i32> %t, ptr %d, align 4
+"""  # noqa: E501
+_BYTE_PAIRS = ("int8", "uint8", "int8 uint8", "uint8 int8")
+_THREADS = [
+    *(
+        _thread_atom(pair, "k0 k1", "k0 k1", "", {"cuda": _dot4(pair.split()[0], pair.split()[-1])})
+        for pair in _BYTE_PAIRS
+    ),
+    *(
+        _thread_atom(
+            "uint8 int8", "k0 k1", f"k0 k1 {bits}", bits,
+            {"llvm": _DOTS.format(n=n, bits=32 * n)},
+        )
+        for n, bits in ((4, "n0 n1"), (8, "n0 n1 n2"), (16, "n0 n1 n2 n3"))
+    ),
+]  # fmt: skip
+THREAD_ATOMS = {atom.name: atom for atom in _THREADS}
+ALL_ATOMS = ATOMS | GROUP_ATOMS | THREAD_ATOMS  # and those that users add
+
+
+def names() -> str:
+    """The atoms, as a refusal lists them: those that users added they know."""
+    listed = ", ".join((*ATOMS, *THREAD_ATOMS))
+    return f"{listed}; m64nNk16 of halves, m64nNk8 of (3x)tf32, N a multiple of 8 up to 256"
 
 
 def of_parts(atom: Atom) -> Atom:
@@ -285,6 +381,34 @@ def multiplied(
         total = (left @ right + before).astype(atom.sum.dtype.storage)
     result: list[list[Any]] = total[places(atom.sum)].tolist()
     return result
+
+
+def multiplied_alone(
+    atom: Atom, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any]
+) -> list[Any]:
+    """The same of an atom of one thread."""
+    kind, found = atom.sum.dtype, []
+    number = float if kind.is_float else int
+    for before, terms in zip(sums, _terms(atom), strict=True):
+        total = number(before) + sum(number(a[i]) * number(b[j]) for i, j in terms)
+        if kind.is_float:
+            total = float(kind.storage.type(total))
+        elif not kind.least <= total <= kind.greatest:
+            total = int(np.array(total % (1 << kind.bits)).astype(kind.storage))
+        found.append(total)
+    return found
+
+
+@cache
+def _terms(atom: Atom) -> list[list[tuple[int, int]]]:
+    """For each sum of an atom of one thread, where both factors of each product are."""
+    assert isinstance(atom.a, Fragment) and isinstance(atom.b, Fragment)
+    found = []
+    for element in range(atom.sum.elements):
+        m, n = atom.sum.place(0, element)
+        depth = range(atom.extents["k"])
+        found.append([(atom.a.holder(m, k)[1], atom.b.holder(k, n)[1]) for k in depth])
+    return found
 
 
 def _matrix(of: Fragment | Tile, held: Sequence[Any]) -> npt.NDArray[Any]:

@@ -47,7 +47,7 @@ from tilewright.ir.stmt import (
     vector_loads,
     written_buffers,
 )
-from tilewright.ir.warps import STOPS
+from tilewright.ir.warps import stops
 
 MAX_NESTED = 16  # Python allows 20 nested loops in one function
 MAX_TEXT = 400  # longer expressions are split, far below Python's nesting limits
@@ -97,7 +97,7 @@ class _Writer:
         self.loaded = read_buffers(kernel.body) | self.copied
         self.filled = filled(kernel)
         self.beside, self.summed = of_groups(everything, self.filled)
-        self.has_barrier = any(isinstance(s, (Join, *STOPS)) for s in everything)
+        self.has_barrier = any(isinstance(s, Join) or stops(s) for s in everything)
         self.joins = {s: k for k, s in enumerate(s for s in everything if isinstance(s, Join))}
         self.joined = False  # in the body of one
         self.has_parallel = any(isinstance(s, For) and s.kind == "parallel" for s in everything)
@@ -230,7 +230,7 @@ class _Writer:
             self._statement(stmt.body)
             return
         outline = self.nested == MAX_NESTED
-        waits = outline and any(isinstance(s, STOPS) for s in statements(stmt))
+        waits = outline and any(map(stops, statements(stmt)))
         before, nested, block = (self.in_parallel, self.outer), self.nested, self.block
         parallel = stmt.kind == "parallel" and self.check and not self.in_parallel
         if parallel:

@@ -11,11 +11,13 @@ Read next: `interpreter_memory.py`, which says what is a fault.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile
+from tilewright.ir.atoms import GROUP, ROWS_OF_EIGHT, Tile, multiplied_alone
 from tilewright.ir.expr import Expr
 from tilewright.ir.fast_bulk import READ, constant, tell
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
@@ -75,6 +77,10 @@ def _place(w: Any, buffer: Buffer, index: Expr, k: int) -> str:
     return str(w._index(buffer, index + k))
 
 
+def _foreign(w: Any, stmt: Foreign) -> None:
+    w._statement(stmt.means)
+
+
 def _commit(w: Any, stmt: Commit) -> None:
     w._line("groups.append([])")
 
@@ -91,8 +97,12 @@ def _mma(w: Any, stmt: Mma) -> None:
         return
     held = ", ".join(_loaded(w, region) for region, _ in stmt.operands)
     name, sums = f"mma{w._number()}", f"x{w._number()}"
-    w.constants[name] = stmt
-    w._line(f"{sums} = yield Meeting({name}, ({held},))")
+    if stmt.atom.by_thread:
+        w.constants[name] = partial(multiplied_alone, stmt.atom)
+        w._line(f"{sums} = {name}({held})")
+    else:
+        w.constants[name] = stmt
+        w._line(f"{sums} = yield Meeting({name}, ({held},))")
     kind = stmt.sum.buffer.dtype
     for k, at in enumerate(_places(w, stmt.sum)):
         value = load(stmt.sum.buffer, stmt.sum.index + k)
@@ -238,6 +248,7 @@ def _exchange(w: Any, stmt: Exchange) -> None:
 
 
 WARPS: dict[type[Stmt], Callable[..., None]] = {
+    Foreign: _foreign,
     AsyncCopy: _copy,
     Prefetch: _prefetch,
     Commit: _commit,

@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.printed import text_of
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import BINARY, Expr
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     AsyncCopy,
@@ -190,6 +191,18 @@ def _mma(stmt: Mma, indent: int) -> str:
     return f"{_pad(indent)}{stmt.atom.name} {_region(stmt.sum)} += {a} * {b}"
 
 
+def _foreign(stmt: Foreign, indent: int) -> str:
+    places, numbers = iter(zip(stmt.places, stmt.offsets, strict=True)), iter(stmt.numbers)
+    texts = []
+    for word in stmt.form:
+        if word == "p":
+            buffer, offset = next(places)
+            texts.append(f"&{buffer.name}[{_text(offset)}]")
+        else:
+            texts.append(_text(next(numbers)))
+    return f"{_pad(indent)}{stmt.name}({', '.join(texts)})"
+
+
 def _show(stmt: Show, indent: int) -> str:
     return f"{_pad(indent)}show"
 
@@ -271,6 +284,7 @@ _TEXTS: Rules[Callable[..., str]] = Rules(
         Prefetch: _prefetch,
         Commit: _commit,
         Wait: _wait,
+        Foreign: _foreign,
         Mma: _mma,
         LoadRows: _load_rows,
         Show: _show,

@@ -189,10 +189,12 @@ class Wait(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Mma(Stmt):
-    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together.
+    """`sum += a * b`: a product of small matrices, by the lanes of a warp, or of a group, together;
+    an atom of a thread by that alone.
 
     Each lane gives what it holds, in buffers of its own, as the atom's fragments say.  The lanes
-    are those of threadIdx.x, whose extent is a multiple of theirs, and all of them come here.
+    of a warp, or group, are those of threadIdx.x, whose extent is a multiple of theirs, and all of
+    them come here.
     Of a group a and b are tiles in shared memory (regions: from the first element to the last) that
     writers have shown by `Show`.  It begins some time after an `MmaBegin` and ends some time before
     an `MmaEnd` that covers it: meanwhile nobody touches its sums, and nobody writes to its tiles.

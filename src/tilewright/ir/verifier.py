@@ -24,6 +24,7 @@ from tilewright.ir.bulk import (
     gates_of,
 )
 from tilewright.ir.expr import Expr, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     BLOCK_TAGS,
@@ -74,11 +75,11 @@ def verify(program: Program) -> None:
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
-    no Mma, LoadRows or Exchange under a condition on threadIdx.x, whose extent is a multiple of
-    their lanes; tiles of a group in swizzled rows; gates are words of shared memory that nothing
-    else touches, bulk copies the only ones that write to their buffers; a Join outside of loops
-    and branches, the only statement that touches its counters, whose body uses no index of a block
-    that its own index does not tell.
+    no Mma, LoadRows or Exchange of several lanes under a condition on threadIdx.x, whose extent is
+    a multiple of these; tiles of a group in swizzled rows; gates are words of shared memory that
+    nothing else touches, bulk copies the only ones that write to their buffers; a Join outside of
+    loops and branches, the only statement that touches its counters, whose body uses no index of a
+    block that its own index does not tell.
     """
     if len(program.roles) != len(program.args):
         counts = f"{len(program.roles)} roles for {len(program.args)} arguments"
@@ -250,7 +251,10 @@ class _Checker:
             raise self._fail(f"{stmt.pending} groups are left pending")
 
     def _mma(self, stmt: Mma) -> None:
-        self._together(stmt, stmt.atom.lanes)
+        if stmt.atom.by_thread:
+            self._regions(stmt)
+        else:
+            self._together(stmt, stmt.atom.lanes)
         for region, fragment in stmt.operands:
             buffer = region.buffer
             if isinstance(fragment, Tile):
@@ -487,6 +491,7 @@ _CHECKS: Rules[Callable[..., None]] = Rules(
         Await: _Checker._await,
         Join: _Checker._join,
         Exchange: _Checker._exchange,
+        Foreign: lambda checker, stmt: checker._statement(stmt.means),
     },
 )
 

@@ -1,8 +1,6 @@
 """The lanes of a warp, or of a group of warps, as interpreters run them: one after the other,
 together where statements of all lanes are: an `Mma`, a `LoadRows`, an `Exchange`, an `Arrive`.
 
-
-
 In: their courses, generators that stop at barriers and meetings.  Out: where each stops at last.
 Read next: `interpreter.py`.
 """
@@ -25,12 +23,13 @@ from tilewright.ir.stmt import (
     Kernel,
     LoadRows,
     Mma,
+    Stmt,
     statements,
 )
 
 ROWS, PLACES = 8, ROW // PLACE  # of a matrix
 TOGETHER = (Mma, LoadRows, Exchange, Arrive)  # the statements of all lanes
-STOPS = (Barrier, *TOGETHER, Await)  # where threads may stop for others
+_STOPS = (Barrier, *TOGETHER, Await)
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,15 @@ class Meeting:
     held: tuple[tuple[Any, ...], ...]
 
 
+def stops(stmt: Stmt) -> bool:
+    """Whether threads may stop there for others."""
+    return isinstance(stmt, _STOPS) and not (isinstance(stmt, Mma) and stmt.atom.by_thread)
+
+
 def unit_of(kernel: Kernel) -> int:
     """Threads that run together: those of a warp, or of a group where one multiplies."""
     found = (s.atom.lanes for s in statements(kernel.body) if isinstance(s, Mma))
-    return max(found, default=WARP)
+    return max((WARP, *found))
 
 
 @dataclass(frozen=True)

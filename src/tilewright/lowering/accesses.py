@@ -171,8 +171,8 @@ class Accesses:
         layout, simplify = self.storage.layouts[node], self.place.simplify
         assert isinstance(layout, Fragments)
         relative = [simplify(i) for i in self._relative(node, index)]
-        own = self.place.thread_var["threadIdx.x"]
-        lane = simplify(layout.lane(relative, own))
+        own = self.place.lane(layout.held.atom)
+        lane = own if layout.held.atom.by_thread else simplify(layout.lane(relative, own))
         if lane is not own:
             raise ScheduleError(
                 f"read of {node.name}",
@@ -180,4 +180,5 @@ class Accesses:
                 "Split m by 8 and n by 2 and 4, fuse (8, 4) and bind them to threadIdx.x, as"
                 " schedule.thread_loops.lanes does.",
             )  # fmt: skip
-        return E.cast(read.dtype, load(buffer, simplify(layout.place(relative))))
+        place = simplify(E.convert(layout.place(relative)))
+        return E.cast(read.dtype, load(buffer, place))

@@ -53,6 +53,7 @@ from tilewright.schedule.tree.rounding import LOADED
 from tilewright.te.tensor import IterVar
 
 TURNED = 2  # bytes of elements that `LoadRows` may transpose
+_WIDEST = 8  # elements of a vector
 PAIR = 2  # matrices of an operand that is loaded together with its neighbour
 Ranges = Mapping[Expr, tuple[int, int]]
 
@@ -68,11 +69,13 @@ def operand(emission: Emission, node: Node) -> Stmt:
     together = _rows(emission, node)
     if together is not None:
         return guarded(emission.guards.lanes(node, once=False), together)
-    wide = min(ROW // held.fragment.dtype.bytes, held.fragment.elements)
+    wide = min(ROW // held.fragment.dtype.bytes, held.fragment.elements, _WIDEST)
+    if not emission.place.launch:  # a CPU, which has longer vectors
+        wide = held.fragment.elements
     stmts: list[Stmt] = []
     done = 0
     while done < held.fragment.elements:
-        width = next(w for w in (8, 4, 2, 1) if w <= wide and done % w == 0)
+        width = next(w for w in range(wide, 0, -1) if not w & (w - 1) and done % w == 0)
         while (made := _elements(emission, node, done, width)) is None:
             width //= 2
         stmts.append(made)
@@ -151,14 +154,15 @@ def _elements(emission: Emission, node: Node, first: int, width: int) -> Stmt | 
     element = E.var("element") if width > 1 else E.const(0)
     known = {element: (0, width - 1)}
     simple = Simplifier({**place.simplify.ranges, **known})
-    found = _element(emission, node, place.thread_var["threadIdx.x"], element + first, known)
+    lane, gpu = place.lane(held.atom), bool(place.launch)
+    found = _element(emission, node, lane, element + first, known)
     test, value, zero = found.test, found.value, E.const(0, found.value.dtype)
     if node.rounds == LOADED:
         value = E.call(ROUNDED, value)
     (buffer,) = emission.accesses.targets(node)
     at = place.simplify(emission.accesses.tile(node) + first)
     if width > 1:
-        lanes = Lanes(element, width, simple, gpu=True, shortest=WORD)
+        lanes = Lanes(element, width, simple, gpu=gpu, shortest=WORD)
         vector = lanes.value(value)
         together = same_for_all(test, element, width, simple)
         if vector is None or vector.lanes == 1 or together is None:
@@ -178,8 +182,11 @@ def _rows(emission: Emission, node: Node) -> Stmt | None:
     rewrite:  F[0..1] = S[r + x//4*40 + x%4*2 ..]; F[2..3] = S[r + x//4*40 + x%4*2 + 320 ..]; ..
               ->   F[0..7] = rows of 4 from S[r + x%16*40 + x//16*8 ..]
     """
-    held, place, lane = node.held, emission.place, emission.place.thread_var["threadIdx.x"]
+    held, place = node.held, emission.place
     assert held is not None
+    if held.atom.by_thread:
+        return None
+    lane = place.lane(held.atom)
     sources = [place.producer(n) for n in E.walk(node.body) if n.op == "read"]
     if len(sources) != 1 or sources[0] is None or sources[0].scope != "shared":
         return None

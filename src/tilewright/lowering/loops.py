@@ -15,6 +15,7 @@ from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     Allocate,
@@ -295,7 +296,7 @@ _UNROLL: Rules[Callable[..., tuple[Stmt, int]]] = Rules(
         **dict.fromkeys((Store, AsyncCopy, Mma, LoadRows, Exchange), _Unroll._step),
         While: _Unroll._while,
         **dict.fromkeys(
-            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join),
+            (Seq, If, Allocate, Barrier, Commit, Wait, Show, MmaBegin, MmaEnd, Join, Foreign),
             _Unroll._parts,
         ),
         **dict.fromkeys(GATED, _Unroll._step),

@@ -38,6 +38,7 @@ from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.folds import around, fold, part
 from tilewright.lowering.fragments import in_pairs, operand, product
 from tilewright.lowering.guards import SPATIAL, Guards
+from tilewright.lowering.intrinsics import by_intrinsic
 from tilewright.lowering.opaque import opaque_kernels
 from tilewright.lowering.overhang import Overhang, let_overhang, whole_tile
 from tilewright.lowering.placement import place
@@ -169,12 +170,17 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
         if node.held is not None:
             tiles = emission.nest(node, operand(emission, node), inside)
             return in_pairs(tiles, emission.place)
+        if node.stage.atom is not None:
+            tile = by_intrinsic(emission, node)
+            return emission.nest(node, tile.innermost, inside, tile.around, tile.upto)
         return emission.nest(node, _copy(emission, node), inside)
 
     def reduced(guards: Guards) -> Stmt:
         own = replace(emission, guards=guards)
         if node.product is not None:
             made = product(own, node)
+        elif node.stage.atom is not None:
+            made = by_intrinsic(own, node)
         elif node.stage.along is not None:
             made = part(own, node, combiner)
         elif node.fold is not None:

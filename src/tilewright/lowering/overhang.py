@@ -53,7 +53,7 @@ def let_overhang(
     for place in places:
         guards = Guards(place)
         for node in place.nodes:
-            if node.parent is None or node.stage.aligned:
+            if node.parent is None or node.stage.aligned or node.held is not None:
                 continue
             kept = [t for t in guards.tests(node, SPATIAL) if place.simplify(t).op != "const"]
             fixed = _told_apart(place, node)

@@ -16,6 +16,7 @@ from typing import Any
 from tilewright.base.errors import LoweringError
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
+from tilewright.ir.atoms import Atom
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
@@ -70,6 +71,10 @@ class Placement:
         """The variable of every axis of the stage -> its coordinate."""
         axes = (*node.op.axis, *node.op.reduce_axis)
         return {ax.var: self.coordinate(node, ax) for ax in axes}
+
+    def lane(self, atom: Atom) -> Expr:
+        """The lane of the unit of an atom that the statements at hand are for."""
+        return E.const(0) if atom.by_thread else self.thread_var["threadIdx.x"]
 
     def children(self, node: Node, axis: IterVar) -> list[Node]:
         """The stages computed at the loop `axis` of `node`, producers first."""

@@ -7,6 +7,7 @@ Read next: `local.py`, which calls these in workers.
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
 import time
 import traceback
@@ -76,7 +77,8 @@ def build(function: str, payload: dict[str, Any], target: Target) -> Built:
         error, message = "compile", "".join(traceback.format_exception(raised))
         message = f"{type(raised).__name__}: {raised}\n\n{message}"
         cause = _cause(raised)
-    return Built(artifact, error, message, time.perf_counter() - began, cause)
+    spent = time.perf_counter() - began
+    return Built(artifact, error, message, spent, cause, os.getpid(), time.time())
 
 
 def _cause(error: BaseException | None) -> Cause:

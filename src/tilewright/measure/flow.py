@@ -250,6 +250,7 @@ def _record(slot: Slot, final: bool) -> Record:
         message=built.message or tried.message, build_s=round(built.seconds, 6),
         run_s=round(tried.seconds, 6), raced=tried.raced, verified=tried.verified, final=final,
         same_as=tried.same_as, order=tried.order, cold=tried.cold,
+        predicted=float(f"{job.predicted:.4g}"), builder=built.process, built=round(built.ended, 3),
     )  # fmt: skip
     compiler = built.artifact.meta.get("compiler") if built.artifact else None
     return make_record(

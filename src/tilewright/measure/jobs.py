@@ -33,6 +33,7 @@ class Job:
     reference: inputs and expected outputs of its task; None: it runs unverified and is never best
     target:    with the limits of the real device; `task.target` where it is None
     dag:       `ComputeDAG.to_json()`, kept once in the log
+    predicted: seconds that the search expects of it; 0: it expects nothing
     """
 
     task: TaskId
@@ -45,6 +46,7 @@ class Job:
     dag: Any = None
     seed: int = 0
     trial: int = 0
+    predicted: float = 0.0
 
     @property
     def full_target(self) -> Target:
@@ -57,6 +59,8 @@ class Built:
 
     seconds: wall time of the build
     cause:   of the error
+    process: number of the process that built it; ended: when, in seconds since the epoch; 0: not
+             known
     """
 
     artifact: Artifact | None = None
@@ -64,6 +68,8 @@ class Built:
     message: str = ""
     seconds: float = 0.0
     cause: Cause = "candidate"
+    process: int = 0
+    ended: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from typing import Any
 
 from tilewright.base import environment
 from tilewright.base.errors import DeviceError, InternalError
-from tilewright.measure.worker import HEADER, Raised, Start
+from tilewright.measure.worker import HEADER, Raised, Start, with_atoms
+from tilewright.targets.atoms import ADDED
 from tilewright.targets.kind import origins
 
 _BOOT_SECONDS = 60.0
@@ -284,7 +285,7 @@ class _Worker:
 
     def __init__(self, options: Options) -> None:
         self.generation = 0
-        self.calls = 0
+        self.calls = self._atoms = 0
         self._ready = False
         self._said = b""
         self._process = subprocess.Popen(
@@ -326,6 +327,9 @@ class _Worker:
         self._ready = True
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], timeout: float) -> Any:
+        if len(ADDED) > self._atoms:  # instructions that users added since
+            function, args = with_atoms, ([*ADDED.values()][self._atoms :], function, args)
+            self._atoms = len(ADDED)
         body = pickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
         self.calls += 1
         self._listen()

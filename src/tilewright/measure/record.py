@@ -93,6 +93,8 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     order:          why it was not tried with its threads one after the other, where that is so
     cold:           its constants came from memory in each run, as in a network whose weights do
                     not stay in the caches
+    predicted:      seconds that its search expected of it; 0: it expected nothing
+    builder, built: number of the process that built it, and when it had; 0: not known
     """
 
     costs: tuple[Cost, ...] = ()
@@ -106,6 +108,9 @@ class Result(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     same_as: Number | None = None
     order: Name = ""
     cold: bool = False
+    predicted: Annotated[float, Meta(ge=0)] = 0.0
+    builder: Number = 0
+    built: Seconds = 0.0
 
     @property
     def ok(self) -> bool:

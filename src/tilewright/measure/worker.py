@@ -14,11 +14,13 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from tilewright.base import garbage
 from tilewright.base.errors import TilewrightError
+from tilewright.targets.atoms import Added
 from tilewright.targets.kind import Origin
 
 HEADER = struct.Struct("<Q")
@@ -62,11 +64,19 @@ def main() -> None:
         origin.load()
     if start.warm is not None:
         start.warm()
+    garbage.look_seldom()
     calls: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(source, calls), daemon=True).start()
     _write(sink, "ready")
     while True:
         _write(sink, _answer(calls.get()))
+
+
+def with_atoms(atoms: Sequence[Added], function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Call a function where matrix instructions are known that users added elsewhere."""
+    for own in atoms:
+        own.add()
+    return function(*args)
 
 
 def _listen(source: BinaryIO, calls: queue.SimpleQueue[bytes]) -> None:

@@ -15,6 +15,7 @@ from tilewright.base.doors import door
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule import steps as S
+from tilewright.schedule.intrinsics import Intrinsic, added
 from tilewright.schedule.space.decision import Choice, Size
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.python import python_text
@@ -140,16 +141,22 @@ class Stage(StageState):
             self._axis("pragma", axis)
             return
         if isinstance(value, str):
-            raise ScheduleError(
-                f"pragma({self.name}, {key!r}, {value[:40]!r})", "code of others is not called",
-                "Declare what it computes with te.compute.",
-            )  # fmt: skip
+            take = plugins.placed("pragmas", key)
+            if take is None or not take(value):
+                raise ScheduleError(
+                    f"pragma({self.name}, {key!r}, {value[:40]!r})", "code of others is not called",
+                    "Declare what it computes with te.compute.",
+                )  # fmt: skip
+            self._axis("pragma", axis)
+            return
         self._do(S.Pragma(self.name, self._axis("pragma", axis), key, _size(value)))
 
     @door(ScheduleError)
-    def tensorize(self, axis: IterVar, atom: str) -> None:
-        """Have a matrix instruction run the loops from `axis` inwards; see `steps.Tensorize`."""
-        self._do(S.Tensorize(self.name, self._axis("tensorize", axis), atom))
+    def tensorize(self, axis: IterVar, atom: str | Intrinsic) -> None:
+        """Have a matrix instruction, or an intrinsic that somebody described, run the loops from
+        `axis` inwards; see `steps.Tensorize`."""
+        place = self._axis("tensorize", axis)
+        self._do(S.Tensorize(self.name, place, atom if isinstance(atom, str) else added(atom)))
 
     def compute_at(self, parent: Stage, axis: IterVar) -> None:
         """Compute inside a loop of a reader; see `steps.ComputeAt`."""

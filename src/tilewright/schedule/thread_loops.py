@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ALL_ATOMS, NAMES, WARP
+from tilewright.ir.atoms import ALL_ATOMS, WARP, names
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
@@ -87,7 +87,7 @@ def lanes(
     Raises ScheduleError for an atom that nobody has.
     """
     if atom not in ALL_ATOMS:
-        raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {NAMES}.")
+        raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {names()}.")
     held = ALL_ATOMS[atom].sum
     bits = held.lane.split()
     rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")

@@ -145,7 +145,7 @@ def decisions_of(candidate: Candidate) -> dict[str, Any]:
 
 def make_job(
     task: Task, candidate: Candidate, reference: Reference | None, seed: int, trial: int,
-    identity: TaskId | None = None, dag: Any = None,
+    identity: TaskId | None = None, dag: Any = None, predicted: float = 0.0,
 ) -> Job:  # fmt: skip
     """Raises a TilewrightError where the template or a step refuses the candidate."""
     schedule = candidate.sketch.close(candidate.index)
@@ -154,6 +154,7 @@ def make_job(
         task=identity or task_id(task), payload=payload, reference=reference,
         origin=candidate.sketch.origin, decisions=decisions_of(candidate), steps=payload["steps"],
         target=task.target, dag=dag if dag is not None else payload["dag"], seed=seed, trial=trial,
+        predicted=predicted,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ Read next: `portfolio.py`, which decides; `propose/`, who proposes.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,6 +26,8 @@ from tilewright.base.errors import (
     TilewrightError,
     Unavailable,
 )
+from tilewright.base.garbage import looked_for_seldom
+from tilewright.cost.ceilings import ceilings_of
 from tilewright.driver.build import check_types
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Job
@@ -44,7 +47,7 @@ from tilewright.search.portfolio import Portfolio, TaskState
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import LooksFirst, begin_look
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
-from tilewright.search.propose.proposers import Candidate, Outcome, Proposer
+from tilewright.search.propose.proposers import Candidate, Expects, Outcome, Proposer
 from tilewright.search.report import Event, Options, Report, TaskReport
 from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
@@ -154,7 +157,7 @@ class _Loop:
         self.tasks, self.measurer, self.options = list(tasks), measurer, options
         self.database: Database | None = database if database is not None else measurer.database
         self.on_event, self.clock, self.sleep = on_event, clock, sleep
-        device = measurer.describe(tasks[0].target)
+        self.device = device = measurer.describe(tasks[0].target)
         specs = [measurer.describe(t.target) for t in tasks]
         for task, spec in zip(tasks, specs, strict=True):
             check_types(task.dag, task.target.on(spec))  # once, not for every candidate
@@ -180,6 +183,10 @@ class _Loop:
 
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
+        with looked_for_seldom():
+            return self._run(proposers)
+
+    def _run(self, proposers: Sequence[Proposer] | None) -> Report:
         report = Report()
         try:
             self._prepare(report, proposers)
@@ -279,10 +286,17 @@ class _Loop:
         sizes = {"batch": self.portfolio.batch, "ahead": self.portfolio.ahead}
         told = ("tuner", "seed", "trials", "seconds", "knowledge")
         chosen = {n: getattr(self.options, n) for n in told}
-        tasks = [s.identity.dag for s in self.portfolio.states]
-        named = {s.report.task.key: s.report.task.layers for s in self.portfolio.states}
+        states = self.portfolio.states
+        tasks, calls = [s.identity.dag for s in states], [s.report.task.weight for s in states]
+        of = {s.report.task.key: s.report.task.family for s in states}
+        instead_of = {key: family for key, family in of.items() if family != key}
+        named = {s.report.task.key: s.report.task.layers for s in states}
         layers = {key: list(names) for key, names in named.items() if names}
-        self.database.note_run(**chosen, **sizes, tasks=tasks, layers=layers)
+        target = self.tasks[0].target.on(self.device)
+        self.database.note_run(
+            **chosen, **sizes, tasks=tasks, calls=calls, instead_of=instead_of, layers=layers,
+            devices=self.measurer.devices, ceilings=ceilings_of(target).to_json(),
+        )  # fmt: skip
 
     def _fit_first(self, past: History | None) -> None:
         if past is not None:
@@ -308,8 +322,11 @@ class _Loop:
             if not chosen:
                 state.report.exhausted = True
                 self._tell("exhausted", state, message=_nothing_to_try(state))
-            for candidate in chosen:
-                self._submit(state, candidate)
+            proposer, expected = state.proposer, [0.0] * len(chosen)
+            if isinstance(proposer, Expects) and self.database is not None:
+                expected = proposer.expected(chosen)
+            for candidate, seconds in zip(chosen, expected, strict=True):
+                self._submit(state, candidate, seconds)
 
     def _look_first(self, state: TaskState) -> None:
         """Have others look at the spaces of a task, whose next turn comes after all others'."""
@@ -317,14 +334,15 @@ class _Loop:
         if self.helper is not None and isinstance(proposer, LooksFirst) and not proposer.has_looked:
             proposer.begin_with(begin_look(self.helper, task, proposer.request))
 
-    def _submit(self, state: TaskState, candidate: Candidate) -> None:
+    def _submit(self, state: TaskState, candidate: Candidate, expected: float) -> None:
         task, trial = state.report.task, state.report.known + state.submitted
         record = None
         try:
             reference = self._reference(state)
             job = make_job(
-                task, candidate, reference, self.options.seed, trial, state.identity, state.dag
-            )
+                task, candidate, reference, self.options.seed, trial, state.identity, state.dag,
+                expected if math.isfinite(expected) else 0.0,
+            )  # fmt: skip
         except DeviceError:
             raise  # no fault of the candidate's
         except TilewrightError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,12 +23,13 @@ from tilewright.knowledge.trees import Trees
 from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
 from tilewright.measure.signatures import code_key
-from tilewright.schedule.task import Task
-from tilewright.schedule.template import all_ours, anchor_sketches, anchor_templates
+from tilewright.schedule.task import Task, task_of_dag
+from tilewright.schedule.template import all_ours, anchor_templates
 from tilewright.search.jobs import decisions_of
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.first_look import Looks, Request, take_looks
+from tilewright.search.propose.first_look import Awaited, Looks, Request, looks_at
 from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -43,21 +45,19 @@ class Predicted(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def predict(
-    dag: ComputeDAG, target: Target, trees: Trees, looks: Looks | None = None
-) -> Predicted | None:
-    """None where no template fits, or masks leave none of its members.
+def predict(dag: ComputeDAG, target: Target, trees: Trees) -> Predicted | None:
+    """None where no template fits, or masks leave none of its members."""
+    return _predict(task_of_dag(dag, target), trees, Looks())
 
-    looks: at the computation, of which it takes what it would look at itself
-    """
-    sketches = anchor_sketches(dag, target)
-    if not sketches:
+
+def _predict(task: Task, trees: Trees, looks: Looks) -> Predicted | None:
+    """Of the sketches of templates.  looks: of which it takes what it would look at itself"""
+    if not task.sketches:
         return None
     model = CostModel()
     model.begin_with(trees)
-    proposer = ModelProposer(Task("untuned", (), dag, target, sketches), 0, model)
-    if looks is not None:
-        proposer.begin_with(_given(looks))
+    proposer = ModelProposer(task, 0, model)
+    proposer.begin_with(lambda: looks)
     for candidate in proposer.suggest(1):
         seconds = float(proposer.predict([candidate])[0])
         return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
@@ -83,7 +83,7 @@ class Predictions:
 
     def prefetch(
         self, dags: Iterable[ComputeDAG], requests: Mapping[str, Request] | None = None
-    ) -> dict[str, Future[Looks]]:
+    ) -> dict[str, Awaited]:
         """Begin to look for them, where they are many.
 
         requests: of looks that a search needs, by the hashes of computations
@@ -92,14 +92,14 @@ class Predictions:
         if self.trees is None or self.helper is None:
             return {}
         new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
-        looks: dict[str, Future[Looks]] = {}
+        looks: dict[str, Awaited] = {}
         if len(new) > _FEW:
             for key, dag in new.items():
                 request = (requests or {}).get(key)
                 call = _predict_json, dag.to_json(), self.target, self.trees, request
                 self._awaited[key] = self.helper.call(self.target, *call, timeout=_SECONDS)
                 if request is not None:
-                    looks[key] = _second(self._awaited[key])
+                    looks[key] = partial(_looks, self._awaited[key])
         return looks
 
     def get(self, dag: ComputeDAG) -> Predicted | None:
@@ -141,25 +141,10 @@ class Predictions:
 def _predict_json(
     dag: Any, target: Target, trees: Trees, request: Request | None
 ) -> tuple[Predicted | None, Looks]:
-    looks = Looks() if request is None else take_looks(dag, target, request)
-    return predict(ComputeDAG.from_json(dag), target, trees, looks), looks
+    task = task_of_dag(ComputeDAG.from_json(dag), target)
+    looks = Looks() if request is None else looks_at(with_rules(task), request)
+    return _predict(task, trees, looks), looks
 
 
-def _given(looks: Looks) -> Future[Looks]:
-    future: Future[Looks] = Future()
-    future.set_result(looks)
-    return future
-
-
-def _second(pair: Future[tuple[Predicted | None, Looks]]) -> Future[Looks]:
-    future: Future[Looks] = Future()
-
-    def pass_on(done: Future[tuple[Predicted | None, Looks]]) -> None:
-        error = done.exception()
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(done.result()[1])
-
-    pair.add_done_callback(pass_on)
-    return future
+def _looks(awaited: Future[tuple[Predicted | None, Looks]]) -> Looks:
+    return awaited.result()[1]

@@ -7,7 +7,6 @@ the search.  Read next: `knowledge/store.py`, `measure/anchors.py`, `loop.py`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from tilewright import knowledge
@@ -22,7 +21,7 @@ from tilewright.schedule.template import anchor_key, anchor_templates, find_anch
 from tilewright.search.imported import Replays, first_candidates
 from tilewright.search.jobs import candidate_of
 from tilewright.search.predictions import Predictions
-from tilewright.search.propose.first_look import Looks, Request
+from tilewright.search.propose.first_look import Awaited, Request
 from tilewright.search.propose.prior import is_known
 from tilewright.search.propose.proposers import Candidate
 from tilewright.targets.target import Target
@@ -63,9 +62,7 @@ class Known:
         defaults = ((s, s.fallback()) for s in task.sketches)
         return [*(Candidate(s, at) for s, at in defaults if at is not None), *self.of_anchor(task)]
 
-    def expect(
-        self, tasks: Iterable[Task], requests: Mapping[str, Request]
-    ) -> dict[str, Future[Looks]]:
+    def expect(self, tasks: Iterable[Task], requests: Mapping[str, Request]) -> dict[str, Awaited]:
         """Begin to look for what is predicted of them; see `Predictions.prefetch`."""
         if self.predictions is None:
             return {}

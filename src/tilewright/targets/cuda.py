@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tilewright.base.dtype import FLOAT32, INT32
 from tilewright.base.errors import TargetError
 from tilewright.targets.kind import DeviceKind, LimitValue, Options
 from tilewright.targets.limits import AtomRate, Limits, rates
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 ARCH = "sm_90"  # where a target names none and no device is there to ask
 
@@ -35,6 +40,8 @@ def _wgmma(float32: float, halves: float, tf32: float, latency: float) -> tuple[
 
 
 _BY_GROUP = 90  # the architecture that has them
+_DOTS, _DOTS_OF_INTEGERS = 61, 70  # the first with dp4a; where units of integers run it
+_DOT_LATENCY = 5
 _SM90 = Limits(
     max_threads_per_block=1024,
     max_block=(1024, 1024, 64),
@@ -136,6 +143,21 @@ def limits(options: Options, device: Mapping[str, LimitValue]) -> Limits:
     return found.reported(device)
 
 
+def atoms(target: Target) -> tuple[AtomRate, ...]:
+    """`dp4a`, of which sm_61 begins as many as multiply-adds of float32, later ones as many as of
+    int32."""
+    number, limits = _number(target.arch), target.limits
+    if number < _DOTS:
+        return ()
+    rate = 4 * limits.rate(FLOAT32 if number < _DOTS_OF_INTEGERS else INT32)
+    kinds = ("int8", "uint8", "int8.uint8", "uint8.int8")
+    return tuple(AtomRate(f"m1n1k4.{kind}", rate, _DOT_LATENCY) for kind in kinds)
+
+
+def has(target: Target, arch: str) -> bool:
+    return _number(target.arch) >= _number(arch)
+
+
 def _number(arch: str) -> int:
     digits = "".join(c for c in arch if c.isdigit())
     return int(digits) if digits else 0
@@ -147,6 +169,9 @@ KIND = DeviceKind(
     printer="tilewright.codegen.cuda:generate",
     compiler="tilewright.driver.nvrtc",
     driver="tilewright.runtime.drivers.cuda:open_device",
+    atoms=atoms,
+    has=has,
+    linker="tilewright.driver.c_interface:cuda_library",
     sanity=_TWICE,
     options=("arch",),
     default_arch=ARCH,

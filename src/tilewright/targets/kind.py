@@ -59,10 +59,11 @@ class DeviceKind:
     host_lacks:   a function (options) -> what of a target's options this very machine lacks, so
                   that code for it can be built here but not run
 
-    linker:       a function (artefacts, path, C compiler or None) that makes a shared object of the
-                  code of kernels; "": their binaries are data to the host
-    loader:       a function (path, artefacts) that opens such a file; `load` of what it returns is
-                  that of `runtime.drivers.Driver`
+    linker:       a function (contents of a library, what is done, C compiler or None) that makes
+                  its `runtime.network.library_file.Code`; "": nobody makes any
+    loader:       a function (path, artefacts) that opens such a file, where it has the code of
+                  kernels; `load` of what it returns is that of `runtime.drivers.Driver`; "": their
+                  binaries are data to the host
 
     has_threads:  kernels are grids of blocks of threads, which share memory within a block; loops
                   are bound to them.  Otherwise kernels are functions with parallel loops
@@ -70,6 +71,10 @@ class DeviceKind:
                   of one device whose kind does not
     alignment:    of values that share memory, in bytes: at least 64.  OpenCL makes parts of memory
                   from such places only
+    atoms:        a function (target) -> `AtomRate`s of the instructions by which a thread alone
+                  multiplies matrices, which `Limits.atoms` has not
+    has:          a function (target, word) -> whether a device has what the word says: sm_80 or
+                  later, instructions by LLVM's name for them
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
     waits:        likewise, whether a kernel itself can wait for the one before it
@@ -102,6 +107,8 @@ class DeviceKind:
     has_threads: bool = False
     shares_host: bool = False
     alignment: int = 64
+    atoms: Provider | None = None
+    has: Provider | None = None
     copies_alone: Callable[[str], bool] = _never
     waits: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never

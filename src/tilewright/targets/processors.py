@@ -38,10 +38,14 @@ def whole(triple: str) -> str:
     return "-".join(parts)
 
 
+def on_linux() -> bool:
+    """Whether this process runs on Linux, that of Android among them."""
+    return sys.platform in ("linux", "android")
+
+
 def elsewhere(triple: str) -> bool:
     """Whether code for it is not for this process; "" is."""
-    linux = sys.platform.startswith("linux")
-    return bool(triple) and (architecture(triple) != here() or ("linux" in triple) != linux)
+    return bool(triple) and (architecture(triple) != here() or ("linux" in triple) != on_linux())
 
 
 @dataclass(frozen=True)

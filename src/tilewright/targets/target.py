@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Union
 
 from tilewright.base import context, plugins
 from tilewright.base.errors import TargetError
+from tilewright.targets.atoms import beside
 from tilewright.targets.kind import DeviceKind, kind, kinds, resolve
-from tilewright.targets.limits import Limits
+from tilewright.targets.limits import AtomRate, Limits
 from tilewright.targets.precision import FLOAT32, allows, needed
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.spelling import (
@@ -299,7 +300,12 @@ class Target:
     def has(self, atom: str) -> bool:
         """Tell whether the device has a matrix instruction, by the name that `ir.atoms` has for
         it."""
-        return self.limits.atom(atom).rate > 0
+        return self.atom(atom).rate > 0
+
+    def atom(self, name: str) -> AtomRate:
+        """Give the rate of a matrix instruction; it takes for ever where the target has none."""
+        found = self.limits.atom(name)
+        return found if found.rate else beside(self, name) or found
 
     def allows(self, atom: str) -> bool:
         """Tell whether kernels may use a matrix instruction: the device has it, and its operands

@@ -1,7 +1,7 @@
 """Names of TVM's `contrib` that tutorials import.
 
-In: nothing.  Out: `contrib.cblas`, `contrib.cc`, `contrib.cudnn`, `contrib.debugger`,
-`contrib.download`, `contrib.graph_executor`, `contrib.ndk`, `contrib.nvcc`,
+In: nothing.  Out: `contrib.cblas`, `contrib.cc`, `contrib.clang`, `contrib.cudnn`,
+`contrib.debugger`, `contrib.download`, `contrib.graph_executor`, `contrib.ndk`, `contrib.nvcc`,
 `contrib.pickle_memoize`, `contrib.random`, `contrib.sparse`, `contrib.utils`.
 Read next: `runtime/network/graph_executor.py`.
 """
@@ -12,7 +12,6 @@ from typing import Any
 from tilewright_tvm.elsewhere import find
 
 _ELSEWHERE = {
-    "clang": "C text is not compiled into kernels; declare them with te.compute.",
     "cublas": "Libraries are not called from kernels; topi.nn.matmul is tuned instead.",
     "cutlass": "Libraries are not called from kernels; topi.nn is tuned instead.",
     "dnnl": "Use contrib.cblas, which calls numpy's library, or topi.nn.matmul, which is tuned.",
@@ -28,7 +27,7 @@ _ELSEWHERE = {
 }
 
 _FILES = (
-    "cblas", "cc", "cudnn", "debugger", "download", "graph_executor", "ndk", "nvcc",
+    "cblas", "cc", "clang", "cudnn", "debugger", "download", "graph_executor", "ndk", "nvcc",
     "pickle_memoize", "random", "sparse", "utils",
 )  # fmt: skip
 

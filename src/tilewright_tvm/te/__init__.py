@@ -15,17 +15,17 @@ from tilewright_tvm.te.extern import ExternOp, extern
 from tilewright_tvm.te.gradient import gradient
 from tilewright_tvm.te.scan import scan
 from tilewright_tvm.te.tag_scope import tag_scope
+from tilewright_tvm.te.tensor_intrin import TensorIntrin, decl_tensor_intrin
 from tilewright_tvm.te.variables import size_var, var
 
 __all__ = [
-    "ExternOp", "create_schedule", "extern", "gradient", "scan", "size_var", "tag_scope", "var",
+    "ExternOp", "TensorIntrin", "create_schedule", "decl_tensor_intrin", "extern", "gradient",
+    "scan", "size_var", "tag_scope", "var",
 ]  # fmt: skip
 __all__ += [name for name in te.__all__ if name not in __all__]
 
 _ELSEWHERE = {
-    "TensorIntrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
     "create_prim_func": "Schedule tensors directly: te.create_schedule.",
-    "decl_tensor_intrin": "s[C].tensorize takes a matrix instruction by its name (ir/atoms.py).",
     "extern_primfunc": "Declare the computation with te.compute.",
     "span": "Nothing needs it: leave it out.",
 }

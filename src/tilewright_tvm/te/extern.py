@@ -17,6 +17,7 @@ from tilewright.base.errors import ExpressionError
 from tilewright.ir import expr as E
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr, walk
+from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
@@ -140,7 +141,7 @@ def _buffers(given: Any, wanted: Sequence[tuple[str, Any, Any]], place: str) -> 
     if len(listed) != len(wanted):
         raise ExpressionError(place, f"{len(listed)} buffers for {len(wanted)} tensors")
     for item, (name, kind, dims) in zip(listed, wanted, strict=True):
-        fits = isinstance(item, BufferVar) and item.dtype is kind
+        fits = isinstance(item, BufferVar) and item.dtype is kind and not item.strides
         if not fits or not _alike(item.shape, dims):
             raise ExpressionError(
                 place, f"{item!r:.60} is no buffer for {name}: {kind}{list(dims)}",
@@ -169,6 +170,11 @@ def _check(script: Body, ins: Sequence[Buffer], outs: Sequence[Buffer], place: s
     """Raises ExpressionError for memory and variables that the statements do not have."""
     stored: set[Buffer] = set()
     for launch in script.launches:
+        if any(isinstance(s, Foreign) for s in statements(launch.body)):
+            raise ExpressionError(
+                place, "it calls a function of others, of which nothing says what it computes",
+                "te.decl_tensor_intrin says it; tir.call_packed calls a Python function.",
+            )  # fmt: skip
         own = {s.buffer for s in statements(launch.body) if isinstance(s, Allocate)}
         known = {*ins, *outs, *script.spaces, *own}
         written = written_buffers(launch.body)

@@ -61,8 +61,11 @@ class BufferVar:
     `a[i] = value` stores to it, where a builder gave `a` (`buffer_ptr`, `allocate`).
     """
 
-    def __init__(self, buffer: Buffer, builder: IRBuilder | None = None) -> None:
+    def __init__(
+        self, buffer: Buffer, builder: IRBuilder | None = None, strides: Sequence[Any] = ()
+    ) -> None:
         self.buffer, self._builder = buffer, builder
+        self.strides = tuple(strides)  # of a buffer that is not row-major
 
     @property
     def name(self) -> str:
@@ -134,6 +137,10 @@ class BufferVar:
                 f"Give {len(self.shape)}, or one that counts all elements.",
             )  # fmt: skip
         flat = E.const(0)
+        if self.strides and len(nodes) == len(self.strides):
+            for node, stride in zip(nodes, self.strides, strict=True):
+                flat = flat + node * stride
+            return flat
         for node, size in zip(nodes, sizes, strict=True):
             known = node.op == "const" and not isinstance(size, Expr)
             if known and not 0 <= node.attr < size:
@@ -186,7 +193,7 @@ class IRBuilder:
                 place, f"{buf!r:.60} is no buffer", "Give one of ins and outs of te.extern."
             )
         if shape is None:
-            return BufferVar(buf.buffer, self)
+            return BufferVar(buf.buffer, self, buf.strides)
         made = _Shaped(buf.buffer, self)
         made.dims = shape_of(shape, place)
         if not isinstance(buf.buffer.size, Expr) and prod(made.dims) != buf.buffer.size:
@@ -455,13 +462,14 @@ def decl_buffer(
     data_alignment: int = -1,
     offset_factor: int = 0,
     buffer_type: str = "",
-    strides: Sequence[int] | None = None,
+    strides: Sequence[int | Expr] | None = None,
 ) -> BufferVar:
-    """A buffer for `in_buffers` and `out_buffers` of te.extern; `dtype` is float32 unless given.
+    """A buffer for te.extern and te.decl_tensor_intrin; `dtype` is float32 unless given.
 
-    The others are TVM's: tensors are row-major and begin where their memory does, so strides,
-    offsets, other scopes than global and broadcasts are refused, what else they may be changes
-    nothing.
+    strides: of a tile of te.decl_tensor_intrin, elements between neighbours along each dimension:
+             numbers, or variables that its statements then know
+    The others are TVM's: offsets, other scopes than global and broadcasts are refused, what else
+    they may be changes nothing.
     """
     place = f"tir.decl_buffer({name!r})"
     if buffer_type:
@@ -469,13 +477,18 @@ def decl_buffer(
             place, f"a buffer of type {buffer_type} would repeat its elements",
             "Use topi.broadcast_to, or operators such as topi.add, which do.",
         )  # fmt: skip
-    if strides or elem_offset not in (None, 0) or scope not in ("", "global"):
+    if elem_offset not in (None, 0) or scope not in ("", "global"):
         raise ExpressionError(
-            place, "tensors are row-major in global memory, from their first element on",
-            "Leave out strides, elem_offset and scope.",
+            place, "tensors are in global memory, from their first element on",
+            "Leave out elem_offset and scope.",
         )  # fmt: skip
     dims = shape_of(shape, place)
-    return BufferVar(Buffer(name, DType(dtype or "float32", place), prod(dims), "global", dims))
+    if strides and len(strides) != len(dims):
+        raise ExpressionError(
+            place, f"{len(strides)} strides for {len(dims)} dimensions", "Give one for each."
+        )
+    made = Buffer(name, DType(dtype or "float32", place), prod(dims), "global", dims)
+    return BufferVar(made, strides=strides or ())
 
 
 @door(ExpressionError, "ir_builder.create")

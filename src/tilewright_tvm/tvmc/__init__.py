@@ -5,7 +5,7 @@
     package = tvmc.compile(model, target="llvm", tuning_records=records)
     print(tvmc.run(package, device="cpu"))
 
-What the command does, in Python: both stand on `tilewright.network` and `runtime`.
+`python -m tilewright_tvm.driver.tvmc` is the command, with TVM's options (`main.py`).
 In: a model file.  Out: `TVMCModel`, a log, `TVMCPackage`, `TVMCResult`.
 Read next: `model.py`, `autotuner.py`, `compiler.py`, `runner.py`.
 """
@@ -39,10 +39,9 @@ __all__ = [
     "result_utils", "run", "runner", "shape_parser", "target", "transform", "tune",
 ]  # fmt: skip
 
-_COMMAND = "The command is `tilewright`; its options are of `click`, see `tilewright --help`."
+_COMMAND = "Its options are functions of the module main; `tilewright --help` has ours."
 _ELSEWHERE = {
     "arguments": _COMMAND,
-    "main": _COMMAND,
     "micro": "Microcontrollers are no target; the targets are llvm, cuda and opencl.",
     "pass_config": "Use tvmc.compile(pass_context_configs=) or transform.PassContext(config=).",
     "pass_list": "Use tvmc.compile(disabled_pass=).",

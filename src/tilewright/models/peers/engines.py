@@ -1,15 +1,17 @@
 """Networks in other engines: what they compute, and how long they take.
 
 In: a network with its weights.  Out: reference outputs, `PeerTime`s.  Peers run the exported,
-unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `models/onnx/export.py`.
+unoptimised graph, so all compute the same.  Read next: `pytorch.py`, `openvino.py`,
+`tensorrt.py`, `models/onnx/export.py`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Array, Function, IRModule
 from tilewright.graph.samples import sample_inputs
 from tilewright.models.onnx.export import to_onnx
-from tilewright.models.peers import pytorch
+from tilewright.models.peers import openvino, pytorch, tensorrt
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target
 
@@ -62,6 +64,20 @@ def reference(
     return Reference(tuple(session.run(None, given)), f"onnxruntime {_version()}")
 
 
+def peer_times(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "llvm",
+    number: int = 5,
+    repeat: int = 5,
+) -> Iterator[PeerTime]:
+    """Each engine that people would take otherwise on the device of the target."""
+    on_cuda = Target(target).native().kind == "cuda"
+    here = (tensorrt_benchmark, torch_compile_benchmark) if on_cuda else (openvino_benchmark,)
+    for benchmark in (onnxruntime_benchmark, *here, torch_benchmark):
+        yield benchmark(mod, params, target, number, repeat)
+
+
 def onnxruntime_benchmark(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None,
@@ -88,6 +104,68 @@ def onnxruntime_benchmark(
     return _tried("onnxruntime", measured)
 
 
+def openvino_benchmark(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "llvm",
+    number: int = 5,
+    repeat: int = 5,
+) -> PeerTime:
+    """OpenVINO's latency on the CPU, with as many threads as the target has cores."""
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    threads = cpu_threads(Target(target).native())
+
+    def measured() -> PeerTime:
+        _needed("openvino", "openvino")
+        import openvino as package
+
+        run = openvino.runner(_model(module, params), sample_inputs(module, params), threads)
+        version = package.__version__.partition("-")[0]
+        return PeerTime(f"OpenVINO {version}", timed(run, number, repeat), f"{threads} threads")
+
+    return _tried("OpenVINO", measured)
+
+
+def tensorrt_benchmark(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "cuda",
+    number: int = 5,
+    repeat: int = 5,
+) -> PeerTime:
+    """TensorRT's latency on the GPU, in a CUDA graph; without TF32.  Building takes minutes."""
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+
+    def measured() -> PeerTime:
+        _needed("tensorrt", "tensorrt")
+        import tensorrt as package
+
+        run = tensorrt.runner(_model(module, params), sample_inputs(module, params))
+        return PeerTime(f"TensorRT {package.__version__}", timed(run, number, repeat), "CUDA graph")
+
+    return _tried("TensorRT", measured)
+
+
+def torch_compile_benchmark(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None,
+    target: str | Target = "cuda",
+    number: int = 5,
+    repeat: int = 5,
+) -> PeerTime:
+    """The latency of `torch.compile(mode="reduce-overhead")` on the GPU; without TF32."""
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+
+    def measured() -> PeerTime:
+        torch = _torch(on_cuda=True)
+        inputs = sample_inputs(module, params)
+        with pytorch.compiled(module, params, inputs, mode="reduce-overhead") as run:
+            result = timed(run, number, repeat)
+        return PeerTime(f"torch.compile {torch.__version__}", result, "reduce-overhead")
+
+    return _tried("torch.compile", measured)
+
+
 def torch_benchmark(
     mod: IRModule | Function,
     params: Mapping[str, Any] | None,
@@ -101,12 +179,7 @@ def torch_benchmark(
     on_cuda, threads = chosen.kind == "cuda", cpu_threads(chosen)
 
     def measured() -> PeerTime:
-        try:
-            import torch
-        except ImportError:
-            raise _Missing(f"not installed: {install('torch')}") from None
-        if on_cuda and not torch.cuda.is_available():
-            raise _Missing("this PyTorch has no CUDA")
+        torch = _torch(on_cuda)
         inputs = sample_inputs(module, params)
         with pytorch.runner(module, params, inputs, on_cuda, threads) as run:
             result = timed(run, number, repeat)
@@ -131,7 +204,7 @@ def cpu_threads(target: Target) -> int:
     return target.limits.cores if target.kind == "llvm" else len(os.sched_getaffinity(0))
 
 
-def timed(run: Callable[[], None], number: int, repeat: int) -> BenchmarkResult:
+def timed(run: Callable[[], object], number: int, repeat: int) -> BenchmarkResult:
     """Wall seconds of `run`, which returns when the work is done; two runs to warm up."""
     run()
     run()
@@ -148,19 +221,40 @@ class _Missing(Exception):
     """An engine, or a part of it, is not installed; the message says which and what to do."""
 
 
+def _needed(package: str, extra: str) -> None:
+    """Raises _Missing where a package is not installed."""
+    try:
+        import_module(package)
+    except ImportError:
+        raise _Missing(f"not installed: {install(extra)}") from None
+
+
+def _torch(on_cuda: bool) -> Any:
+    _needed("torch", "torch")
+    import torch
+
+    if on_cuda and not torch.cuda.is_available():
+        raise _Missing("this PyTorch has no CUDA")
+    return torch
+
+
+def _model(mod: IRModule, params: Mapping[str, Any] | None) -> bytes:
+    """The exported graph."""
+    _needed("onnx", "onnx")
+    return bytes(to_onnx(mod, params).SerializeToString())
+
+
 def _session(mod: IRModule, params: Mapping[str, Any] | None, provider: str, threads: int) -> Any:
     """threads: 0 leaves the choice to onnxruntime."""
-    try:
-        import onnx  # noqa: F401 - the graph is exported with it
-        import onnxruntime
-    except ImportError as error:
-        raise _Missing(f"{error.name} is not installed: {install('onnx')}") from None
+    _needed("onnxruntime", "onnx")
+    import onnxruntime
+
+    model = _model(mod, params)
     if provider not in onnxruntime.get_available_providers():
         raise _Missing(f"this onnxruntime has no {provider}")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.intra_op_num_threads = threads
-    model = to_onnx(mod, params).SerializeToString()
     return onnxruntime.InferenceSession(model, options, providers=[provider])
 
 

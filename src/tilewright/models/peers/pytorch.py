@@ -71,11 +71,7 @@ def traced(
     import torch
 
     network = _network(mod["main"], params or {}, where)
-    given = [
-        torch.from_numpy(np.array(inputs[p.name_hint])).to(where)
-        for p in mod["main"].params
-        if p.name_hint not in (params or {})
-    ]
+    given = _tensors(mod, params, inputs, where)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # tracing is deprecated, and warns of Python numbers
         module = torch.jit.freeze(torch.jit.trace(network, given).eval())
@@ -84,13 +80,59 @@ def traced(
     return module, given
 
 
+@contextmanager
+def compiled(
+    mod: IRModule, params: Mapping[str, Any] | None, inputs: Mapping[str, Array],
+    where: str = "cuda", **options: Any,
+) -> Iterator[Callable[[], Any]]:  # fmt: skip
+    """A function that runs the network once by `torch.compile`, and waits for it.
+
+    options: of torch.compile, such as `mode="reduce-overhead"`, which makes a CUDA graph
+    """
+    import torch
+
+    _without_tf32()
+    given = _tensors(mod, params, inputs, where)
+    network = torch.compile(_network(mod["main"], params or {}, where).eval(), **options)
+
+    def run() -> Any:
+        results = network(*given)
+        if where == "cuda":
+            torch.cuda.synchronize()
+        return results
+
+    with torch.inference_mode():
+        for _ in range(3):  # it compiles, records, and replays
+            run()
+        yield run
+
+
+def _without_tf32() -> None:
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+
+
+def _tensors(
+    mod: IRModule, params: Mapping[str, Any] | None, inputs: Mapping[str, Array], where: str
+) -> list[Any]:
+    """The inputs, in the order of main's parameters."""
+    import torch
+
+    return [
+        torch.from_numpy(np.array(inputs[p.name_hint])).to(where)
+        for p in mod["main"].params
+        if p.name_hint not in (params or {})
+    ]
+
+
 def _captured(
     mod: IRModule, params: Mapping[str, Any] | None, inputs: Mapping[str, Array]
 ) -> Callable[[], None]:
     import torch
 
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cudnn.benchmark = True
+    _without_tf32()
     module, given = traced(mod, params, inputs, "cuda")
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

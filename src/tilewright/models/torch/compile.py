@@ -65,8 +65,9 @@ _MOST_PARTS = 8  # that a graph is cut into by operators that PyTorch runs
 class Options:
     """What `torch.compile(options=)` may hold.
 
-    log:          path of a log of tuning results; `tune_minutes` adds to it
+    log:          path of a log of tuning results; `tune_minutes` and `trials` add to it
     tune_minutes: to tune each new graph for, before it is built
+    trials:       candidates to try for each new graph, before it is built
     target:       default: the device of the inputs
     sizes:        of a graph whose extents or numbers vary, how many are compiled as they come
     frozen:       weights are never written to after the first call, so calls need not look
@@ -80,6 +81,7 @@ class Options:
 
     log: str | None = None
     tune_minutes: float = 0.0
+    trials: int = 0
     target: TargetLike | None = None
     sizes: int = 3
     frozen: bool = False
@@ -90,14 +92,54 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
         known = cls.__dataclass_fields__
-        if unknown := sorted(set(given or {}) - set(known)):
+        given = _without_tvm(given or {})
+        if unknown := sorted(set(given) - set(known)):
             raise ModelError(
                 PLACE, f"there is no option {unknown[0]!r}", f"There are {', '.join(known)}."
             )
-        made = cls(**(given or {}))
-        if made.tune_minutes and made.log is None:
-            raise ModelError(PLACE, "tune_minutes needs a log", 'Add "log": "model.jsonl".')
+        made = cls(**given)
+        if made.budget is not None and made.log is None:
+            what = "tune_minutes" if made.tune_minutes else "trials"
+            raise ModelError(PLACE, f"{what} needs a log", 'Add "log": "model.jsonl".')
         return made
+
+    @property
+    def budget(self) -> report.Options | None:
+        """Of tuning a new graph; None: it is not tuned."""
+        if not self.tune_minutes and not self.trials:
+            return None
+        return report.Options(
+            trials=self.trials or None,
+            seconds=60 * self.tune_minutes if self.tune_minutes else None,
+        )
+
+
+_SCHEDULERS = ("auto_scheduler", "meta_schedule")
+_LEVEL = 3  # of optimisation, as TVM counts them
+
+
+def _without_tvm(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of PyTorch's backend "tvm" as ours: `scheduler`, `trials`, `opt_level`.
+
+    Raises ModelError for what has no meaning here.
+    """
+    made = dict(given)
+    if "scheduler" in made:
+        scheduler = made.pop("scheduler")
+        if scheduler in (None, "default"):  # there `trials` has no effect then
+            made.pop("trials", None)
+        elif scheduler not in _SCHEDULERS:
+            raise ModelError(
+                PLACE, f"there is no scheduler {scheduler!r}",
+                f"Use one of {', '.join(_SCHEDULERS)}, or None; all that tune are one search.",
+            )  # fmt: skip
+        elif not made.get("trials") and not made.get("tune_minutes"):
+            raise ModelError(
+                PLACE, f"scheduler {scheduler!r} without an end", 'Add "trials" or "tune_minutes".'
+            )
+    if made.pop("opt_level", _LEVEL) != _LEVEL:
+        raise ModelError(PLACE, f"graphs are compiled at opt_level {_LEVEL}", "Leave it out.")
+    return made
 
 
 def backend(
@@ -242,7 +284,7 @@ def _compiled(
         cast_inside(torch, module, where.type, torch.get_autocast_dtype(where.type))
     key_of = partial(store.key, torch, gm, args, dynamic, target, options.log, options.precision)
     key = key_of() if options.cache else None
-    found = None if key is None or options.tune_minutes else store.load(key)
+    found = None if key is None or options.budget is not None else store.load(key)
     library: Library | None
     if found is not None:
         library, outputs, inputs = found
@@ -338,18 +380,19 @@ class _Site:
         mod, params = import_program(program, PLACE, staged=False)
         if self.options.precision in HALVES:
             mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
-        if self.options.log is not None and self.options.tune_minutes:
-            self._tune(mod, params, Path(self.options.log))
+        if self.options.log is not None and (budget := self.options.budget) is not None:
+            self._tune(mod, params, Path(self.options.log), budget)
         has_log = self.options.log is not None and Path(self.options.log).is_file()
         log = self.options.log if has_log else None
         return build(mod, self.target, params, log, verify=self.options.verify)
 
-    def _tune(self, mod: IRModule, params: Mapping[str, Any], log: Path) -> None:
+    def _tune(
+        self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options
+    ) -> None:
         with Database(log) as database:
             target = as_described(self.target)
             tasks = tasks_of([mod], params, target)
             if tasks:
-                budget = report.Options(seconds=60 * self.options.tune_minutes)
                 every = with_layouts(tasks, [mod], params, target, budget, rules=True)
                 tune(every, database, budget).check()
                 with loading(target) as load:

@@ -8,14 +8,20 @@ Read next: `cpu.py`, `driver/llvm.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.concurrency import once
+from tilewright.base.dtype import INT32
 from tilewright.base.errors import TargetError
 from tilewright.runtime.drivers import cpu_host
 from tilewright.runtime.drivers.cpu_llvm import llvm_library
 from tilewright.runtime.drivers.cpu_names import check_known
 from tilewright.targets import processors
+from tilewright.targets.limits import AtomRate
+
+if TYPE_CHECKING:
+    from tilewright.targets.target import Target
 
 # Instructions of operating systems, for caches, for random numbers: LLVM uses them only where a
 # program names them, and virtual machines often hide them.
@@ -30,6 +36,13 @@ _NOT_GENERATED = frozenset(
 )  # fmt: skip
 _EXAMPLES = {"aarch64": "cortex-a72"}
 _MODE = "64bit"  # of code, not of a processor; without it LLVM ends the process
+_DOT_LATENCY = 5  # cycles
+# Columns of an instruction for bytes -> the ways to have it.
+_DOTS = {
+    16: (("avx512vnni",),),
+    8: (("avxvnni",), ("avx512vnni", "avx512vl")),
+    4: (("avxvnni",), ("avx512vnni", "avx512vl")),
+}
 _MARKS = str.maketrans("", "", "._-")
 # What Linux calls otherwise, or by its parts: those of AVX10.1, which adds no instruction.
 _SYSTEM_NAMES = {
@@ -122,6 +135,15 @@ def told() -> tuple[str, ...]:
     return tuple(n for n in _GAINS if n not in lacking) if cpu_host.flags() else ()
 
 
+def told_as(triple: str, name: str) -> tuple[int | None, tuple[str, ...]]:
+    """How Linux on a processor of this triple tells that it has a feature: by a bit of the two
+    words of capabilities, or by flags, here without marks; (None, ()): not at all."""
+    arch = processors.architecture(triple)
+    if bits := _WORDS.get(arch):
+        return bits.get(name), ()
+    return None, tuple(map(_plain, _as_told(name))) if arch == "x86_64" else ()
+
+
 def _as_told(name: str) -> tuple[str, ...]:
     """What Linux says of a feature."""
     return _SYSTEM_NAMES.get(name, (name,))
@@ -130,6 +152,46 @@ def _as_told(name: str) -> tuple[str, ...]:
 def _plain(name: str) -> str:
     """As both write it: LLVM has `sse4.1` and `avx512vnni`, Linux `sse4_1` and `avx512_vnni`."""
     return name.translate(_MARKS)
+
+
+def atoms(target: Target) -> tuple[AtomRate, ...]:
+    """List instructions of a target that add up products of bytes."""
+    rate = 4 * target.limits.rate(INT32) / target.limits.vector_bytes
+    return tuple(
+        AtomRate(f"m1n{n}k4.uint8.int8", rate * 4 * n, _DOT_LATENCY)
+        for n, ways in _DOTS.items()
+        if 4 * n <= target.limits.vector_bytes
+        and any(all(has(target, word) for word in way) for way in ways)
+    )
+
+
+def has(target: Target, word: str) -> bool:
+    """Tell whether a target's processor has some instructions, by LLVM's name for them."""
+    options = dict(target.options)
+    code = target.device.code if target.device is not None else None
+    own = dict(code) if code else {}
+    asked = (options.get(name, "") for name in ("mtriple", "mcpu", "mattr"))
+    said = (own.get(name, "") for name in ("mtriple", "mcpu", "mattr"))
+    return word in _features(*asked, *said)
+
+
+@cache
+def _features(
+    triple: str, cpu: str, more: str, own_triple: str, own_cpu: str, own_features: str
+) -> frozenset[str]:
+    """Those of a processor that a target names, or a device says it has, or of this machine."""
+    llvm = llvm_library()
+    here, features = llvm.get_process_triple(), ""
+    asked = processors.whole(triple or own_triple or here)
+    native = own_triple or here
+    if cpu in ("", "native"):
+        if processors.architecture(asked) != processors.architecture(native):
+            cpu = "generic"
+        else:
+            cpu = own_cpu or llvm.get_host_cpu_name()
+            features = own_features or llvm.get_host_cpu_features().flatten()
+    features = ",".join(filter(None, (features, more)))
+    return frozenset(required(asked, cpu, features) or ())
 
 
 def lacks(options: Mapping[str, str]) -> tuple[str, ...]:

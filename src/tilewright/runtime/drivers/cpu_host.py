@@ -39,7 +39,7 @@ def limits() -> dict[str, LimitValue]:
 
 def triple() -> str:
     """Return the triple of code for this process, as it can be told without LLVM."""
-    arch, linux = processors.here(), sys.platform.startswith("linux")
+    arch, linux = processors.here(), processors.on_linux()
     words = {"arm": "armv7l-linux-gnueabihf"}
     return words.get(arch, f"{arch}-{'linux-gnu' if linux else sys.platform}")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright.base.concurrency import finish_first, importing, once
 from tilewright.base.errors import TargetError
+from tilewright.base.extras import installing
 
 _MATH = {"linux": "libm.so.6", "darwin": "libm.dylib"}
 
@@ -23,8 +24,8 @@ def llvm_library() -> Any:
     except ImportError as error:
         raise TargetError(
             "cpu(0)", f"llvmlite is not installed ({error})",
-            "Try pip install llvmlite, or export the library to a file that ends in .so, which "
-            "needs none.",
+            f"Try {installing('llvmlite')}, or export the library to a file that ends in .so, "
+            "which needs none.",
         ) from None  # fmt: skip
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,9 +19,11 @@ from tilewright.base.concurrency import once
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import Kernel, cpu_features, cpu_host
 from tilewright.runtime.drivers.cpu_native import join_pool
+from tilewright.targets import processors
 
 _ELF_TYPE, _DYNAMIC = 16, (b"\x03\x00", b"\x00\x03")
-_LIBRARIES = ("libm.so.6", "libpthread.so.0", "libgcc_s.so.1")
+# Of glibc, then of Android, whose loader looks nowhere else for what a file does not name.
+_LIBRARIES = ("libm.so.6", "libpthread.so.0", "libgcc_s.so.1", "libc.so", "libm.so")
 
 
 def open_shared(path: str, artifacts: Sequence[Artifact]) -> SharedCode:
@@ -92,7 +93,7 @@ def _opened(path: str, inode: int, changed: int) -> SharedCode:
 @once
 def _provide_libraries() -> None:
     """What kernels call of the C library: the files name none, as they are linked without it."""
-    for name in _LIBRARIES if sys.platform.startswith("linux") else ():
+    for name in _LIBRARIES if processors.on_linux() else ():
         with suppress(OSError):  # a system without it may have its functions elsewhere
             ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
 

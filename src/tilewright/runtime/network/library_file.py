@@ -13,13 +13,12 @@ import io
 import json
 import os
 import shutil
+import struct
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from tilewright.targets.kind import kind, resolve
 
 _FORMAT = "tilewright network 3"
 _DIGESTS = "sha256"
+_PLACES = b"TWPLACES"  # what a file ends with that C reads, too
 _USTAR_AT = 257  # of its magic in the first block of a tar
 _Read = Callable[[str], bytes]
 
@@ -49,6 +49,15 @@ class Contents:
     kernels: tuple[Artifact, ...]
     constants: tuple[Array, ...]
     shared: str | None = None
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a linker makes.  binary: a shared object, b"" for none; digest: 16 bytes by which its
+    functions for C know their file; b"": it has none."""
+
+    binary: bytes
+    digest: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ def write(contents: Contents, path: str | os.PathLike[str], cc: str | None = Non
     place = f"export_library({name!r})"
     with output.replacing(path, LIBRARY, place, ModelError) as made:  # what is loaded stays whole
         if name.endswith(".so"):
-            _write_shared(contents, made, cc)
+            _write_shared(contents, made, cc, place)
         elif contents.shared is not None:
             raise ModelError(
                 place, "the code of this library is in a shared object",
@@ -130,7 +139,8 @@ def _members(contents: Contents, code: bytes = b"") -> Iterator[tuple[str, bytes
         yield f"kernel{k}", artifact_file.to_bytes(artifact)
     for k, value in enumerate(contents.constants):
         out = io.BytesIO()
-        np.save(out, value.view(_stored(value.dtype)), allow_pickle=False)
+        dense = np.asarray(value, order="C")  # C reads it as it is
+        np.save(out, dense.view(_stored(dense.dtype)), allow_pickle=False)
         yield f"constant{k}.npy", out.getvalue()
 
 
@@ -151,8 +161,9 @@ def _read(member: _Read, path: str | os.PathLike[str], place: str) -> Contents:
             code = file.read(header.code_bytes)
         if hashlib.sha256(code).hexdigest() != header.code_sha256:
             raise ValueError("the digest of its code differs")
-        shared = os.path.abspath(path)
     kernels = [artifact_file.from_bytes(member(f"kernel{k}"), place) for k in range(header.kernels)]
+    if header.code_bytes and not any(kernel.binary for kernel in kernels):
+        shared = os.path.abspath(path)
     constants = [
         np.load(io.BytesIO(member(f"constant{k}.npy")), allow_pickle=False)
         for k in range(header.constants)
@@ -223,24 +234,48 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     tar.addfile(info, io.BytesIO(data))
 
 
-def _write_shared(contents: Contents, path: str, cc: str | None) -> None:
-    """A shared object of the kernels' code, and behind it a zip with all the rest.
+def _write_shared(contents: Contents, path: str, cc: str | None, place: str) -> None:
+    """A shared object, and behind it a zip with all that is not in its code.
 
-    Where code is data to the host, as of GPUs, the zip alone.
+    The zip alone where code is data to the host and nothing has functions for C.
     """
     if contents.shared is not None:
         shutil.copyfile(contents.shared, path)
         return
-    linker, code = kind(contents.plans[0].target.partition(" ")[0]).linker, b""
-    if linker:
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-            made = os.path.join(folder, "net.so")
-            resolve(linker)(contents.kernels, made, cc)
-            code = Path(made).read_bytes()
+    target = kind(contents.plans[0].target.partition(" ")[0])
+    made = resolve(target.linker)(contents, place, cc) if target.linker else Code(b"")
+    if target.loader:
         bare = tuple(replace(k, binary=b"") for k in contents.kernels)
         contents = replace(contents, kernels=bare)
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:
-        for name, data in _members(contents, code):
-            file.writestr(name, data)
-    Path(path).write_bytes(code + archive.getvalue())
+    with open(path, "wb") as file:
+        file.write(made.binary)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            ends = {}
+            for name, data in _members(contents, made.binary):
+                archive.writestr(name, data)
+                ends[name] = file.tell()
+            if made.digest:
+                _say_where(archive, contents, ends, made.digest)
+
+
+def _say_where(
+    archive: zipfile.ZipFile, contents: Contents, ends: Mapping[str, int], digest: bytes
+) -> None:
+    """For `driver/native/network.c`: where constants and code of GPUs begin in the file, with a sum
+    of each, as a member; and where that begins, as the last bytes of the file."""
+    held = [(f"constant{k}.npy", np.asarray(c, order="C").reshape(-1).view(np.uint8))
+            for k, c in enumerate(contents.constants)]  # fmt: skip
+    held += [(f"kernel{k}", np.frombuffer(a.binary, np.uint8))
+             for k, a in enumerate(contents.kernels) if a.binary]  # fmt: skip
+    places = [n for name, data in held for n in (ends[name] - data.nbytes, _sum(data))]
+    data = struct.pack(f"<{len(places)}Q", *places)
+    archive.writestr("places", data)
+    assert archive.fp is not None
+    end = archive.fp.tell()
+    archive.comment = digest + struct.pack("<Q", end - len(data)) + _PLACES
+
+
+def _sum(data: np.ndarray) -> int:
+    """Of words of 8 bytes, the last one filled up with zeros, each times another odd number."""
+    words = np.pad(data, (0, -data.nbytes % 8)).view("<u8")
+    return int((words * np.arange(1, 2 * len(words), 2, dtype=np.uint64)).sum(dtype=np.uint64))

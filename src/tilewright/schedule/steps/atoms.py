@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ALL_ATOMS, NAMES
+from tilewright.ir.atoms import ALL_ATOMS, names
 from tilewright.schedule.atoms import LETTERS, innermost_part
-from tilewright.schedule.scopes import FRAGMENT
+from tilewright.schedule.intrinsics import INTRINSICS
 from tilewright.schedule.state import StageState
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.step import (
@@ -34,7 +34,9 @@ class Tensorize(Step):
     """The three innermost loops of a sum of products are run by a matrix instruction of a warp.
 
     Its 32 lanes are threadIdx.x; which of them holds what is the atom's affair.  That of a group of
-    four warps (m64n128k16.float16) has 128 lanes, and reads its operands in shared memory.
+    four warps (m64n128k16.float16) has 128 lanes, and reads its operands in shared memory.  One of
+    a thread (m1n1k4.int8) has no lanes, and scope local in the place of fragment.  An intrinsic of
+    `schedule/intrinsics.py` runs loops from the axis inwards that are as it declares.
 
     rewrite:  s[P].tensorize(P_i, "m16n8k16.float16")
         # stage A.fragment: P reads this fragment without an atom. Tensorize P; other readers take it from where it comes from.
@@ -94,20 +96,25 @@ class Tensorize(Step):
         place = f"tensorize({stage.name}.{self.axis}, {self.atom})"
         refuse_inlined(self, stage)
         refuse_fixed(self, stage)
-        if self.atom not in ALL_ATOMS:
-            raise ScheduleError(place, "no such atom", f"There are {NAMES}.")
+        if self.atom not in ALL_ATOMS and self.atom not in INTRINSICS:
+            raise ScheduleError(place, "no such atom", f"There are {names()}.")
         if stage.atom is not None:
             raise ScheduleError(place, f"{stage.name} is computed by {stage.atom[0]} already")
+        if self.atom in INTRINSICS:
+            self._by_statements(place, s, stage)
+            return
         op = stage.op
         assert isinstance(op, ComputeOp)
         if op.combiner is None or op.num_outputs > 1:
             raise ScheduleError(
                 place, f"{stage.name} is no sum of products", "Tensorize a stage that adds up."
             )
-        if stage.scope != FRAGMENT:
+        unit = ALL_ATOMS[self.atom].unit
+        if stage.scope != unit.sums:
+            who = "its thread holds" if unit.lanes == 1 else "lanes hold"
             raise ScheduleError(
-                place, f"lanes hold the sums, but the scope is {stage.scope!r}",
-                f's.cache_write(.., "{FRAGMENT}"), or s[{stage.name}].set_scope("{FRAGMENT}").',
+                place, f"{who} the sums, but the scope is {stage.scope!r}",
+                f's.cache_write(.., "{unit.sums}"), or s[{stage.name}].set_scope("{unit.sums}").',
             )  # fmt: skip
         axis = leaf(self, stage, self.axis)
         inside = stage.leaf_iter_vars[-3:]
@@ -119,6 +126,20 @@ class Tensorize(Step):
             )  # fmt: skip
         for ax, letter in zip(inside, LETTERS, strict=True):
             self._check_loop(place, s, stage, ax, letter)
+        stage.atom = self.atom, axis
+
+    def _by_statements(self, place: str, s: AnyState, stage: StageState) -> None:
+        """What the loops compute is compared when all stages are known."""
+        axis = leaf(self, stage, self.axis)
+        op = stage.op
+        if not isinstance(op, ComputeOp) or op.num_outputs > 1:
+            raise ScheduleError(place, f"{stage.name} has several results", "Give each its own.")
+        for ax in stage.leaf_iter_vars[stage.leaf_iter_vars.index(axis) :]:
+            if stage.mark(ax) or s.attached(stage, ax):
+                what = stage.mark(ax) or f"where {s.attached(stage, ax)[0].name} is computed"
+                raise ScheduleError(
+                    place, f"{ax.name} is {what} already", "Leave the loops inside it as they are."
+                )
         stage.atom = self.atom, axis
 
     def _check_loop(

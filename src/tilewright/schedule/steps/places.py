@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import ALL_ATOMS
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.scopes import FRAGMENT
 from tilewright.schedule.space.decision import Size
@@ -358,11 +359,12 @@ class SetScope(Step):
         check_scope(f"set_scope({stage.name}, {self.scope})", self.scope)
         if stage.is_output and self.scope != "global":
             raise ScheduleError(f"set_scope({stage.name}, {self.scope})", "an output is global")
-        if stage.atom is not None and self.scope != FRAGMENT:
+        atom = ALL_ATOMS.get(stage.atom[0]) if stage.atom is not None else None
+        if atom is not None and self.scope != atom.unit.sums:
             raise ScheduleError(
                 f"set_scope({stage.name}, {self.scope})",
-                f"{stage.atom[0]} computes it, in the registers of a warp",
-                f"Leave it in scope {FRAGMENT}; s.cache_write makes a stage of that before.",
+                f"{atom} computes it, in the registers of a {atom.unit.name}",
+                f"Leave it in scope {atom.unit.sums}; s.cache_write makes a stage of that before.",
             )
         stage.scope = self.scope
 

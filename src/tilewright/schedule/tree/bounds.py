@@ -494,7 +494,7 @@ class Bounds:
                 if tag != "vthread":
                     e = self.extent[ax]
                     result[tag] = self._short(maximum(result[tag], e)) if tag in result else e
-            if node.product is not None:
+            if node.product is not None and not node.product.atom.by_thread:
                 lanes = node.product.atom.lanes
                 result["threadIdx.x"] = maximum(result.get("threadIdx.x", 1), lanes)
         return result

@@ -204,7 +204,8 @@ def _judge_atoms(kernel: KernelResources, found: _Findings) -> None:
             continue
         atom = node.product.atom
         found.refuse("atom", not target.has(atom.name))
-        found.refuse("atom", kernel.launch["threadIdx.x"] != atom.lanes)
+        if not atom.by_thread:
+            found.refuse("atom", kernel.launch["threadIdx.x"] != atom.lanes)
         if atom.by_group:
             _judge_tiles(node, bounds, found)
         for letter, part in node.product.parts.items():

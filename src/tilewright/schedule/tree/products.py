@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.dtype import join
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ALL_ATOMS, NAMES, Atom
+from tilewright.ir.atoms import ALL_ATOMS, Atom, names
 from tilewright.ir.expr import Expr
 from tilewright.schedule.atoms import LETTERS, Part, innermost_part
 from tilewright.schedule.scopes import FRAGMENT
@@ -76,12 +76,14 @@ def find_products(nodes: Iterable[Node]) -> None:
     """
     nodes = list(nodes)
     for node in nodes:
-        if node.stage.atom is not None:
+        if node.stage.atom is not None and node.stage.atom[0] in ALL_ATOMS:
             node.product = _product(node, nodes)
+    found = [n.product for n in nodes if n.product is not None and n.product.atom.by_thread]
+    of_threads = {operand.node for product in found for operand in (product.a, product.b)}
     for node in nodes:
         if node.product is not None:
             node.held = _of_sums(node, node.product)
-        elif node.scope == FRAGMENT and node.op.combiner is None:
+        elif (node.scope == FRAGMENT and node.op.combiner is None) or node in of_threads:
             node.held = _of_operand(node)
     for node in nodes:
         if node.scope == FRAGMENT and node.held is None:
@@ -117,7 +119,7 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             place, f"{node.name} adds up in {node.op.accumulator}, the atom in {atom.sum.dtype}",
             "Cast the operands or the product to it.",
         )  # fmt: skip
-    product, where = _condition(_uncast(reduced.args[0]))
+    product, where = _condition(uncast(reduced.args[0]))
     inside = {ax.var for ax in roots}
     if where is not None and (atom.by_group or inside & E.free_variables(where)):
         raise ScheduleError(
@@ -125,7 +127,7 @@ def _product(node: Node, nodes: list[Node]) -> Product:
             "A warp may skip a whole atom, where the condition depends on none of m, n, k; what"
             " does belongs to the stage that brings an operand, as a zero.",
         )  # fmt: skip
-    factors = [_uncast(a) for a in product.args] if product.op == "mul" else []
+    factors = [uncast(a) for a in product.args] if product.op == "mul" else []
     if len(factors) != 2 or any(f.op != "read" for f in factors):
         raise ScheduleError(
             place, f"it adds up {reduced.args[0]}, no product of two tensors",
@@ -151,10 +153,10 @@ def _condition(value: Expr) -> tuple[Expr, Expr | None]:
         return value, None
     test, added, _ = value.args
     plain = all(e.op != "read" for e in E.walk(test))
-    return (_uncast(added), test) if plain else (value, None)
+    return (uncast(added), test) if plain else (value, None)
 
 
-def _uncast(value: Expr) -> Expr:
+def uncast(value: Expr) -> Expr:
     """`value` without conversions that keep every number."""
     while value.op == "cast" and join(value.dtype, value.args[0].dtype) is value.dtype:
         (value,) = value.args
@@ -185,10 +187,10 @@ def _letters(place: str, read: Expr, node: Node, roots: Mapping[IterVar, str]) -
 def _bringer(place: str, read: Expr, node: Node, nodes: list[Node], held: Held) -> Node:
     name = read.attr.name
     found = next((n for n in nodes if read.attr in n.stage.tensors), None)
-    wanted = "shared" if held.atom.by_group else FRAGMENT
+    wanted = held.atom.unit.operands
     if found is None or found.scope != wanted:
         scope = "global" if found is None else found.scope
-        what = "an atom what its warp holds"
+        what = f"an atom what its {held.atom.unit.name} holds"
         what = "a group what lies in scope shared" if held.atom.by_group else what
         raise ScheduleError(
             place, f"it reads {name} in scope {scope}, and {what}",
@@ -198,7 +200,7 @@ def _bringer(place: str, read: Expr, node: Node, nodes: list[Node], held: Held) 
     if read.attr.dtype is not multiplied:
         raise ScheduleError(
             place, f"{name} is {read.attr.dtype}, the atom multiplies {multiplied}",
-            f"The atoms are {NAMES}.",
+            f"The atoms are {names()}.",
         )  # fmt: skip
     return found
 
@@ -260,7 +262,7 @@ def _of_operand(node: Node) -> Held:
     if len(found) != 1:
         raise ScheduleError(
             place, "one atom reads it as another part than the other does",
-            f'Give each its own: s.cache_read(.., "{FRAGMENT}", [..]).',
+            f'Give each its own: s.cache_read(.., "{node.scope}", [..]).',
         )  # fmt: skip
     marks = [how for how in stage.annotations.values() if how != "unroll"]
     if stage.relations or stage.binds or marks or stage.aligned or node.op.combiner is not None:

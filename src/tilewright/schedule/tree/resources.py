@@ -265,9 +265,12 @@ class KernelResources:
         bounds, tree = self.bounds, self.bounds.tree
         leaves = node.stage.leaf_iter_vars
         first = first_reduction(node)
-        inner = [ax for ax in leaves[first:] if ax.kind == "spatial"]
+        inside = node.stage.inside  # an atom, whose sums are neighbours
+        inner = [ax for ax in leaves[first:] if ax.kind == "spatial" and ax not in inside]
         lanes = [ax for ax in inner if node.stage.annotations.get(ax) == "vectorize"]
         width: Number = node.op.accumulator.compute.bytes
+        if node.product is not None:
+            width = width * node.product.atom.sum.elements
         for ax in lanes:
             width = width * bounds.extent[ax]
         unit: Number = ceil_div(width, self.target.limits.vector_bytes)

@@ -7,17 +7,17 @@ looked.  Read next: `model_proposer.py`, which begins with a look.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from tilewright.base.errors import TilewrightError
 from tilewright.cost.features import FEATURES, Matrix, Vector, describe, features_and_seconds
 from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
-from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.sketch import Group, Sketch
 from tilewright.schedule.space.trace import Trail
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.propose.proposers import Indices, Pool
@@ -25,8 +25,9 @@ from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
+Mask = npt.NDArray[np.bool_]
 KEPT = 4096  # best of a sketch by the machine model, whose features are kept
-NARROW = 256  # candidates of a structure for which it pays to leave refused ones out
+NARROW = 256  # refused ones among those of a structure for which it pays to leave them out
 # Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
 # of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
 MAX_CODE = 48 << 10
@@ -62,23 +63,31 @@ def score_sensible(
 ) -> Scored:
     """Those worth measuring, scored.  among, known, others: see `Sketch.groups`"""
     valid = sketch.space.valid_mask(indices)
-    found: list[tuple[Indices, Matrix, Vector]] = []
+    groups = sketch.groups(indices, among, known, others)
+    return _scored(indices, ((group, _sensible(group) & valid[group.rows]) for group in groups))
+
+
+def _sensible(group: Group) -> Mask:
+    return np.asarray(group.verdict.sensible(len(group.rows)))
+
+
+def _scored(indices: Indices, judged: Iterable[tuple[Group, Mask]]) -> Scored:
+    """The candidates of the masks.  judged: groups of `indices`"""
+    nothing = np.empty(0, np.int64), np.empty((0, len(FEATURES)), np.float32), np.empty(0)
+    found: list[tuple[Indices, Matrix, Vector]] = [nothing]
     structures: dict[Trail, float] = {}
-    for group in sketch.groups(indices, among, known, others):
+    for group, mask in judged:
         structures.setdefault(group.trail, np.inf)
-        mask = group.verdict.sensible(len(group.rows)) & valid[group.rows]
         if not mask.any():
             continue
         own = indices[group.rows[mask]]
-        if len(mask) > NARROW and len(own) < len(mask):
+        if len(mask) - len(own) > NARROW:  # else it costs more than it saves
             rows, seconds = describe(group.resources_of(mask), len(own))
         else:
-            rows, seconds = (each[mask] for each in features_and_seconds(group))
+            rows, seconds = features_and_seconds(group)
+            rows, seconds = rows[mask], seconds[mask]
         found.append((own, rows, seconds))
         structures[group.trail] = min(structures[group.trail], float(seconds.min()))
-    if not found:
-        nothing = np.empty((0, len(FEATURES)), np.float32)
-        return Scored(np.empty(0, np.int64), nothing, np.empty(0), {})
     parts = [np.concatenate(part) for part in zip(*found, strict=True)]
     return Scored(parts[0], parts[1], parts[2], structures)
 
@@ -109,9 +118,26 @@ def look(sketch: Sketch, seed: Sequence[int], drawn: int, kept: int = KEPT) -> L
     """Look at `drawn` members of a sketch, keep `kept` of them.  seed: of the draw"""
     rng = np.random.default_rng(seed)
     pool = Pool(sketch, rng)
-    members = pool.draw(drawn) if pool.listed is not None else pool.guess(drawn)
-    scored = of_moderate_length(score_sensible(sketch, np.unique(members)), needed=True)
+    if pool.is_small:
+        scored = _look_at_all(pool, drawn)
+    else:
+        scored = score_sensible(sketch, np.unique(pool.guess(drawn)))
+    scored = of_moderate_length(scored, needed=True)
     return Look(pool.listed, fastest_and_others(scored, kept, rng))
+
+
+def _look_at_all(pool: Pool, drawn: int) -> Scored:
+    """List a small space, and score `drawn` of its sensible members."""
+    every = pool.all()
+    valid = pool.sketch.space.valid_mask(every)
+    judged = [(g, _sensible(g) & valid[g.rows]) for g in pool.sketch.groups(every)]
+    mask = np.zeros(len(every), bool)
+    for group, sensible in judged:
+        mask[group.rows] = sensible
+    pool.listed = every[mask]
+    chosen = np.zeros(len(every), bool)
+    chosen[pool.draw(drawn) - pool.first] = True
+    return _scored(every, ((group, chosen[group.rows]) for group, _ in judged))
 
 
 class Request(NamedTuple):
@@ -142,7 +168,11 @@ class Looks(NamedTuple):
 
 def take_looks(dag: Any, target: Target, request: Request) -> Looks:
     """What other processes call.  dag: as JSON"""
-    task = with_rules(task_of_dag(ComputeDAG.from_json(dag), target))
+    return looks_at(with_rules(task_of_dag(ComputeDAG.from_json(dag), target)), request)
+
+
+def looks_at(task: Task, request: Request) -> Looks:
+    """Look at the sketches of a task that a request names."""
     of = {sketch.origin: sketch for sketch in task.sketches}
     _, seed, drawn, kept = request
     found = {
@@ -153,16 +183,19 @@ def take_looks(dag: Any, target: Target, request: Request) -> Looks:
     return Looks(request, found)
 
 
-def begin_look(helper: Helper, task: Task, request: Request) -> Future[Looks]:
+Awaited = Callable[[], Looks]  # waits for them, raises what kept a process from taking them
+
+
+def begin_look(helper: Helper, task: Task, request: Request) -> Awaited:
     """Have a process that builds take the looks."""
     call = take_looks, task.dag.to_json(), task.target, request
-    return helper.call(task.target, *call, timeout=_SECONDS)
+    return helper.call(task.target, *call, timeout=_SECONDS).result
 
 
-def looks_of(awaited: Future[Looks] | None) -> Looks:
+def looks_of(awaited: Awaited | None) -> Looks:
     """None where the process failed: who asks looks for itself."""
     try:
-        return Looks() if awaited is None else awaited.result()
+        return Looks() if awaited is None else awaited()
     except (WorkerFailure, TilewrightError):
         return Looks()
 
@@ -179,5 +212,5 @@ class LooksFirst(Protocol):
     def has_looked(self) -> bool:
         """Whether it did, or waits for looks."""
 
-    def begin_with(self, looks: Future[Looks]) -> None:
+    def begin_with(self, looks: Awaited) -> None:
         """The first suggestions wait for these."""

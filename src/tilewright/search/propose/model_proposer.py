@@ -8,7 +8,6 @@ Read next: `loop.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +21,7 @@ from tilewright.schedule.task import Task
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import (
     KEPT,
-    Looks,
+    Awaited,
     Request,
     fastest_and_others,
     look,
@@ -136,7 +135,7 @@ class ModelProposer(Pooled):
         self._twins: set[bytes] = set()  # features of what was proposed
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
         self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
-        self._looks: Future[Looks] | None = None
+        self._looks: Awaited | None = None
 
     # -- first looks -------------------------------------------------------------------------------
     @property
@@ -149,7 +148,7 @@ class ModelProposer(Pooled):
     def has_looked(self) -> bool:
         return self._looks is not None or max(self._drawn_for, default=0) >= 0
 
-    def begin_with(self, looks: Future[Looks]) -> None:
+    def begin_with(self, looks: Awaited) -> None:
         """The first suggestions wait for these."""
         self._looks = looks
 
@@ -195,6 +194,16 @@ class ModelProposer(Pooled):
             rows, machine = evaluate(sketch, indices)
             result[mine] = np.exp(self.model.predict(rows, machine))
         return result
+
+    def expected(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds that candidates are predicted to take which were just proposed; 0 for others."""
+        known = [self._proposed.get(c) for c in candidates]
+        rows = [found for found in known if found is not None]
+        if not rows:
+            return [0.0] * len(known)
+        features, machine = (np.array(each) for each in zip(*rows, strict=True))
+        told = iter(np.exp(self.model.predict(features, machine)).tolist())
+        return [0.0 if found is None else next(told) for found in known]
 
     # -- proposals ---------------------------------------------------------------------------------
     def suggest(self, n: int) -> list[Candidate]:

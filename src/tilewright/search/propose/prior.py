@@ -25,7 +25,8 @@ def trees_of(booster: Any) -> Trees:
     parts, begin = [], 0
     for tree in learner["gradient_booster"]["model"]["trees"]:
         left, right = (np.array(tree[f"{side}_children"], np.int64) for side in ("left", "right"))
-        order, leaf = _parents_first(left, right), left == _LEAF
+        leaf = left == _LEAF
+        order = _parents_first(~leaf, left, right)
         place = np.empty(len(left), np.int64)
         place[order] = begin + np.arange(len(order))
         said = np.array(tree["split_conditions"], np.float32)
@@ -48,11 +49,13 @@ def trees_of(booster: Any) -> Trees:
     return Trees(feature, threshold, left, right, value, roots, base, known)
 
 
-def _parents_first(left: np.ndarray, right: np.ndarray) -> list[int]:
-    """The nodes that are reached from the first, each behind its parent."""
-    order = [0]
-    for node in order:
-        if left[node] != _LEAF:
+def _parents_first(
+    inner: np.ndarray, left: np.ndarray, right: np.ndarray, root: int = 0
+) -> list[int]:
+    """The nodes that are reached from a root, each behind its parent, children side by side."""
+    order = [root]
+    for node in order:  # which grows
+        if inner[node]:
             order += [int(left[node]), int(right[node])]
     return order
 
@@ -169,12 +172,9 @@ def _tree(trees: Trees, blank: dict[str, Any], number: int, root: int) -> dict[s
 
     Its nodes are numbered anew: xgboost takes the node behind a left child for the right one.
     """
-    order, parents = [root], [2**31 - 1]
-    for place, node in enumerate(order):  # which grows
-        if trees.feature[node] != _LEAF:
-            order += [int(trees.left[node]), int(trees.right[node])]
-            parents += [place, place]
+    order = _parents_first(trees.feature != _LEAF, trees.left, trees.right, root)
     inner = trees.feature[order] != _LEAF
+    parents = [2**31 - 1, *np.repeat(np.flatnonzero(inner), 2).tolist()]
     left = np.where(inner, 2 * np.cumsum(inner) - 1, _LEAF)
     right = np.where(inner, left + 1, _LEAF)
     nodes = len(order)

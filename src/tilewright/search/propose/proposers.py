@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,14 @@ class Proposer(Protocol):
         """
 
 
+@runtime_checkable
+class Expects(Protocol):
+    """A proposer that says what it expects of its proposals, for the log."""
+
+    def expected(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Seconds that each is predicted to take; 0 where nothing is."""
+
+
 class Visited:
     """Indices that were proposed: a set, and the same sorted, so that asking for many of them costs
     a search each, however many there are."""
@@ -140,13 +148,19 @@ class Pool:
         self.visited = Visited()
         self._dry = 0  # draws in a row that gave nothing new
 
+    @property
+    def is_small(self) -> bool:
+        """Whether the space is one that is listed."""
+        return self.size <= ENUMERATE
+
+    def all(self) -> Indices:
+        """Every member, of a small space."""
+        return np.arange(self.first, self.first + self.size, dtype=np.int64)
+
     @cached_property
     def listed(self) -> Indices | None:
         """The sensible members of a small space, in order; None of a large one."""
-        if self.size > ENUMERATE:
-            return None
-        every = np.arange(self.first, self.first + self.size, dtype=np.int64)
-        return every[self.sketch.legal(every)]
+        return self.all()[self.sketch.legal(self.all())] if self.is_small else None
 
     @property
     def exhausted(self) -> bool:

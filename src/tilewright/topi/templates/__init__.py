@@ -15,12 +15,18 @@ from tilewright.topi.templates import attention_atoms as attention_atoms  # befo
 from tilewright.topi.templates import attention as attention  # before products: it is special
 
 # isort: split
+from tilewright.topi.templates import cpu_dots as cpu_dots  # before products of any type
+
+# isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
 from tilewright.topi.templates import cpu_conv2d as cpu_conv2d
 from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise
 from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the others: it is faster
 from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
+
+# isort: split
+from tilewright.topi.templates import gpu_dots as gpu_dots  # where no matrix unit fits
 
 # isort: split
 from tilewright.topi.templates import gpu_tiles as gpu_tiles  # before smaller products

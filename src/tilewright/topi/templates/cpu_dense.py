@@ -8,18 +8,21 @@ Read next: `cpu_tile.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.vectors import MIN_PARALLEL_WORK
-from tilewright.te.tensor import ComputeOp, PlaceholderOp
-from tilewright.topi.stage import workload_of
+from tilewright.topi.templates.cpu_products import (
+    PACK_ROWS,
+    ROWS,
+    Product,
+    product_of,
+    stored_plainly,
+)
 from tilewright.topi.templates.cpu_tile import (
     UNROLL,
-    Operands,
     Tile,
     Tiled,
     accumulator_of,
@@ -33,38 +36,15 @@ from tilewright.topi.templates.cpu_tile import (
 )
 from tilewright.topi.templates.untuned import fastest
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)
 VECTORS = (1, 2, 3, 4, 6, 8)
 MAX_BLOCK = 16
-PACK_ROWS = 32  # rows that use a packed operand often enough to pack it on every call
-
-
-@dataclass(frozen=True)
-class Product:
-    """batch, rows, columns, inner: extents; transposed: the second operand is [columns, inner]."""
-
-    batch: int
-    rows: int
-    columns: int
-    inner: int
-    transposed: bool
-
-
-def product_of(at: Anchored) -> Product:
-    """Read the matrix product off its workload."""
-    op = at.anchor.op
-    assert isinstance(op, ComputeOp)
-    inner = op.reduce_axis[0].size
-    transposed = op.tag == "dense" or bool(workload_of(op, 2, 2)[4])
-    batch = op.shape[0] if len(op.shape) == 3 else 1
-    return Product(batch, op.shape[-2], op.shape[-1], inner, transposed)
 
 
 def schedule_dense(cfg: Any, at: Anchored) -> None:
     p = product_of(at)
     ops = operands(at)
     lanes = lanes_for(p.columns, accumulator_of(at), at.target)
-    packed = _stored_plainly(at, ops) and (ops.constant or (p.transposed and p.rows >= PACK_ROWS))
+    packed = stored_plainly(at, ops) and (ops.constant or (p.transposed and p.rows >= PACK_ROWS))
     if lanes < 2 or (p.transposed and not packed):
         _schedule_dot(cfg, at, p)
         return
@@ -88,13 +68,6 @@ def schedule_dense(cfg: Any, at: Anchored) -> None:
     loops = tiled.local.split(tiled.local.op.reduce_axis[0], factor=cfg["block_k"].val)
     reduction_loops(tiled, loops, cfg["unroll"].val)
     finish(at, tiled)
-
-
-def _stored_plainly(at: Anchored, ops: Operands) -> bool:
-    """Whether the weight can be packed: it has the anchor's rank and nobody else reads it."""
-    readers = at.schedule.readers(ops.weight)
-    same = len(ops.weight.shape) == len(at.anchor.shape)
-    return isinstance(ops.weight.op, PlaceholderOp) and same and len(readers) == 1
 
 
 def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:

@@ -225,8 +225,13 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     multiply(cfg, s, local, atom, axes, tiling.warps * shares, cfg["ahead"].val if few else 1)
 
 
-def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tuple[Tensor, Axes]:
-    """The sum of products over rows, columns and depth of whole atoms; and which axes these are."""
+def whole_atoms(
+    s: Schedule, anchor: Tensor, groups: Groups, atom: Atom, units: tuple[int, int] = (M, N)
+) -> tuple[Tensor, Axes]:
+    """The sum of products over rows, columns and depth of whole atoms; and which axes these are.
+
+    units: what rows and columns are rounded up to
+    """
     op = op_of(s, anchor)
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
     depth = [op.reduce_axis[d] for d in groups.k]
@@ -241,7 +246,8 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
         image = [d for d, ax in enumerate(op.axis) if ax.name in lines]
         axes = Axes((*image, ndim - 2, ndim - 1), len(op.reduce_axis) - 1, ndim)
     *_, m, n = axes.tiled(op)
-    divided, unit = (m, M) if groups.channels == "m" else (n, N)
+    rows_of, columns_of = units
+    divided, unit = (m, rows_of) if groups.channels == "m" else (n, columns_of)
     if grouped and divided.size % unit:
         raise ScheduleError(
             f"template for {op.name}",
@@ -252,7 +258,8 @@ def whole_atoms(s: Schedule, anchor: Tensor, groups: Groups, atom: Atom) -> tupl
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
-    return s.pad(anchor, {m: M, n: N, axes.depth(op): atom.extents["k"]}), axes
+    whole = {m: rows_of, n: columns_of, axes.depth(op): atom.extents["k"]}
+    return s.pad(anchor, whole), axes
 
 
 @dataclass(frozen=True)
