@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import subprocess
 import sys
@@ -571,32 +570,3 @@ def test_the_names_are_there_and_cost_nothing_before_they_are_used() -> None:
     code = "import sys, tilewright; print(*[m for m in sys.modules if m.startswith('tilewright.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "tilewright.front" not in done.stdout and "tilewright.runtime" not in done.stdout
-
-
-def blocks() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```", text, re.S)
-
-
-# What a test has: a processor, a moment, a small network.
-SMALLER = {
-    '"cuda"': '"llvm"', "minutes=2": "trials=2", "trials=64": "trials=2",
-    "(512, 512, 512)": "(64, 64, 64)",
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(blocks())))
-def test_the_readme_runs(number: int) -> None:
-    block = blocks()[number]
-    if "tilewright_tvm" in block and importlib.util.find_spec("tilewright_tvm") is None:
-        pytest.skip("there is no tilewright_tvm yet")
-    for told, here in SMALLER.items():
-        block = block.replace(told, here)
-    Path("resnet18.onnx").write_bytes(relay.to_onnx(*small()).SerializeToString())
-    names = {"x": data(), "a": data(1, (64, 64)), "b": data(2, (64, 64)), "__name__": "readme"}
-    exec(compile(block, "README.md", "exec"), names)
-    if "y" in names:
-        assert right(names["y"], data()) and right(tw.open("r18.so")(data()), data())
-    if "product" in names:
-        assert np.allclose(names["c"], names["a"] @ names["b"], atol=1e-3)

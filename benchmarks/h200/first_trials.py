@@ -97,13 +97,13 @@ def main() -> None:
         rows.append({"task": name, "shapes": "known" if name in KNOWN else "others",
                      **row(report, [record.seconds for record in records])})  # fmt: skip
         print(rows[-1], flush=True)
+        results_file.append(
+            "first_trials_cuda", rows, device("cuda").name, folder=options.folder,
+            again=len(rows) > 1, trials=options.trials, seconds=options.seconds,
+        )  # fmt: skip
     print(results_file.table(rows))
     if len(rows) > 1:
         print("median of first:", statistics.median(row["first"] for row in rows))
-    results_file.append(
-        "first_trials_cuda", rows, device("cuda").name, folder=options.folder,
-        trials=options.trials, seconds=options.seconds,
-    )  # fmt: skip
 
 
 def row(report: Any, seconds: list[float]) -> dict[str, Any]:

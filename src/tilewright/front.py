@@ -62,7 +62,8 @@ from tilewright.network.tune_network import RULES, chosen_tasks, network_tasks, 
 from tilewright.runtime.device import cuda, local_target
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
-from tilewright.runtime.timing import milliseconds, show_seconds
+from tilewright.runtime.network.profile import layers_text
+from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.search.progress import Progress, duration
@@ -318,7 +319,7 @@ class Tuned:
         report = self.report
         failed = sum(told.failed for told in report.tasks)
         where = "" if self.log is None else f"; the results are in {self.log}"
-        rows = [("calls", "trials", "best ms", "GFLOP/s", "task"), *map(_row, report.tasks)]
+        rows = [("calls", "trials", "best", "GFLOP/s", "task"), *map(_row, report.tasks)]
         widths = [max(len(row[c]) for row in rows) for c in range(4)]
         lines = [
             "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=False))
@@ -336,10 +337,11 @@ class Tuned:
 
 def _row(told: TaskReport) -> tuple[str, str, str, str, str]:
     best = told.best_seconds
-    time = "-" if best is None else milliseconds(best)
+    time = "-" if best is None else show_seconds(best)
     rate = "-" if not best else f"{told.task.flop / best * 1e-9:.1f}"
     trials = str(told.known + told.trials)
-    return str(told.task.weight), trials, time, rate, task_label(told.task)
+    named = "  ".join(filter(None, (layers_text(told.task.layers), task_label(told.task))))
+    return str(told.task.weight), trials, time, rate, named
 
 
 @door(ModelError, "tune")

@@ -261,7 +261,7 @@ def test_bench_prints_engines_tasks_and_error(run, quick_device, monkeypatch):
     monkeypatch.setattr(bench, "bench_network", lambda *_: report())
     code, out, err = run("bench", "resnet-18")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert code == 0 and "no log resnet-18.llvm.jsonl: only the untuned" in err
+    assert code == 0 and "no log resnet-18.llvm.jsonl: only what is untuned" in err
     assert "untuned 41 ms 41 ms 1 ms 1.00x" in lines
     assert "tuned 10.2 ms 10.2 ms 200 us 4.02x" in lines
     assert "PyTorch - - - - not installed" in lines

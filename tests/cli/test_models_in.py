@@ -129,12 +129,23 @@ def test_a_computation_of_a_script_is_tuned_timed_and_compiled(run: Run) -> None
     ],
 )
 def test_refusals_of_scripts(run: Run, args: tuple[str, ...], words: str) -> None:
-    for command in ("tune", "bench", "compile"):
+    code, _, err = run("compile", *args, "--target", "llvm")
+    assert code == 1 and words in err, err
+    assert len(err.splitlines()) == 1 and not list(Path().glob("*.tar"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["tune", "bench", "compile"])
+def test_each_command_takes_and_refuses_scripts_alike(run: Run, command: str) -> None:
+    for args, words in (
+        (("made.py:number",), "it returns something of type int"),
+        (("made.py:product", "--dtype", "float16"), "Leave --dtype out."),
+    ):
         code, _, err = run(command, *args, "--target", "llvm")
         assert code == 1 and words in err, err
-        assert len(err.splitlines()) == 1 and not list(Path().glob("*.tar"))
 
 
+@pytest.mark.slow
 def test_a_task_has_its_target(run: Run) -> None:
     Path("made.py").write_text(
         SCRIPT
@@ -183,6 +194,7 @@ def test_the_next_command_runs_where_nothing_is_installed(monkeypatch: pytest.Mo
         assert tune.program() == words
 
 
+@pytest.mark.slow
 def test_a_search_of_seconds_begins_with_the_untuned_network(run: Run, monkeypatch: Any) -> None:
     begun: list[Any] = []
     monkeypatch.setattr(tune_network, "show_untuned", lambda *_: begun.append(1))

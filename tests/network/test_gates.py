@@ -64,6 +64,13 @@ def read_twice() -> Any:
     return relay.Tuple([x * factor, nn.softmax(relay.reshape(factor, (1, 16)))])
 
 
+def wide() -> Any:
+    """The first product is too much to be computed by every block."""
+    x = relay.var("x", shape=(1, 2, 2, 320))
+    row = nn.relu(nn.dense(relay.reshape(relay.mean(x, axis=[1, 2]), (1, 320)), weight(64, 320)))
+    return x * relay.reshape(relay.sigmoid(nn.dense(row, weight(320, 64))), (1, 1, 1, 320))
+
+
 def of_lines() -> Any:
     """Factors of another axis."""
     x = image()
@@ -74,6 +81,7 @@ def of_lines() -> Any:
 NETWORKS: dict[str, tuple[Callable[[], Any], int]] = {  # with how many kernels fewer
     "two products": (two_products, 2),
     "one product": (one_product, 1),
+    "a wide first product": (wide, 1),
     "read twice": (read_twice, 0),
     "of lines": (of_lines, 0),
 }
@@ -89,7 +97,8 @@ def test_products_join_and_the_network_computes_the_same(
     (usual, *_), (joined, *_) = groupings(mod), groupings(mod, target=GPU)
     before, after = (len(steps(m["main"].body)) for m in (usual, joined))
     assert before - after == fewer
-    x = np.random.default_rng(0).integers(-2, 3, SHAPE).astype("float32")
+    shape = mod["main"].params[0].shape
+    x = np.random.default_rng(0).integers(-2, 3, shape).astype("float32")
     monkeypatch.setattr(decide, "ways_to_group", lambda m, last, target: [join_gates(last(m))])
     library = build(mod, "llvm", schedules=[], use_knowledge=False)
     assert before - sum(k.count for k in library.report.kernels) == fewer

@@ -41,6 +41,7 @@ def test_every_kernel_of_an_exported_network_names_nodes_of_it(name):
     assert {name for layers in found for name in layers} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["block", "encoder", "waves"])
 def test_every_kernel_of_a_module_of_pytorch_names_modules_or_calls_of_it(name):
     networks = pytest.importorskip("models.torch_networks")

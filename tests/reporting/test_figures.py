@@ -5,7 +5,7 @@ import math
 import pytest
 
 import tilewright as tw
-from reporting.made_logs import DEVICE, tasks_of, write_log
+from reporting.made_logs import DEVICE, TARGET, tasks_of, write_log
 from search.spaces import Instant, cpu_task
 from tilewright import te
 from tilewright.cost.ceilings import (
@@ -60,6 +60,10 @@ def test_of_an_unknown_device_there_is_no_bound():
     assert ceilings_of(Target("cuda -arch=sm_90")).matrix.keys() >= {"float16", "int8"}
     assert "float32" not in ceilings_of(Target("cuda -arch=sm_90")).matrix
     assert "float32" in ceilings_of(Target("cuda -arch=sm_90 -precision=tf32")).matrix
+
+
+def test_a_function_of_the_processor_starts_in_no_time():
+    assert ceilings_of(Target("llvm")).launch == 0 < ceilings_of(Target(TARGET)).launch
 
 
 def test_ceilings_of_a_log_are_read_or_refused():

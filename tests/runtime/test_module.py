@@ -18,7 +18,7 @@ from tilewright.runtime import (
     empty,
     load_module,
 )
-from tilewright.runtime.timing import BenchmarkResult, measure, milliseconds, show_seconds
+from tilewright.runtime.timing import BenchmarkResult, measure, show_seconds
 from tilewright.runtime.trial import trial
 
 Build = Callable[..., Artifact]
@@ -203,8 +203,3 @@ def test_text_can_be_read_where_there_is_no_device() -> None:
         module(empty((64,)), empty((64,)))
     with pytest.raises((DeviceError, TargetError)):
         _ = module.kernels
-
-
-def test_a_short_time_is_not_told_as_none():
-    told = [milliseconds(s, 3) for s in (0.25, 1.2e-5, 4e-8, 4.44e-9, 0.0)]
-    assert told == ["250.000", "0.012", "0.0000400", "0.00000444", "0.000"]

@@ -110,10 +110,11 @@ def ceilings_of(target: Target) -> Ceilings:
     rates = {str(dtype): rate for dtype, rate in limits.rates}
     if _FLOAT32 not in rates:
         rates = {}
+    # A function of this processor starts in no time; what the model counts is that of its threads.
+    launch = limits.launch_seconds if target.has_threads else 0.0
     return Ceilings(
-        rates, matrix, limits.memory_bandwidth, limits.l2_bandwidth, limits.l2_bytes,
-        limits.launch_seconds,
-    )  # fmt: skip
+        rates, matrix, limits.memory_bandwidth, limits.l2_bandwidth, limits.l2_bytes, launch
+    )
 
 
 def from_json(told: Any) -> Ceilings | None:

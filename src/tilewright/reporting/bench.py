@@ -24,5 +24,5 @@ def document_of(found: Any, log: Path | None, measure: bool = True) -> Document:
     )
     bench = Bench(engines, found.timed, found.target, found.device, verdict)
     if log is None:
-        return Document(bench_alone(bench, found.network, measure=measure))
+        return Document(bench_alone(bench, found.model, found.network, measure))
     return Document(collect(log, found.network, bench=bench, measure=measure))

@@ -17,7 +17,7 @@ from typing import Any
 from tilewright.base.errors import ModelError, RecordError, TargetError, TilewrightError
 from tilewright.cost.ceilings import Ceilings, ceilings_of, from_json, work_of
 from tilewright.measure.database import Database
-from tilewright.measure.record import Record, RunLine, TaskId, task_label
+from tilewright.measure.record import Record, RunLine, TaskId, layers_told, task_label
 from tilewright.reporting.compare import compared
 from tilewright.reporting.detail import add_details
 from tilewright.reporting.kernels import Known, kernels_of_network, kernels_of_tasks
@@ -120,13 +120,14 @@ def _chosen(parts: Sequence[TaskPart], numbers: Sequence[int], place: str) -> li
     return [known[n] for n in dict.fromkeys(numbers)]
 
 
-def bench_alone(bench: Bench, network: Any, measure: bool) -> Report:
-    """What `bench` measured where there is no log."""
-    report = Report(network.name, bench=bench, shares_of="the network's kernels")
+def bench_alone(bench: Bench, title: str, network: Any, measure: bool) -> Report:
+    """What `bench` measured where there is no log.  network: None of one computation"""
+    report = Report(title, bench=bench, shares_of="the network's kernels")
     main = TaskId("", [], "", bench.target)
     report.ceilings, report.ceilings_told = _ceilings(main, (), measure)
-    rows, _ = kernels_of_network(network, Known(Database(), main, (), report.ceilings))
-    report.kernels = bench.timed(rows)
+    if network is not None:
+        rows, _ = kernels_of_network(network, Known(Database(), main, (), report.ceilings))
+        report.kernels = bench.timed(rows)
     report.facts = [("target", bench.target), ("device", bench.device)]
     report.devices = [bench.device]
     return report
@@ -195,7 +196,7 @@ def _task(
     tried = [t for t in told.trials if not t.final]
     part = TaskPart(
         task.dag, told.number, task_label(task), task.target, task.fingerprint,
-        layers_of(runs).get(task.dag, ()), calls_of(runs).get(task.dag, 0),
+        layers_told(runs).get(task.dag, ()), calls_of(runs).get(task.dag, 0),
         _instead_of(runs).get(task.dag, ""), told.trials, len(tried),
         sum(bool(t.error) for t in tried),
     )  # fmt: skip
@@ -225,17 +226,6 @@ def _choice(record: Record) -> Choice:
 
 
 # -- what runs tell of tasks -----------------------------------------------------------------------
-
-
-def layers_of(runs: Sequence[RunLine]) -> dict[str, tuple[str, ...]]:
-    """Names of the layers of a model, by the hash of the computation."""
-    found: dict[str, dict[str, None]] = {}
-    for run in runs:
-        told = run.options.get("layers")
-        for key, names in told.items() if isinstance(told, dict) else ():
-            listed = names if isinstance(names, list) else []
-            found.setdefault(str(key), {}).update(dict.fromkeys(map(str, listed)))
-    return {key: tuple(names) for key, names in found.items()}
 
 
 def calls_of(runs: Sequence[RunLine]) -> dict[str, int]:

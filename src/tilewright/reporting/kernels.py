@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.cost.ceilings import Ceilings, work_of
+from tilewright.graph.layers import of_each
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.record import Key, TaskId, task_label
@@ -130,20 +131,13 @@ def _row(
         source = f"knowledge, {source_text(record.origin)}"
     costs = mine.result.costs if mine is not None else ()
     label = task_label(TaskId(own.name, list(own.args), own.key, main.target))
-    layers = layers_of_group(own) or (() if part is None else part.layers)
+    layers = of_each(own.calls) or (() if part is None else part.layers)
     if part is None:
         return Kernel(label, layers, calls, seconds, 0.0, work, bound, source, key=own.key)
     return Kernel(
         label, layers, calls, seconds, 0.0, work, bound, source, part.number, own.key, costs,
         part.measured, part.refused,
     )  # fmt: skip
-
-
-def layers_of_group(group: FusedGroup) -> tuple[str, ...]:
-    """Names of the layers of a model that a kernel computes, one for each call; () where the model
-    has none."""
-    names = (layers[0] for call in group.calls if (layers := getattr(call, "layers", ())))
-    return tuple(dict.fromkeys(names))
 
 
 def source_text(origin: str) -> str:

@@ -92,16 +92,19 @@ def _as_number(text: str) -> tuple[list[float], str]:
 def _explained(values: Sequence[str], logs: Sequence[float]) -> float:
     """Of the variance of `logs`, the share that lies between the values; chance, which explains
     some of it where values are many, is taken away."""
-    mean = math.fsum(logs) / len(logs)
-    whole = math.fsum((y - mean) ** 2 for y in logs)
+    whole = _squares(logs)
     groups: dict[str, list[float]] = {}
     for value, y in zip(values, logs, strict=True):
         groups.setdefault(value, []).append(y)
-    within = math.fsum(
-        math.fsum((y - math.fsum(ys) / len(ys)) ** 2 for y in ys) for ys in groups.values()
-    )
+    within = math.fsum(_squares(ys) for ys in groups.values())
     free = len(logs) - len(groups)
     if whole <= 0 or free <= 0:
         return 0.0
     adjusted = 1 - (within / free) / (whole / (len(logs) - 1))
     return min(max(adjusted, 0.0), 1.0)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Of the distances to their mean."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)

@@ -48,7 +48,7 @@ def lanes_of(trials: Trials, tasks: Sequence[TaskPart], devices: int) -> list[La
     lanes += [
         Lane(f"builder {k + 1}", "builder", ordered, _busy(ordered, length))
         for k, (_, spans) in enumerate(made)
-        for ordered in [sorted(spans)]
+        for ordered in [sorted(spans, key=_order)]
     ]
     return lanes[:MOST]
 
@@ -57,7 +57,7 @@ def _apart(spans: Sequence[Span], most: int) -> list[list[Span]]:
     """In so many lanes at most, in which none overlaps another.  A trial in two parts, whose proof
     had to wait for a compiler, is drawn from where its lane is free."""
     lanes: list[list[Span]] = []
-    for span in sorted(spans):
+    for span in sorted(spans, key=_order):
         free = next((lane for lane in lanes if lane[-1].end <= span.begin), None)
         if free is None and len(lanes) < most:
             free = []
@@ -67,6 +67,10 @@ def _apart(spans: Sequence[Span], most: int) -> list[list[Span]]:
             span = replace(span, begin=min(free[-1].end, span.end))
         free.append(span)
     return lanes
+
+
+def _order(span: Span) -> tuple[float, float]:
+    return span.begin, span.end
 
 
 def _busy(spans: Sequence[Span], length: float) -> float:

@@ -253,7 +253,7 @@ class Comparison:
     rows: Sequence[Compared] = ()
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Span:
     """What a worker did from `begin` to `end`, in seconds of the searches' time."""
 

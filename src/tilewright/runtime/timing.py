@@ -6,7 +6,6 @@ Read next: `module.py` for `time_evaluator`, `trial.py` for the race.
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from dataclasses import dataclass
@@ -64,14 +63,6 @@ def show_seconds(seconds: float) -> str:
         if seconds * scale >= 1:
             return f"{seconds * scale:.4g} {unit}"
     return f"{seconds * 1e9:.4g} ns"
-
-
-def milliseconds(seconds: float, digits: int = 4) -> str:
-    """`0.0231`, for a column of them: more digits where a time is so short that these show none."""
-    ms = seconds * 1e3
-    if 0 < ms < 10 ** (1 - digits):
-        digits = 2 - math.floor(math.log10(ms))
-    return f"{ms:.{digits}f}"
 
 
 def measure(

@@ -59,17 +59,16 @@ _SM90 = Limits(
     l2_bytes=60 << 20,
     rates=rates(65.2e12, float64=1 / 2, float16=2, int32=1 / 2),
     memory_bandwidth=4.3e12,
-    l2_bandwidth=5.2e12,
+    l2_bandwidth=9.1e12,
     launch_seconds=0.55e-6,
 )
 
 # Arch -> limits.  Sources: the CUDA programming guide's table of compute capabilities; for the rate
-# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200; products read
-# their factors from L2 no faster than that).  Shares of other types follow the guide's table of
-# arithmetic throughput (float16: in a half2); those of sm_61, 70 and 75 were compared with its
-# text, the later ones were written down from memory.  mma.sync, with sums in float32: sm_90
-# measured (1.68 cycles of a core each, 60% of what other instructions reach and the data sheet
-# has), else the data sheets' dense rates (of sm_86 and 89 those of GeForce).
+# of float32 and of memory, the vendor's data sheets (sm_90: measured on an H200).  Shares of other
+# types follow the guide's table of arithmetic throughput (float16: in a half2); those of sm_61, 70
+# and 75 were compared with its text, the later ones were written down from memory.  mma.sync, with
+# sums in float32: sm_90 measured (1.68 cycles of a core each, 60% of what other instructions reach
+# and the data sheet has), else the data sheets' dense rates (of sm_86 and 89 those of GeForce).
 _ARCHS = {
     "sm_53": replace(
         _SM90, shared_bytes_per_block=49152, shared_bytes_per_core=65536, registers_per_block=32768,

@@ -21,7 +21,8 @@ from tilewright.graph.passes.results import call_of, is_one_kernel, steps_of
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
 
 MOST_PRODUCTS = 2
-LARGEST_MATRIX = 1 << 17  # elements, which every block of threads reads
+LARGEST_MATRIX = 1 << 17  # elements; a block of threads reads the columns of its own channels
+LARGEST_FIRST = 1 << 14  # of a product before the last, which every block computes as a whole
 
 
 def join_gates(mod: IRModule) -> IRModule:
@@ -79,7 +80,7 @@ def _products(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Call]
     """Up to `MOST_PRODUCTS` products of a row and a matrix, each read by the next alone."""
     found: list[Call] = []
     while len(found) < MOST_PRODUCTS and len(readers.get(value, ())) == 1:
-        data = _row_of(value)
+        data = _row_of(value, LARGEST_FIRST if found else LARGEST_MATRIX)
         if data is None:
             break
         assert isinstance(value, Call)
@@ -88,8 +89,9 @@ def _products(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> list[Call]
     return found
 
 
-def _row_of(call: Expr) -> Expr | None:
-    """The row that a group multiplies by a small matrix; None where it does something else."""
+def _row_of(call: Expr, most: int) -> Expr | None:
+    """The row that a group multiplies by a matrix of at most so many elements; None where it does
+    something else."""
     steps = steps_of(call)
     products = [s for s in steps if TABLE[op_name(s)].pattern >= Pattern.INJECTIVE]
     if len(products) != 1 or not is_call(products[0], "nn.dense"):
@@ -97,7 +99,7 @@ def _row_of(call: Expr) -> Expr | None:
     assert isinstance(call, Call) and isinstance(call.op, Function)
     data, weight = products[0].args
     row = prod(call.shape) == call.shape[-1] == products[0].shape[-1]
-    if not row or not isinstance(data, Var) or weight.tensor_type.size > LARGEST_MATRIX:
+    if not row or not isinstance(data, Var) or weight.tensor_type.size > most:
         return None
     if sum(s.args.count(data) for s in steps) > 1:
         return None
