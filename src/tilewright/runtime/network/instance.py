@@ -85,13 +85,14 @@ class Instance:
         first = len(self.inputs) + len(self.module.constants)
         if index < first:
             return [*self.inputs, *self.module.constants][index]
-        launch = self.plan.launches[index - first]
-        specs = self.module.library.kernels[launch.kernel].source.buffers
-        return next(
-            self._array(where, spec)
-            for where, spec in zip(launch.operands, specs, strict=True)
+        kernels = self.module.library.kernels
+        written = [
+            (where, spec)
+            for each in self.plan.launches
+            for where, spec in zip(each.operands, kernels[each.kernel].source.buffers, strict=True)
             if spec.role == "output"
-        )
+        ]
+        return self._array(*written[index - first])
 
     def _memory(self, where: Operand, nbytes: int) -> Memory:
         """`nbytes` of an operand; the same object each time it is asked for."""
