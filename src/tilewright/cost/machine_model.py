@@ -39,7 +39,6 @@ QUARTERS = 4  # of a core, each with units of its own
 LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
-L2_REACHED = 4 / 7  # of L2's rate: kernels of products read no faster, however they ask
 SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
 SHARED_PER_BLOCK = 1024  # shared bytes that the system takes from each block
 
@@ -156,7 +155,7 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     alone = computing + fills + START
 
     core = BEGIN + rounds * soft_max(alone, together * units)
-    cache = k.traffic / (L2_REACHED * limits.l2_bandwidth)
+    cache = k.traffic / limits.l2_bandwidth
     memory = k.unique / limits.memory_bandwidth * (1.0 if k.unique > limits.l2_bytes else 0.2)
     total = soft_max(core * cycle, soft_max(cache, memory)) + limits.launch_seconds
     slots = limits.max_threads_per_core / limits.warp_size
