@@ -17,7 +17,7 @@ from tilewright.cost.addresses import Point
 from tilewright.cost.atom_facts import in_rows, operand_of
 from tilewright.cost.features import ATOM_COLUMNS, FEATURES, describe, features_and_seconds
 from tilewright.cost.gpu_facts import GpuKernel
-from tilewright.cost.machine_model import Times, analyse, gpu_times, predict_seconds
+from tilewright.cost.machine_model import Times, analyse, predict_seconds
 from tilewright.ir.atoms import ATOMS, places
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import LoadRows, statements
@@ -145,14 +145,11 @@ def by_lanes(packed: bool) -> Schedule:
 
 def test_what_lies_in_the_order_of_lanes_is_loaded_at_once() -> None:
     """Of a step 16 bytes a lane instead of four words in eight rows; besides seven atoms' columns,
-    two words a lane, each from four rows of one sector.  Each takes its warp some time."""
+    two words a lane, each from four rows of one sector."""
     found = {}
     for packed in (True, False):
-        (kernel,), (times,) = analyse(Resources(LoopTree(by_lanes(packed)).bounds(), GPU), 1)
+        (kernel,), _ = analyse(Resources(LoopTree(by_lanes(packed)).bounds(), GPU), 1)
         load = kernel.global_load
-        assert number(kernel.far_operands) == number(load.requests)  # of the one warp of a block
-        kernel.far_operands = 0
-        assert number(gpu_times(kernel, GPU.limits).total) < number(times.total)
         found[packed] = number(load.requests), number(load.passes)
     steps, others = 64, 7 * 2
     assert found[True] == (steps * (1 + others), steps * (16 + 4 * others))

@@ -124,7 +124,7 @@ class GpuKernel:
     tensor:  seconds that these of a block keep their unit of a core busy; tensor_wait: cycles that
              a warp waits in all for the sum that it adds to, where nothing else is in its way
     accumulators: independent sums of a warp, each as large as an atom's; terms: added up in one
-    operands: loads of a lane for operands of atoms; far_operands: of these, from global memory
+    operands: loads of a lane for operands of atoms
     loading: threads of a block beside `threads`, which do nothing but load
     joins:   times that a block is counted, behind all that it has stored
     traffic: bytes between the cores and L2; unique: bytes of all tensors it reads and writes
@@ -164,7 +164,6 @@ class GpuKernel:
     accumulators: Any = 0
     terms: Any = 0
     operands: Any = 0
-    far_operands: Any = 0
     loading: Any = 0
     joins: Any = 0
     width: Any = 1
@@ -385,7 +384,7 @@ class _Counter:
         if nest.operand is not None:
             width = self._side_by_side(nest.operand, touch)
             count = count / width
-            k.operands, k.far_operands = k.operands + count, k.far_operands + count
+            k.operands = k.operands + count
         elif touch.scope == "shared" and not touch.write and nest.vector is None:
             width = self._together(nest, touch)
             count = count / width

@@ -24,14 +24,12 @@ from tilewright.targets.target import Limits
 Vector = npt.NDArray[np.float64]
 
 # Cycles of a core, about the same on all GPUs of the last ten years.
-GLOBAL_LATENCY = 500  # of copies ahead of their use
-L2_LATENCY = 350  # of loads that a thread waits for, some of which L1 has
-OPERAND = 40  # of a load of an operand of a matrix unit: a warp has some dozen on their way
+GLOBAL_LATENCY = 500
 SHARED_LATENCY = 30
 BARRIER = 40
 JOIN = 3500  # of a block, to have its stores seen, to be counted, to see those of others
 FMA_LATENCY = 4
-BEGIN = 1000  # of a kernel, until its first block computes
+BEGIN = 2000  # of a kernel, until its first block computes
 START = 1000  # of a block: its launch, first instructions, last stores
 ISSUE = 4  # warp instructions per cycle
 ALONE = 2  # cycles per instruction of a warp that has no other to fill its gaps
@@ -145,8 +143,8 @@ def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     if k.has_atoms:  # a warp has one of the units that multiply matrices
         chained = maximum(k.tensor_wait, QUARTERS * tensor / k.warps)
         busy = maximum(busy, chained + k.shared_waits * SHARED_LATENCY)
-    fills = k.global_waits * L2_LATENCY + k.spills * SPILL + k.barriers * BARRIER
-    fills = fills + k.joins * JOIN + k.far_operands * OPERAND
+    fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
+    fills = fills + k.joins * JOIN
     computing = soft_max(busy, units)
     for ring in k.rings:
         each = computing / maximum(ring.waits, 1)  # from one wait to the next
