@@ -27,7 +27,9 @@ from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
 from tilewright.models.onnx.load import load as load_proto
 from tilewright.models.torch.export import (
-    Keeps,
+    Keeps as Keeps,
+)
+from tilewright.models.torch.export import (
     from_examples,
     from_exported_program,
     from_step,
