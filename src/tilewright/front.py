@@ -7,8 +7,8 @@
     run = tw.compile(net, target="cuda", log="r18.jsonl")
     y = run(x)
 
-In: models as people have them.  Out: a `Network`, a log and a `Tuned`, a `Compiled`.  The command
-is written on these.  `tw.open`, which needs no compiler, is in `runtime/network/compiled.py`.
+In: models.  Out: a `Network`, a log and a `Tuned`, a `Compiled`; the command is written on these.
+`tw.open`, which needs no compiler, is in `runtime/network/compiled.py`.
 Read next: `models/networks.py`, `network/tune_network.py`, `network/build.py`.
 """
 
@@ -51,7 +51,6 @@ from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, task_label
 from tilewright.measure.sources import check_history
 from tilewright.models import networks, scripts
-from tilewright.models.torch.export import Keeps, from_step
 from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
@@ -93,8 +92,7 @@ class Network:
     params:  its weights by name; all other parameters of the graphs are inputs
     layout:  of its convolutions, where one was asked for
     dtype:   of its contractions, as it was asked for
-    states:  inputs that stay on the device between calls, by name: buffers that a module of PyTorch
-             writes to, such as caches of keys and values
+    states:  inputs that stay on the device between calls, by name
     """
 
     door_words = ("a network", "tilewright.load gives one.")
@@ -118,8 +116,8 @@ class Network:
         """Name, shape and element type of each output, likewise."""
         kinds = _tensors(self.modules[0]["main"].body.checked_type)
         kept = {state.output for state in self.states.values()}
-        every = (TensorSpec(f"output{k}", t.shape, str(t.dtype)) for k, t in enumerate(kinds))
-        return tuple(spec for k, spec in enumerate(every) if k not in kept)
+        numbered = [(k, t) for k, t in enumerate(kinds) if k not in kept]
+        return tuple(TensorSpec(f"output{k}", t.shape, str(t.dtype)) for k, t in numbered)
 
     @property
     def operators(self) -> Counter[str]:
@@ -152,7 +150,6 @@ class Network:
             ("network", self.name + (f", and for {more} more sets of shapes" if more else "")),
             *(("input", str(spec)) for spec in self.inputs),
             *(("output", str(spec)) for spec in self.outputs),
-            *(("state", name) for name in self.states),
             ("parameters", f"{numbers:,} ({mib:.1f} MiB)"),
             ("operators", ", ".join(operators)),
         ]
@@ -188,22 +185,20 @@ def load(
 
     model:  path of an .onnx file; bytes of one, or an onnx.ModelProto; a torch.nn.Module, an
             ExportedProgram of torch.export, a path of what torch.export.save wrote (PyTorch
-            unpickles parts of such files: trust who made it), where buffers that it writes to are
-            states, which stay on the device (`Compiled.states`); "script.py:function", whose code
-            runs and returns one of these, with inputs or weights behind it where they belong to
-            it; the name of a test network ("resnet-18", with random weights); an IRModule or a
-            Function of a graph
+            unpickles parts of such files: trust who made it), buffers that it writes to are states;
+            "script.py:function", whose code runs and returns one of these, with inputs or weights
+            behind it where they belong to it; the name of a test network ("resnet-18", with random
+            weights); an IRModule or a Function of a graph
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
     params: of an IRModule: its weights by name; the other parameters are inputs
     shape:  of inputs of an ONNX model by name, for what it leaves open: {"data": (1, 3, 224, 224)};
             of an extent that has a name the number, {"seq": 64}, or a list: for each of them
     batch:  sizes, each the first extent of all inputs; none: as the model has it
-    dtype:  of contractions and what follows them: "float32", "float16" or "bfloat16"; sums stay
-            float32
+    dtype:  of contractions and what follows: "float32", "float16" or "bfloat16"; sums stay float32
     layout: of convolutions, such as "NHWC"; default: as the model has them
-    Raises ModelError for a file that is missing, damaged or of another kind (with how to bring it),
-    a model whose shapes are open, and once for all operators that cannot be imported.
+    Raises ModelError for a file that is missing, damaged or of another kind, for open shapes, and
+    once for all operators that cannot be imported.
     """
     if isinstance(model, str) and scripts.parts_of(model) is not None:
         model = scripts.made(model)
@@ -234,28 +229,11 @@ def load(
     with _of_model(name), named(name, *calls):
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
-        except Keeps as error:
-            return _step(name, error, batch, dtype, layout)
+        except networks.Keeps as error:
+            step = networks.load_step(error, batch, dtype, layout)
+            return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
-
-
-def _step(name: str, found: Keeps, batch: Sequence[int], dtype: str, layout: str | None) -> Network:
-    """The network of a module that writes to its buffers.  Raises ModelError for what it cannot."""
-    if batch:
-        raise ModelError(
-            f"load({name}, batch=)", "it keeps state, whose shapes are its own", "Leave batch out."
-        )
-    mod, weights, kept = from_step(found.program, found.place)
-    states = {each: State(output, first) for each, (output, first) in kept.items()}
-    made, left = converted([mod], weights, dtype, layout)
-    kinds = {p.name_hint: str(p.dtype) for p in made[0]["main"].params}
-    if any(kinds[p.name_hint] != str(p.dtype) for p in mod["main"].params if p.name_hint in states):
-        raise ModelError(
-            f"load({name}, dtype={dtype!r})", "it keeps state in the type that it has",
-            "Leave dtype out, or convert the module before it is exported.",
-        )  # fmt: skip
-    return Network(name, tuple(made), left, layout, dtype, states)
 
 
 @contextmanager

@@ -26,8 +26,18 @@ from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
 from tilewright.models.onnx.load import load as load_proto
-from tilewright.models.torch.export import from_examples, from_exported_program, torch_module
+from tilewright.models.torch.export import (
+    Keeps as Keeps,
+)
+from tilewright.models.torch.export import (
+    from_examples,
+    from_exported_program,
+    from_step,
+    torch_module,
+)
 from tilewright.models.zoo import get_network, is_network, unknown_network
+from tilewright.network.build import State
+from tilewright.network.conversion import converted
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -240,3 +250,26 @@ def _sharing(made: Sequence[Loaded]) -> tuple[list[IRModule], dict[str, Array]]:
     """One network for several shapes, with the weights of the first."""
     weights = made[0][1]
     return [with_weights(mod, own, weights) for mod, own in made], weights
+
+
+def load_step(
+    found: Keeps, batch: Sequence[int], dtype: str, layout: str | None
+) -> tuple[list[IRModule], dict[str, Array], dict[str, State]]:
+    """The network of a module that writes to its buffers, its weights, and its states.
+
+    Raises ModelError for sizes and types that these cannot have.
+    """
+    if batch:
+        raise ModelError(
+            f"{found.place}, batch=", "it keeps state, whose shapes are its own", "Leave batch out."
+        )
+    mod, weights, kept = from_step(found.program, found.place)
+    states = {name: State(output, first) for name, (output, first) in kept.items()}
+    made, left = converted([mod], weights, dtype, layout)
+    kinds = {p.name_hint: p.dtype for p in made[0]["main"].params}
+    if any(kinds[p.name_hint] != p.dtype for p in mod["main"].params if p.name_hint in states):
+        raise ModelError(
+            f"{found.place}, dtype={dtype!r}", "it keeps state in the type that it has",
+            "Leave dtype out, or convert the module before it is exported.",
+        )  # fmt: skip
+    return made, left, states
