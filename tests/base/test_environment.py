@@ -9,12 +9,17 @@ from tilewright.base import environment
 
 ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"TILEWRIGHT_[A-Z_]+\b")
+OF_C = {  # names of the interface for C
+    name
+    for file in (ROOT / "src" / "tilewright").rglob("*.[ch]")
+    for name in NAME.findall(file.read_text())
+}
 PAGE = (ROOT / "docs" / "environment.md").read_text()
 
 
 def names(folder: str) -> dict[str, set[str]]:
     files = (p for p in (ROOT / folder).rglob("*.py") if "results" not in p.parts)
-    return {str(p.relative_to(ROOT)): set(NAME.findall(p.read_text())) for p in files}
+    return {str(p.relative_to(ROOT)): set(NAME.findall(p.read_text())) - OF_C for p in files}
 
 
 @pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])

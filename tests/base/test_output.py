@@ -189,7 +189,7 @@ OWN = {
          "farm/file_store.py", "by_name.py", "runtime/drivers/opencl_icd.py",
          "driver/linking.py", "runtime/drivers/cpu_shared.py", "knowledge/install.py",
          "lowering/pipeline.py", "contrib/debugger/debug_executor.py",
-         "models/torch/store.py"),
+         "models/torch/store.py", "driver/c_interface.py", "contrib/clang.py"),
         "under names of its own in a folder of its own",
     ),
     **dict.fromkeys(("measure/rescue.py", "autotvm/tuners.py"), "under a name that is new"),

@@ -30,6 +30,10 @@ TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
         "out_buffers": None,
         "fcompute": lambda: (lambda ins, outs: outs[0].vstore(0, 1.0)),
     },
+    "te.decl_tensor_intrin": {
+        "op": lambda: te.compute((4,), lambda i: image(4)[i] + 1.0).op,
+        "fcompute": lambda: (lambda ins, outs: outs[0].vstore(0, 1.0)),
+    },
     "tir.call_packed": {"func_name": "f", "args": lambda: [3]},
     "register_func": {"func_name": "drill", "f": lambda: print, "override": True},
     "get_global_func": {"name": "drill", "allow_missing": True},

@@ -115,7 +115,7 @@ CALLED = ("observe", "change", "fvisit")
 # Made by other functions, never by users.
 SKIPPED = {
     "te.Combiner", "te.ComputeOp", "te.ExternOp", "te.Expr", "te.PlaceholderOp", "te.ScanOp",
-    "te.Tensor",
+    "te.Tensor", "te.TensorIntrin",
     "te.IterVar", "relay.Expr", "relay.PASSES", "nd.NDArray", "relay.ExprFunctor",
     "relay.ExprMutator",
     "relay.ExprVisitor", "relay.ScopeBuilder", "relay.IncompleteType",

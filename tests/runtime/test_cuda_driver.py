@@ -550,9 +550,10 @@ def test_what_is_asked_for() -> None:
     """Nothing where weights stay in the cache; else each part as the one before it begins."""
     place = count(1 << 40, 1 << 30)
 
-    def launch(*sizes: int) -> Launch:
+    def launch(*sizes: int, early: bool = False) -> Launch:
         memory = tuple(cuda.CudaMemory(next(place), n, None) for n in sizes)
-        return Launch(SimpleNamespace(), memory, memory)  # type: ignore[arg-type]
+        kernel: Any = SimpleNamespace(source=SimpleNamespace(lets_in=early))
+        return Launch(kernel, memory, memory)
 
     cache = 50 << 20
     large, half = 40 << 20, cuda_ahead.LEAST // 2
@@ -564,3 +565,4 @@ def test_what_is_asked_for() -> None:
         0: [(first, half), (second, half)], 2: [(third, int(cache * cuda_ahead.MOST))]
     }  # fmt: skip
     assert cuda_ahead.asked(launches, 8 * large) == {}
+    assert cuda_ahead.asked([*launches, launch(early=True)], cache) == {}

@@ -236,7 +236,7 @@ def test_the_nest_in_the_design_page() -> None:
     shared.compute_at(c, j)
     shared.storage_align(shared.op.axis[0], 4, 1)
     page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text()
-    assert f"```\n{nest(s)}\n```" in page
+    assert f"{nest(s)}\n```" in page
 
 
 def test_a_schedule_that_is_not_finished_says_what_is_missing() -> None:

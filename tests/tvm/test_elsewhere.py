@@ -24,7 +24,6 @@ MISSING = {
     "tilewright_tvm.meta_schedule": "Use autotvm",
     "tilewright_tvm.micro": "Microcontrollers are no target",
     "tilewright_tvm.script.tir": "TVMScript is not read; declare with te.compute",
-    "tilewright_tvm.contrib.clang": "C text is not compiled",
     "tilewright_tvm.te.create_prim_func": "Schedule tensors directly: te.create_schedule.",
     "tilewright_tvm.relay.frontend.from_mxnet": "Export the model to ONNX",
     "tilewright_tvm.target.adreno": "Use Target",

@@ -242,6 +242,11 @@ class Source:
         touches what others write or still read: only such a one may begin before that has ended."""
         return any(f"{name}();" in self.text for name in (AWAIT, AWAIT_ONLY))
 
+    @property
+    def lets_in(self) -> bool:
+        """Whether kernels behind may begin, and ask for their weights, while these run."""
+        return f"{AWAIT}();" in self.text
+
     def digest(self) -> str:
         """Equal for equal programs, across processes."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

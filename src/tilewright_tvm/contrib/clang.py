@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tilewright.base.doors import door
 from tilewright.base.errors import CompileError
+from tilewright.base.output import FileKind, beginning, write
 
 _FILES = "input0"
 
@@ -61,5 +62,6 @@ def create_llvm(
             raise CompileError("contrib.clang.create_llvm", run.stderr.strip()[-2000:], "Mend it.")
         made = to.read_text()
     if output is not None:
-        Path(output).write_text(made)
+        kind = FileKind("a module of LLVM", beginning(b"; ModuleID"))
+        write(output, made.encode(), kind, f"create_llvm({output!r})", CompileError)
     return made

@@ -58,8 +58,11 @@ def asked(launches: Sequence[Launch], cache_bytes: int) -> dict[int, list[Region
 
     cache_bytes: of the second-level cache
     The weights of launches that follow each other count together up to `LEAST` bytes, and are
-    asked for as the ones before them begin.  Nothing, where all weights stay in the cache.
+    asked for as the ones before them begin.  Nothing, where all weights stay in the cache, or
+    kernels begin early and ask themselves: two who ask are in each other's way.
     """
+    if any(launch.kernel.source.lets_in for launch in launches):
+        return {}
     own = [
         [(m.pointer, m.nbytes & -16) for m in dict.fromkeys(launch.weights) if m.nbytes >= SMALLEST]
         for launch in launches
