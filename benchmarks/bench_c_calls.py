@@ -17,6 +17,7 @@ import tilewright as tw
 from tilewright.driver.c_interface import HEADER
 from tilewright_tvm import relay
 
+_SECONDS = 0.2  # of each measurement
 COMMON = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +61,9 @@ NETWORK = r"""
 COMMON
   for (int round = 0; round < 3; round++) {
     double many, each, call;
-    TIMED(many, 5000, tilewright_run(network))
-    TIMED(each, 1000, tilewright_run(network); tilewright_synchronize(network))
-    TIMED(call, 1000, tilewright_call(network, &given, 1, &found, 1))
+    TIMED(many, RUNS, tilewright_run(network))
+    TIMED(each, RUNS, tilewright_run(network); tilewright_synchronize(network))
+    TIMED(call, RUNS, tilewright_call(network, &given, 1, &found, 1))
     printf("back to back %.2f us, waited for %.2f us, with copies of the host's memory %.2f us\n",
            many * 1e-3, each * 1e-3, call * 1e-3);
   }
@@ -97,7 +98,8 @@ def main() -> None:
         told = network.profile()
         print(f"{len(told)} launches: sum {told.kernel_seconds * 1e6:.2f} us, "
               f"a run {told.seconds * 1e6:.2f} us, in Python", flush=True)  # fmt: skip
-        run(NETWORK, folder)
+        runs = max(2, min(5000, int(_SECONDS / told.seconds)))
+        run(NETWORK, folder, f"-DRUNS={runs}")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""Networks whose kernels begin before the one before has ended, and the same without that.
+"""Networks whose kernels begin before the one before has ended, that ask for weights ahead, and the
+same without.
 
-In: ResNet-18 in float32 by what ships, nothing tuned, and a chain of small dense layers.  Each is
-built both ways; three modules run in turn, in one process, and their outputs are compared with each
-other and, by eight inputs, with the network in float64.  Out: a table; nothing is kept.
+In: networks by what ships, nothing tuned, by default ResNet-18 in float32 and a chain of small
+dense layers.  Each is built in all ways; the modules run in turn, in one process, and their outputs
+are compared with the network in float64.  Out: a table, and an entry in
+`results/dependent_launch.json`.
 
-    PYTHONPATH=src python benchmarks/h200/dependent_launch.py --rounds 15
+    PYTHONPATH=src:benchmarks python benchmarks/h200/dependent_launch.py --rounds 15
+    PYTHONPATH=src:benchmarks python benchmarks/h200/dependent_launch.py resnet-50 vit-b-16 \\
+      --dtype float16
 
 plain:  kernels without the instructions, launched each after the one before it
 text:   kernels that wait themselves, launched likewise: what the text alone costs
 on:     the same kernels, launched so that each begins when all blocks of the one before have ended
 early:  kernels that let the one behind begin as soon as they wait for nothing themselves
+ask:    plain, or on, with weights asked for ahead
 """
 
 from __future__ import annotations
@@ -20,15 +25,17 @@ import statistics
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from results_file import table
+from results_file import append, table
 
-from tilewright.base.environment import DEPENDENT_LAUNCH
+import network as benched
+from tilewright.base.environment import ASK_AHEAD, DEPENDENT_LAUNCH
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Array, IRModule
 from tilewright.graph.samples import sample_inputs
@@ -40,9 +47,13 @@ from tilewright.runtime.network.library import Library
 from tilewright_tvm import relay
 
 Network = tuple[IRModule, dict[str, Array]]
-WAYS = {"plain": ("off", "off"), "text": ("on", "off"), "on": ("on", "on"),
-        "early": ("early", "early")}  # how it is built and prepared  # fmt: skip
+WAYS = {  # how it is built, and prepared
+    "plain": ("off", "off", "off"), "plain_ask": ("off", "off", "on"),
+    "text": ("on", "off", "off"), "on": ("on", "on", "off"), "on_ask": ("on", "on", "on"),
+    "early": ("early", "early", "off"),
+}  # fmt: skip
 INPUTS, NUMBER = 8, 50
+OFF = {"float32": 1e-3, "float16": 1e-2}  # of the largest value, at most
 
 
 def chain(layers: int = 24, width: int = 512) -> Network:
@@ -59,16 +70,15 @@ def chain(layers: int = 24, width: int = 512) -> Network:
 
 
 @contextmanager
-def switched(value: str) -> Iterator[None]:
-    before = os.environ.get(DEPENDENT_LAUNCH)
-    os.environ[DEPENDENT_LAUNCH] = value
+def switched(launch: str, ask: str = "off") -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in (DEPENDENT_LAUNCH, ASK_AHEAD)}
+    os.environ |= {DEPENDENT_LAUNCH: launch, ASK_AHEAD: ask}
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[DEPENDENT_LAUNCH]
-        else:
-            os.environ[DEPENDENT_LAUNCH] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
 
 
 def modules_of(network: Network, on: Device) -> dict[str, GraphModule]:
@@ -81,9 +91,9 @@ def modules_of(network: Network, on: Device) -> dict[str, GraphModule]:
     checks = [k.verified for library in libraries.values() for k in library.report.kernels]
     assert all(checks), "a kernel was not verified"
     made = {}
-    for way, (built, prepared) in WAYS.items():
+    for way, (built, *prepared) in WAYS.items():
         module = GraphModule(libraries[built]["default"](on))
-        with switched(prepared):  # asked when the first run is prepared
+        with switched(*prepared):  # asked when the first run is prepared
             module.run(**sample_inputs(mod, params))
         made[way] = module
     return made
@@ -94,56 +104,67 @@ def outputs(module: GraphModule, inputs: dict[str, Array]) -> Array:
     return np.array(module.get_output(0).numpy())
 
 
-def compare(network: Network, modules: dict[str, GraphModule]) -> float:
-    """The largest difference from float64, of the largest value.  Raises where ways differ."""
+def compare(
+    network: Network, modules: dict[str, GraphModule], dtype: str, inputs: int = INPUTS
+) -> float:
+    """The largest difference from float64, of the largest value.  Raises where it is too large."""
     mod, params = network
     worst = 0.0
-    for seed in range(INPUTS):
-        inputs = sample_inputs(mod, params, seed)
-        want = np.asarray(evaluate(mod, {**params, **inputs}, "float64"))
+    for seed in range(inputs):
+        given = sample_inputs(mod, params, seed)
+        want = np.asarray(evaluate(mod, {**params, **given}, "float64"))
         scale = float(np.abs(want).max())
         for way, module in modules.items():
-            found = outputs(module, inputs)
+            found = outputs(module, given)
             off = float(np.abs(found - want).max()) / scale
-            assert off < 1e-3, f"{way} is off by {off:.2g} of the largest value"
+            assert off < OFF[dtype], f"{way} is off by {off:.2g} of the largest value"
             worst = max(worst, off)
     return worst
 
 
-def row(name: str, network: Network, on: Device, rounds: int) -> dict[str, Any]:
+def row(name: str, network: Network, on: Device, rounds: int, dtype: str) -> dict[str, Any]:
     modules = modules_of(network, on)
-    worst = compare(network, modules)
+    worst = compare(network, modules, dtype, INPUTS if dtype == "float32" else 1)
     taken: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, module in modules.items():
             timed = module.benchmark(on, repeat=1, number=NUMBER, min_repeat_ms=20)
             taken[way].append(timed.median * 1e6)
-    compare(network, modules)
+    compare(network, modules, dtype, 1)
     us = {way: statistics.median(each) for way, each in taken.items()}
     return {
         "network": name, "launches": len(modules["early"].loaded.library.plan.launches),
         **{f"{way}_us": round(us[way], 2) for way in WAYS},
-        **{f"{way}_over_plain": round(us[way] / us["plain"], 4) for way in ("on", "early")},
+        "on_ask_over_plain": round(us["on_ask"] / us["plain"], 4),
         "error": f"{worst:.1e}",
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", help="as of `network.py`")
+    parser.add_argument("--dtype", default="float32", choices=tuple(OFF), help="of `models`")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="a part of a network's name")
+    parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     options = parser.parse_args()
     on = device("cuda")
     if not on.exist or not on.driver.launches_early:
         sys.exit("there is no CUDA device that launches kernels early")
     networks = {"resnet-18-v1": lambda: load("resnet-18-v1"), "24 dense layers of 512": chain}
-    rows = [
-        row(name, make(), on, options.rounds)
-        for name, make in networks.items()
-        if options.only in name
-    ]
+    if options.models:
+        networks = {name: partial(read, name, options.dtype) for name in options.models}
+    rows = []
+    for name, make in networks.items():
+        rows.append(row(name, make(), on, options.rounds, options.dtype))
+        append("dependent_launch", rows, on.name, folder=options.folder, again=len(rows) > 1,
+               dtype=options.dtype)  # fmt: skip
     print(f"{on.name}; medians of {options.rounds} rounds in turn")
     print(table(rows))
+
+
+def read(name: str, dtype: str) -> Network:
+    case = benched.in_type(benched.load(name), dtype)
+    return case.mod, case.params
 
 
 if __name__ == "__main__":

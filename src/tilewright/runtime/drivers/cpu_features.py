@@ -261,6 +261,7 @@ def _implied(triple: str, cpu: str, features: str, names: Iterable[str]) -> list
         ]
     module = llvm.parse_assembly("\n".join(lines))
     module.triple = triple
+    llvm.initialize_all_targets()  # it may be another architecture, before anything is compiled
     machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     builder.getModulePassManager().run(module, builder)
