@@ -66,6 +66,17 @@ def test_chains_of_few_rows_begin_early_where_nobody_says(
     assert chained(products(rows)) == early
 
 
+def test_one_large_layer_behind_many_others_is_no_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SWITCH, "")
+    x = relay.var("x", shape=(1, 4, 16, 16), dtype="float16")
+    for _ in range(4):
+        weight = relay.const(np.ones((4, 4, 3, 3), "float16"))
+        x = relay.nn.relu(relay.nn.conv2d(x, weight, padding=1))
+    x = relay.nn.dense(relay.nn.batch_flatten(x), relay.const(np.ones((512, 1024), "float16")))
+    function = relay.Function(relay.analysis.free_vars(x), x)
+    assert chained(fused_groups(prepare(function)["main"])) == "on"
+
+
 @pytest.mark.slow
 def test_it_can_be_switched_off(built: Library) -> None:
     """And what was built before does not come back from the cache of builds."""

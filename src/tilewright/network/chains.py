@@ -18,18 +18,24 @@ from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi.templates.gpu_rows import FEWER, TAGS
 
 MOST = 0.5  # of all bytes that kernels read and write: what bounds the network
+MANY = 0.25  # of its launches: else few large layers stand behind many others (VGG)
 
 
 def chained(groups: Sequence[FusedGroup]) -> str:
     """Say when kernels begin, as `environment.dependent_launch` does: "early" unless somebody says,
-    where most of what they move is weights of products of few rows, as in a step of a decoder.
+    where most of what they move is weights of products of few rows, and these are many, as in a
+    step of a decoder.
 
     Such a kernel asks for its weights while the one before still runs.  Networks of larger kernels
     lose by blocks that come early and wait.
     """
-    moved = sum(len(g.calls) * moved_bytes(g.dag) for g in groups)
-    rows = sum(len(g.calls) * _weights_of_rows(g.dag) for g in groups)
-    return environment.dependent_launch("early" if rows > MOST * moved else "on")
+    launches = few = moved = read = 0
+    for group in groups:
+        calls, weights = len(group.calls), _weights_of_rows(group.dag)
+        launches, few = launches + calls, few + (calls if weights else 0)
+        moved, read = moved + calls * moved_bytes(group.dag), read + calls * weights
+    early = read > MOST * moved and few > MANY * launches
+    return environment.dependent_launch("early" if early else "on")
 
 
 def _weights_of_rows(dag: ComputeDAG) -> int:
