@@ -21,6 +21,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal
 from tilewright.te.tensor import IterVar, Tensor
+from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_rows import tiles
@@ -73,15 +74,14 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     stage.reorder(outer, ahead, *stage.op.axis)
     for ax in (ahead, *stage.op.axis):
         stage.unroll(ax)
-    _lines(s, found.part, stage, ahead)
+    wide = next(n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0)
+    piece = _lines(s, found.part, stage, ahead, wide)
     own = s[s.cache_read(found.weight, "local", [found.part])]
     own.compute_at(stage, ahead)
     own.vectorize(own.op.axis[-1])
-    wide = next(n for n in vector_widths(found.data.dtype, a.target) if found.line % n == 0)
     data = s[s.cache_read(found.data, "local", [found.part])]
-    data.compute_at(stage, ahead)
-    _, vector = data.split(data.op.axis[-1], factor=wide)
-    data.vectorize(vector)
+    data.compute_at(s[found.part], piece)
+    data.vectorize(data.op.axis[-1])
 
 
 def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar) -> None:
@@ -112,14 +112,18 @@ def _spread(board: Stage, each: Any) -> IterVar:
     return share
 
 
-def _lines(s: Schedule, part: Tensor, stage: Stage, at: IterVar) -> None:
-    """The sums of the products of a line, in registers, written out."""
+def _lines(s: Schedule, part: Tensor, stage: Stage, at: IterVar, wide: int) -> IterVar:
+    """The sums of the products of a line, in registers, written out; returns the loop over pieces
+    of the rows that one access reads."""
     own = s[part]
     own.set_scope("local")
     own.compute_at(stage, at)
-    own.reorder(*own.op.reduce_axis, *own.op.axis)
-    for ax in (*own.op.reduce_axis, *own.op.axis):
+    *halves, byte = own.op.reduce_axis
+    piece, byte = own.split(byte, factor=wide)
+    own.reorder(*halves, piece, byte, *own.op.axis)
+    for ax in (*halves, piece, byte, *own.op.axis):
         own.unroll(ax)
+    return piece
 
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:

@@ -12,10 +12,9 @@ from tilewright.te.tensor import ComputeOp, Tensor
 
 @dataclass(frozen=True)
 class Operands:
-    """part: the sums of lines; line: weights of one; what is read, and the scales of its groups."""
+    """part: the sums of lines; what is read, and the scales of its groups."""
 
     part: Tensor
-    line: int
     data: Tensor
     weight: Tensor
     scale: Tensor
@@ -33,10 +32,7 @@ def operands_of(a: Anchored) -> Operands:
         weights = {e.attr for e in reads if column in E.free_variables(*e.args)}
         data = {e.attr for e in reads if column not in E.free_variables(*e.args)}
         if len(weights) == len(data) == 1:
-            line = 1
-            for ax in part.reduce_axis:
-                line *= ax.size
-            return Operands(lines[0], line, data.pop(), weights.pop(), others[0])
+            return Operands(lines[0], data.pop(), weights.pop(), others[0])
     raise ScheduleError(
         f"template for {op.name}", "it is no sum of lines with scales",
         "It compiles with its default schedule.",
