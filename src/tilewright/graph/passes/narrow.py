@@ -1,0 +1,109 @@
+"""Weights of dense layers become narrow, where a network asks for it.
+
+In: a module behind all passes that compute with weights; a function asks by its attribute `weights`
+(`graph/narrow.py`).  Out: one whose large constant weights are bytes and scales, and the products of
+them `nn.dense_narrow`.  Embeddings, which are looked up, stay as they are.  Read next: `fuse.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.graph.expr import Call, Constant, Expr, Function, IRModule, post_order
+from tilewright.graph.layers import layers_of
+from tilewright.graph.narrow import NarrowWeights, packed
+from tilewright.graph.op import TABLE, Pattern, call
+from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
+
+ASKED = "weights"  # attribute of a function
+LEAST = 1 << 14  # weights of a layer that is worth it
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What became of a layer.
+
+    layers: its names; error: as `graph/narrow.py` has it, of its weights
+    """
+
+    layers: tuple[str, ...]
+    shape: tuple[int, ...]
+    kind: str
+    group: int
+    error: float
+
+
+def narrow_weights(mod: IRModule) -> IRModule:
+    """Pack weights where functions ask for it."""
+    return each_function(mod, lambda f: narrowed(f)[0])
+
+
+def narrowed(function: Function) -> tuple[Function, list[Packing]]:
+    """Give the function with its weights as it asks, and what became of them."""
+    asked = function.attrs.get(ASKED)
+    if not asked:
+        return function, []
+    weights = NarrowWeights.parsed(asked)
+    body, told = _packed(function.body, weights)
+    return with_body(function, body), told
+
+
+def _packed(body: Expr, weights: NarrowWeights) -> tuple[Expr, list[Packing]]:
+    kinds = _kinds(body, weights)
+    done: dict[tuple[Constant, str], tuple[Constant, Constant]] = {}
+    told: list[Packing] = []
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        kind = kinds.get(old)
+        if kind is None or not isinstance(node, Call) or not isinstance(node.args[1], Constant):
+            return node
+        data, matrix = node.args
+        assert isinstance(matrix, Constant)
+        if (matrix, kind) not in done:
+            group = weights.group_of(matrix.shape[1])
+            made = packed(matrix.data, kind, group)
+            done[matrix, kind] = Constant(made.weight), Constant(made.scale)
+            told.append(Packing(tuple(layers_of(old)), matrix.shape, kind, group, made.error))
+        return call(
+            "nn.dense_narrow", data, *done[matrix, kind], kind=kind,
+            out_dtype=node.attrs.out_dtype,
+        )  # fmt: skip
+
+    return rewrite(body, visit), told
+
+
+def _kinds(body: Expr, weights: NarrowWeights) -> dict[Expr, str]:
+    """What the weights of each layer become, of those that become something."""
+    readers = users(body)
+    nodes = post_order(body)
+    multiplied: set[Expr] = set()  # what another contraction is made of
+    found: dict[Expr, str] = {}
+    for node in reversed(nodes):
+        behind = any(r in multiplied or _multiplies(r) for r in readers[node])
+        if behind:
+            multiplied.add(node)
+        if _fits(node, weights):
+            kind = weights.kind if behind else weights.head
+            if kind is not None:
+                found[node] = kind
+    if len(found) == 1:  # there is no last layer beside others
+        return dict.fromkeys(found, weights.kind)
+    return found
+
+
+def _multiplies(node: Expr) -> bool:
+    return bool(op_name(node)) and TABLE[op_name(node)].pattern == Pattern.ANCHOR
+
+
+def _fits(node: Expr, weights: NarrowWeights) -> bool:
+    if not is_call(node, "nn.dense") or not isinstance(node, Call):
+        return False
+    data, matrix = node.args
+    return (
+        isinstance(matrix, Constant)
+        and not isinstance(data, Constant)
+        and matrix.dtype.is_float
+        and matrix.dtype is data.dtype
+        and matrix.data.size >= LEAST
+        and weights.group_of(matrix.shape[1]) > 0
+    )
