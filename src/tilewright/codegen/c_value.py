@@ -355,8 +355,8 @@ class ValuePrinter:
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
         "select": _conditional, "if_then_else": _conditional, "call": _call, "min": _call,
-        "max": _call, FLOAT: _byte_float, "floordiv": _floor, "floormod": _floor, **dict.fromkeys(_BINARY, _binary),
-        **dict.fromkeys(_BITWISE, _bits),
+        "max": _call, FLOAT: _byte_float, "floordiv": _floor, "floormod": _floor,
+        **dict.fromkeys(_BINARY, _binary), **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip
 
     # -- names and types ---------------------------------------------------------------------------

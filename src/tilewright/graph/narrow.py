@@ -7,6 +7,7 @@ Read next: `passes/narrow.py`, which packs the weights of a network.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ USUAL_GROUP = {"int8": 128, "int4": 32, "float8": 128}
 HEAD = "head="
 AS_IT_IS = "none"  # of a head: its weights stay floats
 SCALES = np.dtype(ml_dtypes.bfloat16)
-_AT_A_TIME = 1 << 20  # weights
+_AT_A_TIME = 1 << 16  # weights, which stay in a cache
 
 
 @dataclass(frozen=True)
@@ -84,34 +85,38 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
     lines = depth // KINDS[kind].line
     weight = np.empty((columns, lines, LINE), np.int8)
     scale = np.empty((columns, depth // group), SCALES)
-    off = size = 0.0
     rows = max(1, _AT_A_TIME // depth)
-    for k in range(0, columns, rows):
-        part = slice(k, k + rows)
+
+    def pack(first: int) -> tuple[float, float]:
+        part = slice(first, first + rows)
         given = np.asarray(matrix[part], np.float32).reshape(-1, depth // group, group)
         factor, numbers = _numbers(given, kind)
         scale[part] = (factor * KINDS[kind].unit).astype(SCALES)
         weight[part] = _bytes(numbers.reshape(-1, depth), kind).reshape(-1, lines, LINE)
-        made = numbers * factor[..., None]
-        off += float(np.square(made - given, dtype=np.float64).sum())
-        size += float(np.square(given, dtype=np.float64).sum())
+        numbers *= factor[..., None]
+        numbers -= given
+        return float(np.vdot(numbers, numbers)), float(np.vdot(given, given))
+
+    with ThreadPoolExecutor() as threads:  # numpy's loops run beside each other
+        squares = list(threads.map(pack, range(0, columns, rows)))
+    off, size = (sum(part) for part in zip(*squares, strict=True))
     return Packed(weight, scale, float(np.sqrt(off / size)) if size else 0.0)
 
 
 def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
     """Scales of groups, as bfloat16 holds them, and what is left of the floats over these."""
-    most = KINDS[kind].most
-    ends = np.abs(given).max(-1)
+    most, high, low = KINDS[kind].most, given.max(-1), given.min(-1)
+    ends = np.maximum(high, -low)
     if kind == "int4":  # there are more negative numbers than positive ones
-        at = np.abs(given).argmax(-1)[..., None]
-        ends, most = -np.take_along_axis(given, at, -1)[..., 0], most + 1
+        ends, most = np.where(high > -low, -high, -low), most + 1
     factor = (ends / most).astype(SCALES).astype(np.float32)
     inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor != 0)
-    scaled = given * inverse[..., None]
+    scaled = given * inverse[..., None]  # the largest may be a little beyond
     if kind == "float8":
         held = np.clip(scaled, -most, most).astype(ml_dtypes.float8_e4m3fn)
         return factor, held.astype(np.float32)
-    return factor, np.clip(np.rint(scaled), -most, KINDS[kind].most)
+    np.rint(scaled, out=scaled)
+    return factor, np.clip(scaled, -most, KINDS[kind].most, out=scaled)
 
 
 def _bytes(numbers: Array, kind: str) -> Array:

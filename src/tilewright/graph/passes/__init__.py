@@ -147,6 +147,6 @@ __all__ = [
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "fuse_norms",
     "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "merge_transposes",
-    "moves_last", "narrow_weights", "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
-    "single_heads", "slices_first", "widen_inside", "work_out_indices",
+    "moves_last", "narrow_weights", "offer", "optimize", "pair_gates", "passes_of", "separate",
+    "simplify_inference", "single_heads", "slices_first", "widen_inside", "work_out_indices",
 ]  # fmt: skip

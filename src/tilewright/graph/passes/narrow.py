@@ -1,8 +1,9 @@
 """Weights of dense layers become narrow, where a network asks for it.
 
 In: a module behind all passes that compute with weights; a function asks by its attribute `weights`
-(`graph/narrow.py`).  Out: one whose large constant weights are bytes and scales, and the products of
-them `nn.dense_narrow`.  Embeddings, which are looked up, stay as they are.  Read next: `fuse.py`.
+(`graph/narrow.py`).  Out: one whose large constant weights are bytes and scales, and the products
+of them `nn.dense_narrow`.  Embeddings, which are looked up, stay as they are.
+Read next: `fuse.py`.
 """
 
 from __future__ import annotations

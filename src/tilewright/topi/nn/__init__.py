@@ -54,8 +54,9 @@ batch_flatten = flatten
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
     "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_NCHWc", "conv2d_nchw",
-    "conv2d_nhwc", "conv3d", "conv_transpose", "dense", "dense_narrow", "depthwise_conv", "depthwise_conv2d_NCHWc",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
+    "conv2d_nhwc", "conv3d", "conv_transpose", "dense", "dense_narrow", "depthwise_conv",
+    "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout",
+    "flatten", "get_pad_tuple",
     "global_pool", "leaky_relu", "log_softmax", "lp_pool", "matmul", "max_pool_indices", "pad",
     "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Matrix products whose weights are integers of a byte or less, in groups with a scale each.
 
-In: rows of floats; weights as bytes, as `Narrow` says.  Out: for few rows two sums: of a line of 16
-bytes, and over lines with the scales of their groups, so that a scale costs nothing beside them; for
-more rows weights that are unpacked, and a product of these.
+In: rows of floats; weights as bytes, as `Narrow` says.  Out: for few rows two sums: of a line of
+16 bytes, and over lines with the scales of their groups, so that a scale costs nothing beside
+them; for more rows weights that are unpacked, and a product of these.
 Read next: `dense.py`, `graph/passes/narrow.py`, which packs weights.
 """
 

@@ -1,7 +1,7 @@
 """Few rows times weights of a byte or less on GPUs: as fast as these come from memory.
 
-In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow`.  Each line of weights is
-one access of 16 bytes, unpacked in registers, and used for all rows:
+In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow`.  Each line of weights
+is one access of 16 bytes, unpacked in registers, and used for all rows:
 
     threads of a block       board[share, few, many]  in shared memory, added by the block
       steps of a thread      sums[few, many]          of lines, times the scales of their groups
@@ -43,7 +43,7 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     """rewrite: block: {shared board[share, few, many]; threads: C[few, many] = sum of the board}"""
     s, found = a.schedule, operands_of(a)
     op = op_of(s, a.anchor)
-    (rows, columns), (line,) = op.shape, op.reduce_axis
+    columns, (line,) = op.shape[-1], op.reduce_axis
     cfg.define_knob("lanes", tiles(line.size, LANES))
     cfg.define_knob("threads", tiles(columns, THREADS))
     cfg.define_knob("each", tiles(columns, EACH))
@@ -139,6 +139,6 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:
     }
 
 
-anchor_template(
-    "dense.narrow", kinds=KINDS, tags=("dense_narrow",), fallback=fallback, usual=True
-)(schedule_narrow)
+anchor_template("dense.narrow", kinds=KINDS, tags=("dense_narrow",), fallback=fallback, usual=True)(
+    schedule_narrow
+)
