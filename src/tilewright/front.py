@@ -381,10 +381,8 @@ def search(
         more = {"networks": what.modules, "params": what.params, "history_of": every}
         so_far = f"results in {database.path} ({len(database)} so far)"
         progress.note(f"tuning {what.name} for {target}, {so_far}")
-        for told in map(
-            str, filter(None, (accuracy(mod, what.params) for mod in what.modules[:1]))
-        ):
-            progress.note(told)
+        if (cost := accuracy(what.modules[0], what.params)) is not None:
+            progress.note(str(cost))
     else:
         found = [what] if isinstance(what, Task) else list(what)
     return tune_network(

@@ -40,13 +40,26 @@ def asking(mod: IRModule, weights: str) -> IRModule:
     return each_function(mod, ask)
 
 
+def packed_outputs(
+    mod: IRModule, params: Mapping[str, Any], inputs: Mapping[str, Array]
+) -> tuple[Array, ...]:
+    """Compute with numpy, in float32, what `mod` computes with the weights that it asks for."""
+    found = evaluate(narrowed(_before(mod, params))[0], inputs, "float32")
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _before(mod: IRModule, params: Mapping[str, Any]) -> Function:
+    """The network as it is where its weights are packed."""
+    passes = [p for p in PASSES if p not in (fuse, narrow_weights)]
+    return optimize(mod, params, passes)["main"]
+
+
 def accuracy(mod: IRModule, params: Mapping[str, Any]) -> Accuracy | None:
     """Measure what the weights that `mod` asks for cost; None where it asks for none."""
     weights = mod["main"].attrs.get(ASKED)
     if not weights:
         return None
-    passes = [p for p in PASSES if p not in (fuse, narrow_weights)]
-    plain = optimize(mod, params, passes)["main"]
+    plain = _before(mod, params)
     narrow, layers = narrowed(plain)
     worst = max(layers, key=lambda packing: packing.error, default=None)
     off = None

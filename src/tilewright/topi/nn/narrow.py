@@ -100,7 +100,7 @@ def dense_narrow(
     line_of = te.reduce_axis((0, lines), "line")
     byte = te.reduce_axis((0, LINE), "byte")
     halves = [te.reduce_axis((0, 2), "half")] if narrow.halves > 1 else []
-    half = halves[0] if halves else 0
+    half = halves[0].as_expr() if halves else 0
 
     def part(i: Indices) -> Expr:
         row, column, at = i
