@@ -17,6 +17,7 @@ from tilewright.topi.templates import attention as attention  # before products:
 
 # isort: split
 from tilewright.topi.templates import cpu_dots as cpu_dots  # before products of any type
+from tilewright.topi.templates import cpu_narrow as cpu_narrow
 
 # isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks
