@@ -1,4 +1,4 @@
-"""The row of products whose weights are packed in bytes.
+"""Rows of products whose weights are packed in bytes.
 
 In: rows of floats, bytes, scales.  Out: a row for `op/__init__.py`.  Read next: `../narrow.py`.
 """
@@ -19,20 +19,41 @@ from tilewright.topi.nn.narrow import KINDS, LINE
 _AT_A_TIME = 1 << 22  # weights that are floats at once
 
 
-def _type(site: Site) -> Type:
-    data, weight = site.tensor(0, 2, "[batch, features]"), site.tensor(1, 3, "[units, lines, 16]")
-    scale, kind = site.tensor(2, 2, "[units, groups]"), site.attrs.kind
+def _weight(site: Site, first: int) -> TensorType:
+    """The type of packed weights, the argument `first`; their scales are the next."""
+    weight, kind = site.tensor(first, 3, "[units, lines, 16]"), site.attrs.kind
+    scale = site.tensor(first + 1, 2, "[units, groups]")
     site.require(kind in KINDS, f"there is no kind {kind!r}", f"Use {', '.join(KINDS)}.")
-    units, lines, line = weight.shape
-    groups = scale.shape[1]
-    fits = weight.dtype == "int8" and scale.shape[0] == units and line == LINE
-    fits = fits and groups > 0 and lines % groups == 0
+    (units, lines, line), (rows, groups) = weight.shape, scale.shape
     site.require(
-        fits and lines * KINDS[kind].line == data.shape[1],
-        f"these are not the weights of {data.shape[1]} features",
-        f"They are int8 [units, features / {KINDS[kind].line}, {LINE}], scales [units, groups].",
-    )
+        weight.dtype == "int8" and line == LINE and rows == units
+        and groups > 0 and lines % groups == 0,
+        "these are no weights in lines, with scales of groups of them",
+        f"They are int8 [units, lines, {LINE}], scales [units, groups].",
+    )  # fmt: skip
     site.float_dtype(scale)
+    return weight
+
+
+def _unpack_type(site: Site) -> Type:
+    weight, dtype = _weight(site, 0), check_dtype(site.attrs.dtype, site.place)
+    site.require(dtype.is_float, f"{dtype} is no float", "Use float32, float16 or bfloat16.")
+    return TensorType((*weight.shape[:2], KINDS[site.attrs.kind].halves, LINE), dtype)
+
+
+def _unpack_numpy(arrays: Sequence[Any], a: Attrs) -> Array:
+    weight, scale = arrays
+    made = unpacked(weight, scale, a.kind)
+    return made.reshape(*weight.shape[:2], KINDS[a.kind].halves, LINE)
+
+
+def _type(site: Site) -> Type:
+    data, weight = site.tensor(0, 2, "[batch, features]"), _weight(site, 1)
+    units, lines, _ = weight.shape
+    features = lines * KINDS[site.attrs.kind].line
+    site.require(
+        features == data.shape[1], f"data has {data.shape[1]} features, the weight takes {features}"
+    )
     site.float_dtype(data)
     dtype = check_dtype(site.attrs.out_dtype or data.dtype, site.place)
     site.require(
@@ -61,5 +82,11 @@ ROWS = (
         ),
         "data [batch, features] times weights that are packed in bytes, with scales of groups.",
         {"kind": "int8", "out_dtype": ""},
+    ),
+    Op(
+        "nn.unpack_narrow", ("weight", "scale"), Pattern.INJECTIVE, _unpack_type, _unpack_numpy,
+        lambda t, a, result: topi.nn.unpack_narrow(t[0], t[1], a.kind, a.dtype),
+        "The floats [units, lines, halves, 16] that packed weights stand for.",
+        {"kind": "int8", "dtype": "float32"},
     ),
 )  # fmt: skip

@@ -18,6 +18,7 @@ from tilewright.graph.traversal import each_function, is_call, op_name, rewrite,
 
 ASKED = "weights"  # attribute of a function
 LEAST = 1 << 14  # weights of a layer that is worth it
+FEW = 16  # rows; for more, a kernel of its own makes floats of the weights again
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ def _packed(body: Expr, weights: NarrowWeights) -> tuple[Expr, list[Packing]]:
             made = packed(matrix.data, kind, group)
             done[matrix, kind] = Constant(made.weight), Constant(made.scale)
             told.append(Packing(tuple(layers_of(old)), matrix.shape, kind, group, made.error))
+        if data.shape[0] > FEW:
+            floats = call(
+                "nn.unpack_narrow", *done[matrix, kind], kind=kind, dtype=str(matrix.dtype)
+            )
+            return Call(node.op, (data, call("reshape", floats, newshape=matrix.shape)), node.attrs)
         return call(
             "nn.dense_narrow", data, *done[matrix, kind], kind=kind,
             out_dtype=node.attrs.out_dtype,

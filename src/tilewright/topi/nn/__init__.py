@@ -31,7 +31,7 @@ from tilewright.topi.nn.depthwise import (
     depthwise_conv2d_nhwc,
 )
 from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
-from tilewright.topi.nn.narrow import dense_narrow
+from tilewright.topi.nn.narrow import dense_narrow, unpack_narrow
 from tilewright.topi.nn.norm import batch_norm
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
@@ -59,6 +59,7 @@ __all__ = [
     "flatten", "get_pad_tuple",
     "global_pool", "leaky_relu", "log_softmax", "lp_pool", "matmul", "max_pool_indices", "pad",
     "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
+    "unpack_narrow",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

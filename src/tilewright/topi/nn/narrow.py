@@ -1,8 +1,8 @@
 """Matrix products whose weights are integers of a byte or less, in groups with a scale each.
 
-In: rows of floats; weights as bytes, as `Narrow` says.  Out: for few rows two sums: of a line of
-16 bytes, and over lines with the scales of their groups, so that a scale costs nothing beside
-them; for more rows weights that are unpacked, and a product of these.
+In: rows of floats; weights as bytes, as `Narrow` says.  Out: two sums: of a line of 16 bytes, and
+over lines with the scales of their groups, so that a scale costs nothing beside them; for products
+of many rows the weights unpacked.
 Read next: `dense.py`, `graph/passes/narrow.py`, which packs weights.
 """
 
@@ -17,7 +17,6 @@ from tilewright.ir import float8
 from tilewright.ir.expr import Expr
 from tilewright.schedule.template import PART
 from tilewright.te.tensor import Tensor
-from tilewright.topi.nn.dense import dense
 from tilewright.topi.stage import (
     Indices,
     call_text,
@@ -28,8 +27,7 @@ from tilewright.topi.stage import (
     workload,
 )
 
-LINE = 16  # bytes, one access of a GPU, one vector of float32 of a CPU
-FEW = 16  # rows; of more, weights are unpacked by themselves
+LINE = 16  # bytes, one access of a GPU
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,15 @@ def dense_narrow(
     lines, times the unit of the kind.
     """
     place = call_text("dense_narrow", data=data, weight=weight, scale=scale, kind=kind)
-    require(kind in KINDS, place, f"there is no kind {kind!r}", f"Use {', '.join(KINDS)}.")
+    narrow, each = _checked(weight, scale, kind, place)
     check_tensor(data, "data", "MK", place)
-    check_tensor(weight, "weight", "NLB", place)
-    check_tensor(scale, "scale", "NG", place)
-    narrow = KINDS[kind]
-    columns, lines, line = weight.shape
-    groups = scale.shape[1]
-    fits = line == LINE and weight.dtype == "int8" and lines * narrow.line == data.shape[1]
+    columns, lines, _ = weight.shape
     require(
-        fits and lines % groups == 0 and scale.shape[0] == columns, place,
-        f"weights of {data.shape[1]} {kind} are no whole lines and groups",
-        f"Give int8 [N, {data.shape[1]} / {narrow.line}, {LINE}], and scales of whole lines.",
+        lines * narrow.line == data.shape[1], place,
+        f"{lines} lines are not the weights of {data.shape[1]} features",
+        f"A line has {narrow.line}.",
     )  # fmt: skip
     dtype = product_dtype(place, out_dtype, data=data)
-    each = lines // groups  # lines of a group
-    if data.shape[0] > FEW:
-        return dense(data, _unpacked(data, weight, scale, narrow, each), out_dtype=dtype)
     line_of = te.reduce_axis((0, lines), "line")
     byte = te.reduce_axis((0, LINE), "byte")
     halves = [te.reduce_axis((0, 2), "half")] if narrow.halves > 1 else []
@@ -123,13 +113,30 @@ def dense_narrow(
     return stage(made.shape, lambda i: made[i].astype(dtype), "T_cast", "elemwise")
 
 
-def _unpacked(data: Tensor, weight: Tensor, scale: Tensor, narrow: Narrow, each: int) -> Tensor:
-    """[N, K] in the type of the data."""
+def unpack_narrow(weight: Tensor, scale: Tensor, kind: str, dtype: str) -> Tensor:
+    """Give the floats of weights [N, lines, 16], scale [N, groups]: [N, lines, halves, 16], which
+    are rows of the depth."""
+    place = call_text("unpack_narrow", weight=weight, scale=scale, kind=kind)
+    narrow, each = _checked(weight, scale, kind, place)
 
     def one(i: Indices) -> Expr:
-        j, k = i
-        line, rest = k // narrow.line, k % narrow.line
-        number = narrow.number(weight[j, line, rest % LINE], rest // LINE)
-        return (number * scale[j, line // each].astype(FLOAT32)).astype(data.dtype)
+        column, line, half, byte = i
+        number = narrow.number(weight[column, line, byte], half)
+        return (number * scale[column, line // each].astype(FLOAT32)).astype(dtype)
 
-    return stage((weight.shape[0], data.shape[1]), one, "T_unpack", "injective", axes=["j", "k"])
+    shape = (*weight.shape[:2], narrow.halves, LINE)
+    return stage(shape, one, "T_unpack", "injective", axes=["j", "l", "h", "b"])
+
+
+def _checked(weight: Tensor, scale: Tensor, kind: str, place: str) -> tuple[Narrow, int]:
+    """The kind, and how many lines a group has."""
+    require(kind in KINDS, place, f"there is no kind {kind!r}", f"Use {', '.join(KINDS)}.")
+    check_tensor(weight, "weight", "NLB", place)
+    check_tensor(scale, "scale", "NG", place)
+    (columns, lines, line), groups = weight.shape, scale.shape[1]
+    fits = line == LINE and weight.dtype == "int8" and scale.shape[0] == columns
+    require(
+        fits and lines % groups == 0, place, "the weights are no whole lines and groups",
+        f"Give int8 [N, lines, {LINE}], and scales [N, groups] of whole lines.",
+    )  # fmt: skip
+    return KINDS[kind], lines // groups

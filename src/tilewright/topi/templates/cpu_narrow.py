@@ -8,7 +8,7 @@ Read next: `cpu_dense.py`, which has weights that are floats.
 
 from __future__ import annotations
 
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -85,6 +85,6 @@ def fallback(sketch: Sketch, at: Anchored) -> int:
     return fastest(sketch, {"order": "ij", "unroll": UNROLL[-1]})
 
 
-anchor_template(
-    "dense.narrow.llvm", kinds=("llvm",), tags=("dense_narrow",), fallback=fallback
-)(schedule_narrow)
+anchor_template("dense.narrow.llvm", kinds=("llvm",), tags=("dense_narrow",), fallback=fallback)(
+    schedule_narrow
+)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.base.errors import ScheduleError
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
@@ -28,6 +29,7 @@ from tilewright.topi.templates.gpu_rows import tiles
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
+MOST_ROWS = 16  # of which a thread holds the sums
 LANES = (8, 16, 32, 64, 128)  # threads along x
 THREADS = (1, 2, 4, 8, 16)  # along y
 EACH = (1, 2, 4, 8)  # columns of a thread
@@ -43,7 +45,12 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     """rewrite: block: {shared board[share, few, many]; threads: C[few, many] = sum of the board}"""
     s, found = a.schedule, operands_of(a)
     op = op_of(s, a.anchor)
-    columns, (line,) = op.shape[-1], op.reduce_axis
+    (rows, columns), (line,) = op.shape, op.reduce_axis
+    if rows > MOST_ROWS:
+        raise ScheduleError(
+            f"template for {op.name}", f"it has more than {MOST_ROWS} rows",
+            "It compiles with its default schedule.",
+        )  # fmt: skip
     cfg.define_knob("lanes", tiles(line.size, LANES))
     cfg.define_knob("threads", tiles(columns, THREADS))
     cfg.define_knob("each", tiles(columns, EACH))
