@@ -12,7 +12,9 @@ def _dense(kind: str) -> Case:
     def build() -> object:
         features = 64 * (2 if kind == "int4" else 1)
         weight = tensor(*_BYTES, dtype="int8")
-        return call("nn.dense_narrow", tensor("x", 3, features), weight, tensor(*_SCALES), kind=kind)
+        return call(
+            "nn.dense_narrow", tensor("x", 3, features), weight, tensor(*_SCALES), kind=kind
+        )
 
     return Case("nn.dense_narrow", build, kind, in_onnx=False)
 

@@ -10,7 +10,16 @@ import tilewright as tw
 from tilewright.base.errors import ModelError
 from tilewright.front import Network, load
 from tilewright.graph.evaluate import evaluate
-from tilewright.graph.expr import Call, Constant, Expr, Function, IRModule, TensorType, Var, post_order
+from tilewright.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    post_order,
+)
 from tilewright.graph.narrow import NarrowWeights, packed, unpacked
 from tilewright.graph.op import call
 from tilewright.graph.passes import narrow_weights, optimize

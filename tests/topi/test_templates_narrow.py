@@ -44,6 +44,23 @@ def dense(
     return [data, weight, scale, bias, out]
 
 
+def gated(kind: str, m: int, k: int, n: int) -> list[Tensor]:
+    """Pairs of columns that are added."""
+    data, weight, scale, *_ = dense(kind, m, k, 2 * n)
+    both = topi.nn.dense_narrow(data, weight, scale, kind)
+    first, second = (topi.strided_slice(both, [0, c], [m, 2 * n], [1, 2]) for c in (0, 1))
+    return [data, weight, scale, topi.add(topi.nn.relu(first), second)]
+
+
+def normed(kind: str, m: int, k: int, n: int) -> list[Tensor]:
+    """Of rows whose norm is a power of two: exact."""
+    rows = te.placeholder((1, m, k), "bfloat16", "rows")
+    _, weight, scale, *_ = dense(kind, m, k, n)
+    norm = topi.nn.standardize(topi.cast(rows, "float32"), (-1,), 0.0, False)
+    data = topi.reshape(topi.cast(norm, "bfloat16"), (m, k))
+    return [rows, weight, scale, topi.nn.dense_narrow(data, weight, scale, kind, "float32")]
+
+
 def sketch_of(tensors: list[Tensor], target: Target = CUDA) -> Sketch:
     dag = ComputeDAG(tensors)
     (registered,) = (t for t in anchor_templates(dag, target) if "narrow" in t.name)
@@ -111,6 +128,37 @@ def test_members_compute_what_numpy_says(kind: str, form: dict[str, int], target
     assert len(legal) > 8
     for index in legal[:2]:
         check(kind, tensors, sketch, int(index))
+
+
+@pytest.mark.parametrize("target", [CUDA, CPU], ids=["cuda", "llvm"])
+@pytest.mark.parametrize("form", [gated, normed])
+def test_gates_and_norms_are_computed_beside_the_product(
+    form: Callable[..., list[Tensor]], target: Target
+) -> None:
+    kind, m, k, n = "int4", 2, 128, 20
+    tensors = form(kind, m, k, n)
+    sketch = sketch_of(tensors, target)
+    some = sketch.space.sample(64, np.random.default_rng(0))
+    data, weight, scale, _ = drawn(dense(kind, m, k, tensors[1].shape[0]), 1)
+    if form is normed:
+        row, place = np.indices((m, k))
+        data = (2.0**row * (-1.0) ** (row + place // 4)).astype(data.dtype)
+    exact = np.sign(data) if form is normed else data
+    exact = exact.astype(np.float64) @ unpacked(weight, scale, kind).astype(np.float64).T
+    if form is gated:  # small numbers, which bfloat16 holds
+        exact = np.maximum(exact[:, ::2], 0) + exact[:, 1::2]
+    rounded = exact.astype(tensors[-1].dtype.storage).astype(np.float64)
+    for index in some[sketch.legal(some)][:3]:
+        program = lower_schedule(sketch.close(int(index)), target, args=tensors)
+        assert len(program.kernels) == 1 or target is CPU
+        given = [data.reshape(tensors[0].shape), weight, scale]
+        arrays = [
+            a if b.packing is None else b.packing.apply(a)
+            for a, b in zip(given, program.args, strict=False)
+        ]
+        out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
+        run_fast(program, [*arrays, out])
+        np.testing.assert_allclose(out.astype(np.float64), rounded, rtol=2.0**-7, atol=1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -28,7 +28,8 @@ _AT_A_TIME = 1 << 16  # weights, which stay in a cache
 
 def _floats() -> Array:
     """Of each byte the e4m3 float; what is no number counts on, as in kernels."""
-    found = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float32)
+    bits = np.arange(256, dtype=np.uint8)
+    found: Array = bits.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
     found[[0x7F, 0xFF]] = 480, -480
     return found
 

@@ -275,10 +275,20 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     for op in dag.compute_ops:
         if op.combiner is None or op.tag == PART:
             continue
-        work = prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+        work = max(map(_work, (op, *_parts(op))))
         if work >= most:
             best, most = op, work
     return best
+
+
+def _work(op: ComputeOp) -> int:
+    return prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+
+
+def _parts(op: ComputeOp) -> list[ComputeOp]:
+    """Sums that are terms of this one."""
+    read = (t.op for t in op.input_tensors)
+    return [p for p in read if isinstance(p, ComputeOp) and p.tag == PART]
 
 
 def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:

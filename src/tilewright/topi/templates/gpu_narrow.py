@@ -7,8 +7,9 @@ is one access of 16 bytes, unpacked in registers, and used for all rows:
       steps of a thread      sums[few, many]          of lines, times the scales of their groups
         columns of a thread  line[few, many]          of the products of 16 bytes
 
-Lanes have shares of the lines, rows of threads have columns.  Read next: `gpu_rows.py`, which has
-weights that are floats.
+Lanes have shares of the lines, rows of threads have columns, those that a gate joins together.
+Where the rows are normed, each block norms them for itself, in shared memory.
+Read next: `gpu_rows.py`, which has weights that are floats.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_rows import tiles
+from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tiles
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
@@ -52,12 +53,15 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
             "It compiles with its default schedule.",
         )  # fmt: skip
     cfg.define_knob("lanes", tiles(line.size, LANES))
-    cfg.define_knob("threads", tiles(columns, THREADS))
-    cfg.define_knob("each", tiles(columns, EACH))
+    end, beside = gate_of(a, 1)
+    cfg.define_knob("threads", tiles(columns // beside, THREADS))
+    cfg.define_knob("each", tiles(columns // beside, EACH))
     cfg.define_knob("ahead", tiles(line.size, AHEAD))
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
-    last = inline_around(a, inside=(s[found.part],))
+    wide = next(n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0)
+    norm = norm_of(a, s[found.data], (s[found.part],))
+    last = inline_around(a, end, (s[found.part], *norm))
     _, share = s[a.anchor].split(line, factor=lanes)
     board = s.rfactor(a.anchor, share)
     accumulated = accumulator(s, a.anchor, last)
@@ -73,7 +77,9 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     root.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     s[board].compute_at(root, block)
     _add_up(s, accumulated, root, thread)
-    s[local].compute_at(s[board], _spread(s[board], each))
+    s[local].compute_at(s[board], _spread(s[board], each * beside))
+    if norm:
+        norm_rows(s, norm, wide, (root, block), (lanes, threads))
 
     stage = s[local]
     (step,) = stage.op.reduce_axis
@@ -81,7 +87,6 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     stage.reorder(outer, ahead, *stage.op.axis)
     for ax in (ahead, *stage.op.axis):
         stage.unroll(ax)
-    wide = next(n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0)
     piece = _lines(s, found.part, stage, ahead, wide)
     own = s[s.cache_read(found.weight, "local", [found.part])]
     own.compute_at(stage, ahead)
@@ -135,8 +140,8 @@ def _lines(s: Schedule, part: Tensor, stage: Stage, at: IterVar, wide: int) -> I
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:
     """A warp for the sums of some columns, four of them in a block."""
-    op = op_of(a.schedule, a.anchor)
-    rows, columns = op.shape
+    rows, columns = op_of(a.schedule, a.anchor).shape
+    columns //= gate_of(a, 1)[1]
     space = {name: [e.val for e in knob] for name, knob in sketch.space.space_map.items()}
     most = columns // (USUAL["threads"] * WAVES * a.target.limits.cores)
     wanted = {**USUAL, "each": max(min(USUAL["each"], HELD // rows, most), 1)}
