@@ -62,7 +62,7 @@ def test_what_is_packed_is_the_nearest_of_its_group(kind: str, dtype: str) -> No
     again = unpacked(made.weight, made.scale, kind)
     exact = floats.astype("float64")
     groups = np.abs(exact.reshape(40, 3, 64))
-    # half of a step, of int4 a whole one beyond 7, and what rounding the scale leaves of the largest
+    # half of a step, of int4 a whole one beyond 7, and what rounding the scale leaves
     step = {"int8": 1 / 254, "int4": 1 / 8, "float8": 1 / 26}[kind] + 2.0**-8
     off = np.abs(again - exact).reshape(groups.shape)
     assert (off <= step * groups.max(-1, keepdims=True)).all()

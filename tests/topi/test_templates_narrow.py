@@ -1,5 +1,5 @@
-"""`dense.narrow` and `dense.narrow.llvm`: members at random compute what numpy says, of each kind of
-weights; bytes become floats in words of registers."""
+"""`dense.narrow` and `dense.narrow.llvm`: members at random compute what numpy says, of each kind
+of weights; bytes become floats in words of registers."""
 
 from __future__ import annotations
 
