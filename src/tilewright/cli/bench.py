@@ -89,7 +89,7 @@ def bench_network(
     return BenchReport(
         title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
         worst / tolerance, worst, expected.engine if weights is None else "numpy", net,
-        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
+        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels}, run.report.accuracy,
     )  # fmt: skip
 
 

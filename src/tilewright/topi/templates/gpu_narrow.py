@@ -30,6 +30,7 @@ from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tile
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
+TAGS = ("dense_narrow",)
 MOST_ROWS = 16  # of which a thread holds the sums
 LANES = (8, 16, 32, 64, 128)  # threads along x
 THREADS = (1, 2, 4, 8, 16)  # along y
@@ -151,6 +152,6 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:
     }
 
 
-anchor_template("dense.narrow", kinds=KINDS, tags=("dense_narrow",), fallback=fallback, usual=True)(
+anchor_template("dense.narrow", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True)(
     schedule_narrow
 )
