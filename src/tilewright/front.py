@@ -381,7 +381,7 @@ def search(
         more = {"networks": what.modules, "params": what.params, "history_of": every}
         so_far = f"results in {database.path} ({len(database)} so far)"
         progress.note(f"tuning {what.name} for {target}, {so_far}")
-        if (cost := accuracy(what.modules[0], what.params)) is not None:
+        if what.weights and (cost := accuracy(what.modules[0], what.params)) is not None:
             progress.note(str(cost))
     else:
         found = [what] if isinstance(what, Task) else list(what)
@@ -496,7 +496,7 @@ def compile(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
         )  # fmt: skip
-        told = accuracy(what.modules[0], what.params) if verify else None
+        told = accuracy(what.modules[0], what.params) if verify and what.weights else None
         library.report = replace(library.report, accuracy=told)
     return Compiled(library)
 
