@@ -35,7 +35,7 @@ MOST_ROWS = 16  # of which a thread holds the sums
 LANES = (8, 16, 32, 64, 128)  # threads along x
 THREADS = (1, 2, 4, 8, 16)  # along y
 EACH = (1, 2, 4, 8)  # columns of a thread
-AHEAD = (1, 2, 4)  # lines of a column that are written out
+AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
 TOGETHER = 4  # partial sums in one access
 # Untuned.
 USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "auto_unroll_max_step": 0}
