@@ -8,7 +8,8 @@ is one access of 16 bytes, unpacked in registers, and used for all rows:
         columns of a thread  line[few, many]          of the products of 16 bytes
 
 Lanes have shares of the lines, rows of threads have columns, those that a gate joins together.
-Where the rows are normed, each block norms them for itself, in shared memory.
+Where the rows are normed, each block norms them for itself, in shared memory.  Weights come to
+registers, some lines together, or to a ring in shared memory, ahead of their use.
 Read next: `gpu_rows.py`, which has weights that are floats.
 """
 
@@ -18,10 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
+from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.schedule.thread_loops import deal
+from tilewright.schedule.thread_loops import deal, fetch
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
@@ -36,9 +38,10 @@ LANES = (8, 16, 32, 64, 128)  # threads along x
 THREADS = (1, 2, 4, 8, 16)  # along y
 EACH = (1, 2, 4, 8)  # columns of a thread
 AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
+SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
 TOGETHER = 4  # partial sums in one access
 # Untuned.
-USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "auto_unroll_max_step": 0}
+USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0}
 HELD = 8  # rows times columns of a thread: each has two sums in registers
 WAVES = 4  # blocks for each core, of which threads may have more columns
 
@@ -58,6 +61,8 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("threads", tiles(columns // beside, THREADS))
     cfg.define_knob("each", tiles(columns // beside, EACH))
     cfg.define_knob("ahead", tiles(line.size, AHEAD))
+    alone = a.target.copies_alone and a.target.limits.vector_bytes == LINE
+    cfg.define_knob("slots", SLOTS if alone and stays_a_copy(found.weight) else SLOTS[:1])
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
     wide = next(n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0)
@@ -89,7 +94,12 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     for ax in (ahead, *stage.op.axis):
         stage.unroll(ax)
     piece = _lines(s, found.part, stage, ahead, wide)
-    own = s[s.cache_read(found.weight, "local", [found.part])]
+    weight = found.weight
+    if bool(cfg["slots"].val):
+        weight = s.cache_read(weight, "shared", [found.part])
+        s[weight].compute_at(stage, outer)
+        fetch(s[weight], lanes * threads, LINE, lanes=lanes, slots=cfg["slots"].val)
+    own = s[s.cache_read(weight, "local", [found.part])]
     own.compute_at(stage, ahead)
     own.vectorize(own.op.axis[-1])
     data = s[s.cache_read(found.data, "local", [found.part])]
