@@ -46,6 +46,7 @@ from tilewright.graph.expr import (
     TupleType,
     post_order,
 )
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.traversal import op_name
 from tilewright.measure.database import Database
 from tilewright.measure.sources import check_history
@@ -53,7 +54,7 @@ from tilewright.models import networks, scripts
 from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
-from tilewright.network.narrow import accuracy, asking
+from tilewright.network.narrow import Watch, accuracy, asking
 from tilewright.network.single import build_task
 from tilewright.network.tune import Measuring as Measuring
 from tilewright.network.tune import as_described as as_described
@@ -492,12 +493,14 @@ def compile(
     ):
         if isinstance(what, Task):
             return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
+        watch = Watch()
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
+            pass_options=PassOptions(instruments=(watch,)) if what.weights else USUAL,
         )  # fmt: skip
-        told = accuracy(what.modules[0], what.params) if verify and what.weights else None
-        library.report = replace(library.report, accuracy=told)
+        if verify and (cost := watch.accuracy()) is not None:
+            library.report = replace(library.report, accuracy=cost)
     return Compiled(library)
 
 

@@ -9,6 +9,7 @@ Read next: `fuse.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from tilewright.graph.expr import Call, Constant, Expr, Function, IRModule, post_order
 from tilewright.graph.layers import layers_of
@@ -35,25 +36,31 @@ class Packing:
     error: float
 
 
+# What bytes were made of, as long as a graph has them.
+_MADE: WeakKeyDictionary[Expr, Packing] = WeakKeyDictionary()
+
+
 def narrow_weights(mod: IRModule) -> IRModule:
     """Pack weights where functions ask for it."""
-    return each_function(mod, lambda f: narrowed(f)[0])
+    return each_function(mod, narrowed)
 
 
-def narrowed(function: Function) -> tuple[Function, list[Packing]]:
-    """Give the function with its weights as it asks, and what became of them."""
+def narrowed(function: Function) -> Function:
+    """Give the function with its weights as it asks."""
     asked = function.attrs.get(ASKED)
     if not asked:
-        return function, []
-    weights = NarrowWeights.parsed(asked)
-    body, told = _packed(function.body, weights)
-    return with_body(function, body), told
+        return function
+    return with_body(function, _packed(function.body, NarrowWeights.parsed(asked)))
 
 
-def _packed(body: Expr, weights: NarrowWeights) -> tuple[Expr, list[Packing]]:
+def packings(body: Expr) -> list[Packing]:
+    """Tell what became of the layers of a function whose weights this pass packed."""
+    return [_MADE[node] for node in post_order(body) if node in _MADE]
+
+
+def _packed(body: Expr, weights: NarrowWeights) -> Expr:
     kinds = _kinds(body, weights)
     done: dict[tuple[Constant, str], tuple[Constant, Constant]] = {}
-    told: list[Packing] = []
 
     def visit(old: Expr, node: Expr) -> Expr:
         kind = kinds.get(old)
@@ -64,8 +71,10 @@ def _packed(body: Expr, weights: NarrowWeights) -> tuple[Expr, list[Packing]]:
         if (matrix, kind) not in done:
             group = weights.group_of(matrix.shape[1])
             made = packed(matrix.data, kind, group)
-            done[matrix, kind] = Constant(made.weight), Constant(made.scale)
-            told.append(Packing(tuple(layers_of(old)), matrix.shape, kind, group, made.error))
+            weight = Constant(made.weight)
+            done[matrix, kind] = weight, Constant(made.scale)
+            layers = tuple(layers_of(old))
+            _MADE[weight] = Packing(layers, matrix.shape, kind, group, made.error)
         if data.shape[0] > FEW:
             floats = call(
                 "nn.unpack_narrow", *done[matrix, kind], kind=kind, dtype=str(matrix.dtype)
@@ -76,7 +85,7 @@ def _packed(body: Expr, weights: NarrowWeights) -> tuple[Expr, list[Packing]]:
             out_dtype=node.attrs.out_dtype,
         )  # fmt: skip
 
-    return rewrite(body, visit), told
+    return rewrite(body, visit)
 
 
 def _kinds(body: Expr, weights: NarrowWeights) -> dict[Expr, str]:

@@ -20,6 +20,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.graph.expr import IRModule
 from tilewright.graph.narrow import NarrowWeights
+from tilewright.graph.pass_options import PassOptions
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
 from tilewright.models.torch.aliases import results_of, shared
@@ -41,7 +42,7 @@ from tilewright.models.torch.weights import bind, cast_inside, is_number, is_sta
 from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
-from tilewright.network.narrow import accuracy, asking
+from tilewright.network.narrow import Watch, asking
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
@@ -394,8 +395,10 @@ class _Site:
             self._tune(mod, params, Path(self.options.log), budget)
         has_log = self.options.log is not None and Path(self.options.log).is_file()
         log = self.options.log if has_log else None
-        library = build(mod, self.target, params, log, verify=self.options.verify)
-        if (cost := accuracy(mod, params)) is not None:
+        watch, verify = Watch(), self.options.verify
+        passes = PassOptions(instruments=(watch,))
+        library = build(mod, self.target, params, log, verify=verify, pass_options=passes)
+        if verify and (cost := watch.accuracy()) is not None:
             library.report = replace(library.report, accuracy=cost)
             warn(str(cost))
         return library
