@@ -106,8 +106,8 @@ def test_the_number_of_each_byte(kind: str) -> None:
     (found,) = evaluate(ComputeDAG([bits, made]), [every])
     if kind == "float8":
         floats = every.view(ml_dtypes.float8_e4m3fn).astype("float64")
-        known = np.isfinite(floats)
-        np.testing.assert_array_equal(found[0][known] * KINDS[kind].unit, floats[known])
+        wanted = np.where(np.isfinite(floats), floats, 480)  # what is no number is this one
+        np.testing.assert_array_equal(found[0] * KINDS[kind].unit, wanted)
     elif kind == "int4":
         low = (every.view("uint8") & 15).astype(int)
         for numbers, nibbles in zip(found, (low, every.view("uint8") >> 4), strict=True):

@@ -84,7 +84,7 @@ float {BYTE}(const signed char* from, int k, int shift, unsigned int mask) {{
 }}
 """
 
-# Two at a time, which are one instruction.
+# Two at a time, which are one instruction.  What is no number becomes 480, as everywhere.
 TEXT8 = f"""static __device__ __forceinline__
 float {BYTE8}(const signed char* from, int k) {{
 #if __CUDA_ARCH__ >= 890
@@ -92,12 +92,14 @@ float {BYTE8}(const signed char* from, int k) {{
   const unsigned short pair = (unsigned short)((unsigned int)(unsigned char)b[0]
       | (unsigned int)(unsigned char)b[1] << 8);
   float low, high;
-  asm("{{ .reg .b32 both; .reg .f16 l, h; cvt.rn.f16x2.e4m3x2 both, %2; mov.b32 {{l, h}}, both;"
-      " cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }}" : "=f"(low), "=f"(high) : "h"(pair));
+  asm("{{ .reg .b32 both; .reg .f16 l, h; cvt.rn.f16x2.e4m3x2 both, %2; min.f16x2 both, both, %3;"
+      " mov.b32 {{l, h}}, both; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }}"
+      : "=f"(low), "=f"(high) : "h"(pair), "r"(0x5f805f80u));
   return (k & 1 ? high : low) * 512.0f;
 #else
   const unsigned int bits = (unsigned char)from[k];
-  return __uint_as_float((bits & 128u) << 24 | (bits & 127u) << 20) * 6.805647338418769e+38f;
+  const unsigned int sign = bits == 255u ? 0u : bits & 128u;
+  return __uint_as_float(sign << 24 | (bits & 127u) << 20) * 1.3292279957849159e+36f * 512.0f;
 #endif
 }}
 """

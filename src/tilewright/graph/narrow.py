@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Array
+from tilewright.ir import float8
 from tilewright.topi.nn.narrow import KINDS, LINE
 
 GROUPS = (32, 64, 128)  # weights along the depth that have a scale
@@ -27,10 +28,10 @@ _AT_A_TIME = 1 << 16  # weights, which stay in a cache
 
 
 def _floats() -> Array:
-    """Of each byte the e4m3 float; what is no number counts on, as in kernels."""
+    """Of each byte the e4m3 float, as kernels have it."""
     bits = np.arange(256, dtype=np.uint8)
     found: Array = bits.view(ml_dtypes.float8_e4m3fn).astype(np.float32)
-    found[[0x7F, 0xFF]] = 480, -480
+    found[[0x7F, 0xFF]] = float8.NO_NUMBER
     return found
 
 
