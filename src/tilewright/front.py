@@ -160,6 +160,7 @@ class Network:
             *(("input", str(spec)) for spec in self.inputs),
             *(("output", str(spec)) for spec in self.outputs),
             ("parameters", f"{numbers:,} ({mib:.1f} MiB)"),
+            *([("weights", f"{self.weights}, of dense layers")] if self.weights else []),
             ("operators", ", ".join(operators)),
         ]
         indent = " " * 12
