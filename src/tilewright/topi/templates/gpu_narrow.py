@@ -33,6 +33,7 @@ from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
+FEW = 4  # rows, of which a thread holds pieces of 16 bytes
 MOST_ROWS = 16  # of which a thread holds the sums
 LANES = (8, 16, 32, 64, 128)  # threads along x
 THREADS = (1, 2, 4, 8, 16)  # along y
@@ -42,7 +43,7 @@ SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
 TOGETHER = 4  # partial sums in one access
 # Untuned.
 USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0}
-HELD = 8  # rows times columns of a thread: each has two sums in registers
+HELD = 32  # rows times columns of a thread: each has two sums in registers
 WAVES = 4  # blocks for each core, of which threads may have more columns
 
 
@@ -65,7 +66,8 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("slots", SLOTS if alone and stays_a_copy(found.weight) else SLOTS[:1])
     cfg.define_knob("auto_unroll_max_step", [0, 512])
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
-    wide = next(n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0)
+    widths = [n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0]
+    wide = widths[0] if rows <= FEW else widths[1]
     norm = norm_of(a, s[found.data], (s[found.part],))
     last = inline_around(a, end, (s[found.part], *norm))
     _, share = s[a.anchor].split(line, factor=lanes)
