@@ -227,6 +227,12 @@ def test_what_runs_untuned() -> None:
         assert sketch.space.get(index)["each"].val == each
 
 
+def test_only_products_count_as_work() -> None:
+    for kind in KINDS:
+        products = 2 * 3 * 256 * 24
+        assert products <= ComputeDAG(dense(kind, 3)).flop_ct <= 1.2 * products
+
+
 def test_what_is_no_such_product_is_refused() -> None:
     x, w = te.placeholder((1, 64), "float32", "x"), te.placeholder((8, 4, 16), "int8", "w")
     s = te.placeholder((8, 2), "float32", "s")

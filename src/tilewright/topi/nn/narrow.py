@@ -97,7 +97,9 @@ def dense_narrow(
         read = data[row, at * narrow.line + half * LINE + byte].astype(FLOAT32)
         return te.sum(read * narrow.number(weight[column, at, byte], half), axis=[*halves, byte])
 
-    parts = stage((data.shape[0], columns, lines), part, "T_line", PART, axes=["i", "j", "l"])
+    work = {"FLOP": 2 * data.shape[0] * columns * data.shape[1]}  # unpacking does not count
+    shape = data.shape[0], columns, lines
+    parts = stage(shape, part, "T_line", PART, axes=["i", "j", "l"], attrs=work)
     made = stage(
         (data.shape[0], columns),
         lambda i: te.sum(
