@@ -119,16 +119,29 @@ def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
     """Scales of groups, as bfloat16 holds them, and what is left of the floats over these."""
     most, high, low = KINDS[kind].most, given.max(-1), given.min(-1)
     ends = np.maximum(high, -low)
-    if kind == "int4":  # there are more negative numbers than positive ones
-        ends, most = np.where(high > -low, -high, -low), most + 1
-    factor = (ends / most).astype(SCALES).astype(np.float32)
+    if kind != "int4":
+        return _over(given, ends / most, kind)
+    # The largest number is 7, or -8, of which there is no positive one: whichever is nearer.
+    ends = np.where(high > -low, high, low)
+    (factor, numbers), (other, others) = (_over(given, ends / n, kind) for n in (-(most + 1), most))
+    off, off_other = (
+        np.square(n * f[..., None] - given).sum(-1) for n, f in ((numbers, factor), (others, other))
+    )
+    nearer = off_other < off
+    return np.where(nearer, other, factor), np.where(nearer[..., None], others, numbers)
+
+
+def _over(given: Array, factor: Array, kind: str) -> tuple[Array, Array]:
+    """Scales as bfloat16 holds them, and the numbers that are nearest to the floats over these."""
+    factor = factor.astype(SCALES).astype(np.float32)
     inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor != 0)
     scaled = given * inverse[..., None]  # the largest may be a little beyond
+    most = KINDS[kind].most
     if kind == "float8":
         held = np.clip(scaled, -most, most).astype(ml_dtypes.float8_e4m3fn)
         return factor, held.astype(np.float32)
     np.rint(scaled, out=scaled)
-    return factor, np.clip(scaled, -most, KINDS[kind].most, out=scaled)
+    return factor, np.clip(scaled, -most - (kind == "int4"), most, out=scaled)
 
 
 def _bytes(numbers: Array, kind: str) -> Array:
