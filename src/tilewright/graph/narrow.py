@@ -117,7 +117,8 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
 
 def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
     """Scales of groups, as bfloat16 holds them, and what is left of the floats over these."""
-    most, high, low = KINDS[kind].most, given.max(-1), given.min(-1)
+    turned = np.ascontiguousarray(np.moveaxis(given, -1, 0))  # numpy's loops are long then
+    most, high, low = KINDS[kind].most, turned.max(0), turned.min(0)
     ends = np.maximum(high, -low)
     if kind != "int4":
         return _over(given, ends / most, kind)
@@ -125,7 +126,8 @@ def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
     ends = np.where(high > -low, high, low)
     (factor, numbers), (other, others) = (_over(given, ends / n, kind) for n in (-(most + 1), most))
     off, off_other = (
-        np.square(n * f[..., None] - given).sum(-1) for n, f in ((numbers, factor), (others, other))
+        np.einsum("rgk,rgk->rg", d, d)
+        for d in (n * f[..., None] - given for n, f in ((numbers, factor), (others, other)))
     )
     nearer = off_other < off
     return np.where(nearer, other, factor), np.where(nearer[..., None], others, numbers)
