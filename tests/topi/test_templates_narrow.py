@@ -165,7 +165,7 @@ def test_gates_and_norms_are_computed_beside_the_product(
 def test_no_thread_reads_what_another_still_writes(kind: str) -> None:
     tensors = dense(kind, n=5, k=128)
     sketch = sketch_of(tensors)
-    check(kind, tensors, sketch, sketch.space.indices(np.array([[0]] * 6))[0], run_defined)
+    check(kind, tensors, sketch, sketch.space.indices(np.array([[0]] * 7))[0], run_defined)
 
 
 @given(

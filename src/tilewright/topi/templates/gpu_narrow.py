@@ -16,6 +16,7 @@ Read next: `gpu_rows.py`, which has weights that are floats.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -28,7 +29,7 @@ from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tiles
+from tilewright.topi.templates.gpu_rows import LONGEST, gate_of, norm_of, norm_rows, tiles
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
@@ -42,7 +43,7 @@ AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
 SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
 TOGETHER = 4  # partial sums in one access
 # Untuned.
-USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0}
+USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0, "shared_rows": 0}
 HELD = 32  # rows times columns of a thread: each has two sums in registers
 WAVES = 4  # blocks for each core, of which threads may have more columns
 
@@ -65,11 +66,14 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     alone = a.target.copies_alone and a.target.limits.vector_bytes == LINE
     cfg.define_knob("slots", SLOTS if alone and stays_a_copy(found.weight) else SLOTS[:1])
     cfg.define_knob("auto_unroll_max_step", [0, 512])
-    lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
     widths = [n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0]
     wide = widths[0] if rows <= FEW else widths[1]
     norm = norm_of(a, s[found.data], (s[found.part],))
-    last = inline_around(a, end, (s[found.part], *norm))
+    fits = not norm and prod(found.rows.shape) * found.data.dtype.bytes <= LONGEST
+    cfg.define_knob("shared_rows", [0, 1] if fits else [0])
+    staged = bool(cfg["shared_rows"].val)
+    lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
+    last = inline_around(a, end, (s[found.part], s[found.rows], *norm))
     _, share = s[a.anchor].split(line, factor=lanes)
     board = s.rfactor(a.anchor, share)
     accumulated = accumulator(s, a.anchor, last)
@@ -86,6 +90,8 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     s[board].compute_at(root, block)
     _add_up(s, accumulated, root, thread)
     s[local].compute_at(s[board], _spread(s[board], each * beside))
+    if staged:
+        _stage_rows(s, found.rows, (root, block), widths[0], (lanes, threads))
     if norm:
         norm_rows(s, norm, wide, (root, block), (lanes, threads))
 
@@ -104,9 +110,21 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     own = s[s.cache_read(weight, "local", [found.part])]
     own.compute_at(stage, ahead)
     own.vectorize(own.op.axis[-1])
-    data = s[s.cache_read(found.data, "local", [found.part])]
+    data = s[s.cache_read(found.rows, "local", [found.part]) if staged else found.rows]
+    data.set_scope("local")
     data.compute_at(s[found.part], piece)
     data.vectorize(data.op.axis[-1])
+
+
+def _stage_rows(
+    s: Schedule, rows: Tensor, place: tuple[Stage, IterVar], width: int, block: tuple[Any, Any]
+) -> None:
+    """The rows in shared memory, where lanes read neighbouring lines from different banks."""
+    stage, (lanes, threads) = s[rows], block
+    stage.set_scope("shared")
+    stage.storage_align(stage.op.axis[-2], 2 * width, width)
+    stage.compute_at(*place)
+    fetch(stage, lanes * threads, width, lanes=lanes)
 
 
 def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar) -> None:
