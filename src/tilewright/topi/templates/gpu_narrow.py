@@ -16,7 +16,6 @@ Read next: `gpu_rows.py`, which has weights that are floats.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -27,9 +26,10 @@ from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_rows import LONGEST, gate_of, norm_of, norm_rows, tiles
+from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tiles
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
@@ -43,9 +43,12 @@ AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
 SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
 TOGETHER = 4  # partial sums in one access
 # Untuned.
-USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0, "shared_rows": 0}
+BLOCK = 128  # threads that share a line of columns, or columns of short lines
+WARP = 32  # the same of many rows, which take room in shared memory
 HELD = 32  # rows times columns of a thread: each has two sums in registers
-WAVES = 4  # blocks for each core, of which threads may have more columns
+COLUMNS = 4  # of a thread: what is unpacked costs more than to read the rows again
+PLAIN = 2  # the same where it costs little
+USUAL_AHEAD = 2
 
 
 def schedule_narrow(cfg: Any, a: Anchored) -> None:
@@ -69,8 +72,7 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     widths = [n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0]
     wide = widths[0] if rows <= FEW else widths[1]
     norm = norm_of(a, s[found.data], (s[found.part],))
-    fits = not norm and prod(found.rows.shape) * found.data.dtype.bytes <= LONGEST
-    cfg.define_knob("shared_rows", [0, 1] if fits else [0])
+    cfg.define_knob("shared_rows", [0] if norm else [0, 1])
     staged = bool(cfg["shared_rows"].val)
     lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
     last = inline_around(a, end, (s[found.part], s[found.rows], *norm))
@@ -90,8 +92,6 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     s[board].compute_at(root, block)
     _add_up(s, accumulated, root, thread)
     s[local].compute_at(s[board], _spread(s[board], each * beside))
-    if staged:
-        _stage_rows(s, found.rows, (root, block), widths[0], (lanes, threads))
     if norm:
         norm_rows(s, norm, wide, (root, block), (lanes, threads))
 
@@ -110,6 +110,8 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     own = s[s.cache_read(weight, "local", [found.part])]
     own.compute_at(stage, ahead)
     own.vectorize(own.op.axis[-1])
+    if staged:
+        _stage_rows(s, found.rows, (stage, outer), widths[0], (lanes, threads))
     data = s[s.cache_read(found.rows, "local", [found.part]) if staged else found.rows]
     data.set_scope("local")
     data.compute_at(s[found.part], piece)
@@ -119,7 +121,8 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
 def _stage_rows(
     s: Schedule, rows: Tensor, place: tuple[Stage, IterVar], width: int, block: tuple[Any, Any]
 ) -> None:
-    """The rows in shared memory, where lanes read neighbouring lines from different banks."""
+    """What a step reads of the rows, in shared memory, where lanes read lines from different
+    banks."""
     stage, (lanes, threads) = s[rows], block
     stage.set_scope("shared")
     stage.storage_align(stage.op.axis[-2], 2 * width, width)
@@ -170,15 +173,24 @@ def _lines(s: Schedule, part: Tensor, stage: Stage, at: IterVar, wide: int) -> I
 
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:
-    """A warp for the sums of some columns, four of them in a block."""
-    rows, columns = op_of(a.schedule, a.anchor).shape
-    columns //= gate_of(a, 1)[1]
+    """Whole blocks along the depth, since neighbours in memory come together."""
+    op = op_of(a.schedule, a.anchor)
+    rows, lines = op.shape[0], op.reduce_axis[0].size
+    plain = workload_of(op, 3, 1)[4] == "int8"
     space = {name: [e.val for e in knob] for name, knob in sketch.space.space_map.items()}
-    most = columns // (USUAL["threads"] * WAVES * a.target.limits.cores)
-    wanted = {**USUAL, "each": max(min(USUAL["each"], HELD // rows, most), 1)}
+    most = BLOCK if rows <= FEW else WARP
+    lanes = max((n for n in space["lanes"] if n <= most), default=min(space["lanes"]))
+    threads, steps = max(BLOCK // lanes, 1), -(-lines // lanes)
+    wanted = {
+        "lanes": lanes,
+        "threads": 2 * threads if plain and steps == 1 else threads,
+        "each": max(min(PLAIN if plain else COLUMNS, HELD // rows), 1),
+        "ahead": 1 if rows > 1 else min(steps, USUAL_AHEAD),
+        "shared_rows": int(rows > 1),
+    }
     return {
-        name: max((n for n in space[name] if n <= w), default=min(space[name]))
-        for name, w in wanted.items()
+        name: max((n for n in values if n <= wanted.get(name, values[0])), default=min(values))
+        for name, values in space.items()
     }
 
 

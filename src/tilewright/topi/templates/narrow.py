@@ -34,9 +34,7 @@ def operands_of(a: Anchored) -> Operands:
         data = {e.attr for e in reads if column not in E.free_variables(*e.args)}
         rows = data.pop() if len(weights) == len(data) == 1 else None
         if rows is not None and isinstance(rows.op, ComputeOp) and len(rows.op.input_tensors) == 1:
-            return Operands(
-                lines[0], rows, rows.op.input_tensors[0], weights.pop(), others[0]
-            )
+            return Operands(lines[0], rows, rows.op.input_tensors[0], weights.pop(), others[0])
     raise ScheduleError(
         f"template for {op.name}", "it is no sum of lines with scales",
         "It compiles with its default schedule.",
