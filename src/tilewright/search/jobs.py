@@ -55,6 +55,10 @@ class Measurer(Protocol):
         """Processes for other work while it measures; None: there are none."""
         return None
 
+    def start(self, target: Target, jobs: int | None = None) -> None:
+        """Begin to start what so many jobs will need, where that takes time; None: nobody knows how
+        many there will be."""
+
     def submit(self, job: Job) -> None:
         """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
 
