@@ -47,6 +47,9 @@ EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
 # Structures of a sketch in a refill: those with the best predicted, and some others, of which some
 # may be new.  Each costs the model some 20 ms, however few of the candidates have it.
 BEST_STRUCTURES, OTHER_STRUCTURES, NEW_STRUCTURES = 8, 4, 8
+# A sketch whose best is predicted to take more than so many times what the best of all does gets
+# new candidates in every fourth look alone: to judge them is most of a search's own work.
+BEHIND, SELDOM = 2.0, 4
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
 
 
@@ -159,6 +162,7 @@ class ModelProposer(Pooled):
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
         self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
         self._looks: Awaited | None = None
+        self._behind = [False] * len(self.pools)
 
     # -- first looks -------------------------------------------------------------------------------
     @property
@@ -235,6 +239,9 @@ class ModelProposer(Pooled):
         for at in range(len(self.pools)):
             self._refill(at, n)
         scores = [p.scores(self.model) for p in self.population]
+        if self.model.trained:
+            best = [float(score.min()) if len(score) else np.inf for score in scores]
+            self._behind = [b > min(best) + np.log(BEHIND) for b in best]
         near = round(n * self.plan.neighbours) if self._best(1) else 0
         chosen = self._exploit(scores, n - near - self._explorers(n))
         chosen += self._neighbours(scores, near)
@@ -259,6 +266,8 @@ class ModelProposer(Pooled):
             population.keep(~gone)
         first, state = self._drawn_for[at] < 0, self._measured
         enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
+        if self._behind[at]:
+            enough = SELDOM * self.plan.refill * n
         if len(population) and state - self._drawn_for[at] < enough:
             return
         self._drawn_for[at] = state
