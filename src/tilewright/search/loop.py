@@ -214,8 +214,9 @@ class _Loop:
     # -- before the first proposal -----------------------------------------------------------------
     def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:
         past = None if self.past is None else recall(self.past, self.tasks[0].target.kind)
-        if self.learns and self.known.trees is not None and not len(self.model):
-            self.model.begin_with(self.known.trees)
+        prior = self.known.predictions.prior if self.known.predictions else None
+        if self.learns and prior is not None and not len(self.model):
+            self.model.begin_with(prior)
         found = _Found({} if self.database is None else imports(self.database), past)
         for at, task in enumerate(self.tasks):
             state = self._begin(at, task, found, None if proposers is None else proposers[at])
@@ -225,6 +226,8 @@ class _Loop:
         for message in (*self.known.messages, *found.messages()):
             self._tell("imported", self.portfolio.states[0], message=message)
         self._look_ahead(predict=proposers is None)
+        if self.helper is not None and prior is not None:
+            _ = prior.booster  # made while others look
         self._note_run()
         self._fit_first(past)
 

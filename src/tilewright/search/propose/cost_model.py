@@ -109,11 +109,11 @@ class CostModel:
         """The trees that this model learned itself; None before the first fit."""
         return self._booster
 
-    def begin_with(self, prior: Trees) -> None:
+    def begin_with(self, trees: Trees | Prior) -> None:
         """Let trees that were trained elsewhere refine the machine model; this model learns what is
         left.  Raises ModelError for trees on features that rows do not have, and where rows are
         known already."""
-        if not is_known(prior):
+        if not is_known(trees.trees if isinstance(trees, Prior) else trees):
             raise ModelError(
                 "cost model", "the trees to begin with are of a version with other features",
                 "Publish them again with this version.",
@@ -123,7 +123,7 @@ class CostModel:
                 "cost model", "it has rows, which trees to begin with would change",
                 "Give the trees to a new model.",
             )  # fmt: skip
-        self._prior = Prior(prior)
+        self._prior = trees if isinstance(trees, Prior) else Prior(trees)
 
     @property
     def state(self) -> tuple[object, object]:
