@@ -1,9 +1,9 @@
 """What the trials of a search take of the host: a device that answers at once stands for the real.
 
 In: two tasks of float16 on matrix units, with the knowledge that ships.  Candidates are proposed,
-closed, built by NVRTC in worker processes and recorded as in any search for CUDA; what a trial would
-say is drawn from what its search expects of it.  No cache is used.
-Out: seconds until the first record and CPU seconds a trial of the process that proposes and of those
+closed, built by NVRTC in worker processes and recorded as in any search for CUDA; what a trial
+would say is drawn from what its search expects of it.  No cache is used.
+Out: seconds until the first record, CPU seconds a trial of the process that proposes and of those
 that build, and how many trials a second so many cores could make of that; an entry in
 `benchmarks/results/trials.json`.
 
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import results_file
-from replay import ReplayRunner
 
+from replay import ReplayRunner
 from tilewright.measure.jobs import Job, RunResult
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.pipeline import Pipeline
@@ -35,7 +35,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "h200"))
-from first_trials import KNOWN  # noqa: E402
+from first_trials import KNOWN
 
 TASKS = "conv 256x14x14 3x3", "dense 128x768x3072"
 SPREAD = 0.7, 1.5  # of what a trial takes, by what was expected
