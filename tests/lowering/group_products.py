@@ -35,6 +35,7 @@ class Product:
     padded: bool = False
     bulk: bool = False
     loaders: int = 0
+    again: int = 1  # tiles along j that one block goes through
     wide: bool = False  # d[i, j] = 2 * sum(..) in float32 instead
 
     @property
@@ -82,7 +83,11 @@ def scheduled(p: Product, c: Tensor, d: Tensor) -> Schedule:
     bj, j = s[d].split(j, factor=p.block[1])
     gi, i = s[d].split(i, factor=p.block[0] // p.groups[0])
     gj, j = s[d].split(j, factor=p.block[1] // p.groups[1])
-    s[d].reorder(bi, bj, gi, gj, i, j)
+    if p.again > 1:
+        bj, turn = s[d].split(bj, factor=p.again)
+        s[d].reorder(bi, bj, turn, gi, gj, i, j)
+    else:
+        s[d].reorder(bi, bj, gi, gj, i, j)
     s[d].bind(bi, "blockIdx.y")
     s[d].bind(bj, "blockIdx.x")
     s[d].bind(s[d].fuse(gi, gj), "threadIdx.y")

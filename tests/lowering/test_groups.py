@@ -218,3 +218,12 @@ def test_groups_read_what_an_engine_brings(slots: int, loaders: int) -> None:
     d = np.zeros((64, 16), "float16")
     run_fast(program, [a, b, bias, d])
     assert np.array_equal(d, np.maximum(sums, 0).astype("float16"))
+
+
+@pytest.mark.parametrize(("slots", "loaders", "k"), [(3, 0, 256), (4, 4, 320), (3, 1, 192)])
+def test_a_block_may_go_on_to_other_tiles(slots: int, loaders: int, k: int) -> None:
+    """Groups are a slice behind, and say in the last one of a tile that all were read."""
+    p = Product(m=64, n=48, k=k, bulk=True, slots=slots, loaders=loaders, again=2)
+    agrees(p, run_fast)
+    ends = [s.pending for s in statements(lowered(p).kernels[0].body) if isinstance(s, MmaEnd)]
+    assert ends == [1, 0]

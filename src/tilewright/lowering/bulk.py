@@ -195,12 +195,6 @@ def _turned(
             f"bulk_copy({node.name})", f"a tile of {nbytes} bytes", "Use smaller tiles."
         )
     before, own = _rounds(node, place), loaders_of(nodes, place)
-    if behind and before is not None:
-        raise LegalityError(
-            f"bulk_copy({node.name})",
-            "groups of warps are a tile behind, and the loop of its ring runs again",
-            "Use two slots, or bind the loops around it.",
-        )  # fmt: skip
     mine = first_thread(place, own)
 
     def uses(tile: Expr) -> Expr:
@@ -220,6 +214,9 @@ def _turned(
     done: Stmt = Arrive(gates.read(tile))
     if behind:
         done = If(tile >= behind, Arrive(gates.read(tile - behind)))
+        if before is not None:  # nobody waits for the last ones of the last round
+            left = [Arrive(gates.read(tile - k)) for k in reversed(range(behind))]
+            done = seq(done, If(tile.equal(extent - 1), seq(*left)))
     if not all(read_beside(node) for node in nodes):
         done = seq(Show(), done)
     warp = first_warp(place, own)

@@ -31,7 +31,6 @@ from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import (
-    again_behind,
     is_asynchronous,
     slot_elements,
     slots,
@@ -296,7 +295,6 @@ def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
         found.refuse("box", begins_between(node.view, *_begin_of(node, bounds)))
         found.refuse("box", kernel.threads % WARP != 0)
-        found.refuse("box", again_behind(node, bounds))
         nbytes = slot_elements(node, bounds) * node.op.bytes
         found.refuse("box", nbytes > MOST_ARRIVALS)
         with_loaders = kernel.threads + kernel.loading_threads

@@ -107,27 +107,7 @@ def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
     least: Any = MOST_SLOTS
     for copy in copies:
         least = minimum(least, slots(copy, bounds))
-    rounds: Any = (
-        1  # of the loop: gates count tiles, and all must have been read when it runs again
-    )
-    for owner, ax in bounds.tree.path(copies[0]) if any(c.stage.is_bulk for c in copies) else ():
-        if ax is not axis and ax not in owner.stage.binds:
-            rounds = rounds * bounds.trips(owner, ax)
-    return where(logical_and(least >= SLOTS_OF_LAG, rounds == 1), 1, 0)
-
-
-def again_behind(node: Node, bounds: Bounds) -> Any:
-    """Whether the loop of a ring that bulk copies fill runs again while groups are behind: who
-    says then that the last tiles were read is not known."""
-    parent, axis = node.parent, node.attach_axis
-    if parent is None or axis is None:
-        return False
-    tree = bounds.tree
-    rounds: Any = 1
-    for _, ax in tree.path(node):
-        if ax is not axis and ax not in tree.tag_of:
-            rounds = rounds * bounds.extent[ax]
-    return logical_and(lag(parent, axis, bounds) > 0, rounds > 1)
+    return where(least >= SLOTS_OF_LAG, 1, 0)
 
 
 def slot_elements(node: Node, bounds: Bounds) -> Any:
