@@ -47,7 +47,7 @@ from tilewright.schedule.tree.joins import group, joined_in
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
+from tilewright.schedule.tree.rings import is_asynchronous, lag, loaders, ring_axis, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
@@ -563,16 +563,17 @@ class _Counter:
 
     def _ring(self, k: GpuKernel, nodes: list[Node], executions: Any) -> None:
         """Barriers and waits of the stages that fill shared memory at one loop."""
-        held = [vector(slots(node, self.bounds)) for node in nodes]
+        first, held = nodes[0], [vector(slots(node, self.bounds)) for node in nodes]
         least, alone = reduce(minimum, held), reduce(maximum, map(self._alone, nodes))
         if any(node.view is None for node in nodes):
             k.barriers = k.barriers + executions * where(least > 1, 1, 2)
         if any(node.stage.is_copied for node in nodes):
-            axis = ring_axis(nodes[0])
+            axis = ring_axis(first)
             turns = 1 if axis is None else vector(self.bounds.extent[axis])
             least = reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held])
-            ahead = maximum(least - 1 - self._lag(nodes[0]), 0)
-            starts = executions / where(ahead > 0, turns, 1)
+            ahead = maximum(least - 1 - self._lag(first), 0)
+            own = vector(loaders(first, self.bounds)) > 0  # they go on while others store
+            starts = where(own, 1, executions / where(ahead > 0, turns, 1))
             k.rings.append(Ring(executions * alone, starts * alone, ahead))
 
 

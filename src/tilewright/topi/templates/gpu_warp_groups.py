@@ -27,6 +27,7 @@ from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.targets.target import Target
@@ -59,7 +60,7 @@ EACH_M = (1, 2)  # atoms of a group below each other
 GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
-FEW_TILES = 264  # of the least size, two for each core: from there on sums are not split
+FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -113,8 +114,10 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
     slices = depth * op.input_tensors[0].dtype.bytes // nbytes
-    few = prod(ax.size for ax in op.axis[:-2]) * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES
+    batch = prod(ax.size for ax in op.axis[:-2])
+    few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
     cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
+    cfg.define_knob("stay", [0] if few or batch > 1 else [0, 1], absent=0)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
@@ -125,7 +128,7 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         add_partials(s, accumulator(s, product, root), root, a.target)
         root = partial
     local = accumulator(s, partial, root, "fragment")
-    lane = _tile(cfg, s[root], axes, atom)
+    lane = _tile(cfg, s[root], axes, atom, a.target.limits.cores)
     s[local].compute_at(s[root], lane)
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
 
@@ -143,10 +146,12 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> IterVar:
+def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar:
     """Blocks, groups, lanes of a stage with the rows and columns of the product; the loop of lanes.
 
-    Blocks go along a strip of rows first, so that those which run together read few tiles.
+    Blocks go along a strip of rows first, so that those which run together read few tiles.  There
+    is one for each tile, or, where they stay, no more than cores, and each takes tiles in turn: its
+    loading warps ask for the next one while the sums of this one are stored.
     """
     op = stage.op
     assert isinstance(op, ComputeOp)
@@ -161,7 +166,13 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> IterVar:
     stage.reorder(*batch, strips, block_n, strip, group_m, group_n, m, n)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
-    stage.bind(stage.fuse(strips, block_n, strip), "blockIdx.x")
+    tiles = stage.fuse(strips, block_n, strip)
+    if int(cfg["stay"].val):
+        below = ceil_div(ceil_div(rows.size, each_m * cfg["tile_m"].size[1]), cfg["strip"].val)
+        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1])
+        turns = ceil_div(below * cfg["strip"].val * beside, cores)
+        _, tiles = stage.split(tiles, nparts=turns)
+    stage.bind(tiles, "blockIdx.x")
     stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
     lane, *_, pair = lanes(stage, m, n, atom.name)
     stage.vectorize(pair)
