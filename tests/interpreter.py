@@ -164,7 +164,9 @@ def _in_turn(kernel: Kernel, together: Sequence[Sequence[_Thread]], came: Came) 
     if has_gates(kernel):
         turns = [_turns(kernel, threads, came) for threads in together]
         blocks = [threads[0].gates for threads in together]
-        run_block(blocks, [go_on for go_on, _ in turns], [met for _, met in turns], diverged(kernel))
+        run_block(
+            blocks, [go_on for go_on, _ in turns], [met for _, met in turns], diverged(kernel)
+        )
         return
     for threads in together:
         _alone(kernel, len(threads), *_turns(kernel, threads, came))
@@ -205,7 +207,11 @@ def diverged(kernel: Kernel) -> Callable[[Sequence[Any]], InterpreterError]:
     def told(waiting: Sequence[Any]) -> InterpreterError:
         where = (
             f"thread {waiting.index(stop)} "
-            + ("has ended" if stop is None else f"waits at barrier {barriers.index(_site(stop)) + 1}")
+            + (
+                "has ended"
+                if stop is None
+                else f"waits at barrier {barriers.index(_site(stop)) + 1}"
+            )
             for stop in dict.fromkeys(waiting)
         )
         return InterpreterError(

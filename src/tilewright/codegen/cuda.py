@@ -217,7 +217,8 @@ void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
 def _bulk_copy(n: int, everywhere: bool = False) -> str:
     corner = [f"c{k}" for k in range(n)]
     return (_CAST if everywhere else _BULK).format(
-        name=bulk_copy(n, everywhere), n=n, mask=3 + n, corner=", ".join(f"int {c}" for c in corner),
+        name=bulk_copy(n, everywhere), n=n, mask=3 + n,
+        corner=", ".join(f"int {c}" for c in corner),
         places=", ".join(f"%{3 + k}" for k in range(n)),
         values=", ".join(f'"r"({c})' for c in corner),
     )  # fmt: skip

@@ -216,8 +216,8 @@ class Gates:
             if all(clock.get(other, 0) < when for clock in own):
                 raise InterpreterError(
                     self.kernel.name,
-                    f"block {self.place} of those that run together may end before thread"
-                    f" {other % self.threads} of block {other // self.threads} arrives at its gates",
+                    f"block {self.place} of those that run together may end before"
+                    f" thread {other % self.threads} of block {other // self.threads} arrives there",
                 )
 
     # -- all threads
@@ -253,8 +253,8 @@ class Gates:
         state = self.states[stop.gate]
         return InterpreterError(
             f"{self.kernel.name}: {first_line(stop.stmt)}",
-            f"{self._block()}thread {thread} waits for ever: phase {state.phase} of {_named(stop.gate)} has"
-            f" {state.arrivals - state.left} of {state.arrivals} arrivals, and {state.begun} of"
+            f"{self._block()}thread {thread} waits for ever: phase {state.phase} of"
+            f" {_named(stop.gate)} has {state.arrivals - state.left} of {state.arrivals} arrivals, and {state.begun} of"
             f" {state.expected} bytes are under way",
         )
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
-from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.ir.stmt import ASYNC_BYTES, CLUSTER_TAG
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -61,6 +61,7 @@ GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
+CLUSTERS = (1, 2, -2)  # blocks that run together: below each other, or beside each other
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -118,6 +119,8 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
     cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
     cfg.define_knob("stay", [0] if few or batch > 1 else [0, 1], absent=0)
+    together = engine and batch == 1 and a.target.most_in_cluster > 1
+    cfg.define_knob("cluster", list(CLUSTERS if together else CLUSTERS[:1]), absent=1)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
@@ -162,16 +165,24 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
     block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
     group_m, m = stage.split(m, factor=each_m)
     group_n, n = stage.split(n, factor=each_n)
+    near = int(cfg["cluster"].val)
+    if near > 1:
+        block_m, mate = stage.split(block_m, factor=near)
+    if near < 0:
+        block_n, mate = stage.split(block_n, factor=-near)
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
-    stage.reorder(*batch, strips, block_n, strip, group_m, group_n, m, n)
+    mates = [] if near == 1 else [mate]
+    stage.reorder(*batch, strips, block_n, strip, *mates, group_m, group_n, m, n)
+    for mate in mates:
+        stage.bind(mate, CLUSTER_TAG)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
     tiles = stage.fuse(strips, block_n, strip)
     if int(cfg["stay"].val):
-        below = ceil_div(ceil_div(rows.size, each_m * cfg["tile_m"].size[1]), cfg["strip"].val)
-        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1])
-        turns = ceil_div(below * cfg["strip"].val * beside, cores)
-        _, tiles = stage.split(tiles, nparts=turns)
+        below = ceil_div(rows.size, each_m * cfg["tile_m"].size[1] * max(near, 1))
+        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1] * max(-near, 1))
+        whole = ceil_div(below, cfg["strip"].val) * cfg["strip"].val * beside
+        _, tiles = stage.split(tiles, nparts=ceil_div(whole, cores // abs(near)))
     stage.bind(tiles, "blockIdx.x")
     stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
     lane, *_, pair = lanes(stage, m, n, atom.name)
