@@ -76,7 +76,8 @@ class Dialect:
                     TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
                     "tw_await_gate"; with EVERYWHERE behind the names what concerns all blocks
                     that run together, which MEET_ALL waits for), no `multiply(atom)` of that
-                    name, no SHOW, MMA_BEGIN and MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
+                    name, no SHOW, MMA_BEGIN and MMA_END, no waiting for the kernel before
+                    (`artifact.AWAIT` and FRESH)
     """
 
     language: str

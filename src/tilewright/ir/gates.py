@@ -217,7 +217,7 @@ class Gates:
                 raise InterpreterError(
                     self.kernel.name,
                     f"block {self.place} of those that run together may end before"
-                    f" thread {other % self.threads} of block {other // self.threads} arrives there",
+                    f" thread {other % self.threads} of block {other // self.threads} arrives",
                 )
 
     # -- all threads
@@ -254,8 +254,8 @@ class Gates:
         return InterpreterError(
             f"{self.kernel.name}: {first_line(stop.stmt)}",
             f"{self._block()}thread {thread} waits for ever: phase {state.phase} of"
-            f" {_named(stop.gate)} has {state.arrivals - state.left} of {state.arrivals} arrivals, and {state.begun} of"
-            f" {state.expected} bytes are under way",
+            f" {_named(stop.gate)} has {state.arrivals - state.left} of {state.arrivals} arrivals,"
+            f" and {state.begun} of {state.expected} bytes are under way",
         )
 
     def _arrived(self, threads: Sequence[int], gate: Gate, state: _State) -> None:
