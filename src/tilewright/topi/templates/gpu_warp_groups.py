@@ -118,8 +118,8 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     batch = prod(ax.size for ax in op.axis[:-2])
     few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
     cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
-    cfg.define_knob("stay", [0] if few or batch > 1 else [0, 1], absent=0)
-    together = engine and batch == 1 and a.target.most_in_cluster > 1
+    cfg.define_knob("stay", [0, 1] if engine and not few and batch == 1 else [0], absent=0)
+    together = engine and not few and batch == 1 and a.target.most_in_cluster > 1
     cfg.define_knob("cluster", list(CLUSTERS if together else CLUSTERS[:1]), absent=1)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
@@ -165,7 +165,8 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
     block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
     group_m, m = stage.split(m, factor=each_m)
     group_n, n = stage.split(n, factor=each_n)
-    near = int(cfg["cluster"].val)
+    engine = int(cfg["engine"].val) >= 0
+    near = int(cfg["cluster"].val) if engine else 1
     if near > 1:
         block_m, mate = stage.split(block_m, factor=near)
     if near < 0:
@@ -178,7 +179,7 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
     tiles = stage.fuse(strips, block_n, strip)
-    if int(cfg["stay"].val):
+    if engine and int(cfg["stay"].val):
         below = ceil_div(rows.size, each_m * cfg["tile_m"].size[1] * max(near, 1))
         beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1] * max(-near, 1))
         whole = ceil_div(below, cfg["strip"].val) * cfg["strip"].val * beside
