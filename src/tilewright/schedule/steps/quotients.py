@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -112,13 +113,12 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
         return None
     if op.combiner is not None or s.readers(stage) != [reader]:
         return None
-    value, casts = _whole(s, op.body), []
-    while value.op == "cast":
-        casts.append(value.dtype)
-        (value,) = value.args
+    value, casts = _uncast(_whole(s, op.body))
     test: Expr | None = None
     if value.op in ("select", "if_then_else") and _is_zero(value.args[2]):
         test, value, _ = value.args
+        value, inner = _uncast(value)
+        casts += inner
     if value.op != "div" or not value.dtype.is_float:
         return None
     body, divisor = value.args
@@ -127,6 +127,15 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
     for kind in reversed(casts):
         body = E.cast(kind, body)
     return _Quotient(stage, read, body, divisor, test is not None)
+
+
+def _uncast(value: Expr) -> tuple[Expr, list[DType]]:
+    """A value before it was cast, and to which types, the last first."""
+    casts = []
+    while value.op == "cast":
+        casts.append(value.dtype)
+        (value,) = value.args
+    return value, casts
 
 
 def _is_zero(value: Expr) -> bool:

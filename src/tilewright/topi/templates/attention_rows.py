@@ -1,0 +1,230 @@
+"""Attention of few rows on GPUs, as a step of a decoder has it: as fast as keys and values come.
+
+In: a product whose first operand is the softmax of another product, as `attention_stages.py` finds
+it, of so few rows that no matrix unit is worth while.  Out: its schedule; all keys and values of a
+block are asked for before anything waits, and all its threads take part in each product.
+
+    blocks of rows            out[.., i, d]
+      asynchronous copies       keys, values: whole, in shared memory
+      a thread for each key     scores; lanes of a warp exchange maxima and sums
+      shares of the keys        board[share, .., i, d]: sums, which the block adds up
+
+Read next: `attention_atoms.py`, `gpu_rows.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.atoms import WARP
+from tilewright.schedule.copies import stays_a_copy
+from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import maximum
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import deal, fetch, staged
+from tilewright.schedule.vectors import inlined_body
+from tilewright.te.tensor import IterVar, Tensor
+from tilewright.topi.templates.attention_stages import (
+    PRODUCT,
+    Attention,
+    attention_of,
+    divided_last,
+    keep_wide,
+    result_of,
+)
+from tilewright.topi.templates.gpu import accumulator, op_of
+from tilewright.topi.templates.gpu_atoms import KINDS, SKEW, Axes, Dims, operands, width_of
+from tilewright.topi.templates.untuned import fastest
+
+MOST_ROWS = 8  # of more, matrix units are faster
+ROWS = (1, 2, 4, 8)  # of a block
+WARPS = (2, 4, 8, 16)
+WORD = 4  # bytes of a float32
+VECTOR_BYTES = 16  # that a thread reads at once
+
+
+def schedule(cfg: Any, at: Anchored) -> None:
+    """rewrite: block of rows: {keys, values; scores, max, sum; shares of the result; out}"""
+    s = at.schedule
+    keep_wide(s, at.anchor)
+    a = attention_of(at)
+    rows, length = a.scores.op.shape[-2:]
+    depth, columns = op_of(s, a.scores.tensor).reduce_axis[0].size, at.anchor.shape[-1]
+    if rows > MOST_ROWS or 1 in (length, depth, columns):
+        raise ScheduleError(
+            f"template for {at.anchor.op.name}",
+            f"it has more than {MOST_ROWS} rows, or a factor is a vector",
+            "Other templates compute it.",
+        )  # fmt: skip
+    a.kept.compute_inline()
+    cfg.define_knob("rows", [n for n in ROWS if n <= rows])
+    cfg.define_knob("warps", WARPS)
+    cfg.define_knob("auto_unroll_max_step", [512, 0])
+    warps = cfg["warps"].val
+    total = divided_last(s, at.anchor) or at.anchor
+    out, batch, i, j = result_of(at)
+    shares = _shared_out(s, total, warps)
+    adder = s[accumulator(s, total, out.tensor)]
+    block, row = out.split(i, factor=cfg["rows"].val)
+    out.reorder(*batch, block, row, j)
+    block = out.fuse(*batch, block)
+    out.bind(block, "blockIdx.x")
+    out.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    place = Block(s, (out, block), warps)
+    masks = _masks(s, a)
+    adder.compute_at(out, place.deal(out, out.fuse(row, j)))
+    adder.unroll(op_of(s, adder.tensor).reduce_axis[0])
+    _scores(place, a)
+    _weighted(place, shares)
+    for stage in masks:
+        place.put(stage)
+        place.deal(stage, stage.fuse(*stage.op.axis))
+    for stage in (a.largest, a.total):
+        place.put(stage)
+        lanes = stage.fuse(*op_of(s, stage.tensor).reduce_axis)
+        _, lane = stage.split(lanes, factor=WARP)
+        _, warp = stage.split(stage.op.axis[-1], factor=warps)
+        stage.bind(warp, "threadIdx.y")
+        stage.bind(lane, "threadIdx.x")
+        stage.pragma(lane, "exchange", 1)
+    place.put(a.probability)
+    place.deal(a.probability, a.probability.fuse(*a.probability.op.axis))
+
+
+def _masks(s: Schedule, a: Attention) -> list[Stage]:
+    """What else is read between both products, in shared memory: it is asked for with the keys."""
+    between = (a.largest, a.total, a.probability)
+    inside = {a.scores.tensor, a.largest.tensor, a.total.tensor}
+    reads = (n.attr for st in between for n in E.walk(inlined_body(s, st)) if n.op == "read")
+    found = [t for t in dict.fromkeys(reads) if t not in inside]
+    made = []
+    for tensor in found:
+        readers = [
+            r.tensor for r in s.readers(tensor) if r is a.probability or s.reaches(r, a.probability)
+        ]
+        made.append(s[s.cache_read(tensor, "shared", readers)])
+    return made
+
+
+@dataclass(frozen=True)
+class Block:
+    """place: where its stages are computed"""
+
+    s: Schedule
+    place: tuple[Stage, IterVar]
+    warps: Any
+
+    def put(self, stage: Stage) -> None:
+        stage.set_scope("shared")
+        stage.compute_at(*self.place)
+
+    def deal(self, stage: Stage, loop: IterVar) -> IterVar:
+        return deal(stage, loop, WARP * self.warps, WARP)
+
+    def bring(self, factor: Dims, reader: Stage) -> tuple[Stage, int]:
+        """A factor in shared memory, and how many neighbours of it lie side by side."""
+        stage = self.s[self.s.cache_read(factor.tensor, "shared", [reader.tensor])]
+        width = width_of(self.s, factor)
+        stage.compute_at(*self.place)
+        inner = len(stage.op.axis) - 1
+        if factor.row != inner:  # threads read rows
+            skew = SKEW // stage.tensor.dtype.bytes
+            stage.storage_align(stage.op.axis[factor.row], 2 * skew, skew)
+        slots = 1 if width > 1 and stays_a_copy(factor.tensor) else 0
+        fetch(stage, WARP * self.warps, width if width > 1 else None, lanes=WARP, slots=slots)
+        return stage, width
+
+
+def _scores(block: Block, a: Attention) -> None:
+    """A thread has whole keys, for all rows of the block."""
+    s, stage = block.s, a.scores
+    queries, keys = operands(op_of(s, stage.tensor), _axes(stage))
+    sums = s[s.cache_write(stage.tensor, "local")]
+    block.put(stage)
+    *_, i, j = stage.op.axis
+    stage.reorder(j, i)
+    sums.compute_at(stage, block.deal(stage, j))
+    near = a.queries
+    if near is None:
+        wide = staged(queries.tensor.dtype)
+        near = s[s.cache_read(queries.tensor, "shared", [sums.tensor], wide)]
+    elif near.op.dtype is not near.op.dtype.compute:
+        s.widen(near.tensor)
+    block.put(near)
+    block.deal(near, near.fuse(*near.op.axis))
+    found, width = block.bring(keys, sums)
+    (k,) = op_of(s, sums.tensor).reduce_axis
+    step, inner = sums.split(k, factor=width if keys.k == len(keys.tensor.shape) - 1 else 1)
+    sums.reorder(step, inner, *sums.op.axis)
+    for loop in (inner, *sums.op.axis[-2:]):
+        sums.unroll(loop)
+    for tensor in (found.tensor, near.tensor):
+        own = s[s.cache_read(tensor, "local", [sums.tensor])]
+        own.compute_at(sums, step)
+        _in_vectors(own, VECTOR_BYTES // tensor.dtype.bytes)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """board: sums of values over shares of the keys; wide: neighbouring columns of a thread"""
+
+    board: Stage
+    values: Dims
+    wide: int
+
+
+def _shared_out(s: Schedule, total: Tensor, warps: Any) -> Shares:
+    """Split a sum over keys so that all threads have a share of it, for a few columns."""
+    _, values = operands(op_of(s, total), _axes(s[total]))
+    wide = width_of(s, values) if values.row == len(values.tensor.shape) - 1 else 1
+    shares = maximum(WARP * warps // (total.shape[-1] // wide), 1)
+    _, share = s[total].split(op_of(s, total).reduce_axis[0], factor=shares)
+    return Shares(s[s.rfactor(total, share)], values, wide)
+
+
+def _weighted(block: Block, shares: Shares) -> None:
+    s, board = block.s, shares.board
+    sums = s[s.cache_write(board.tensor, "local")]
+    block.put(board)
+    share, *batch, i, j = board.op.axis
+    group, column = board.split(j, factor=shares.wide)
+    piece, lane = board.split(column, factor=gcd(shares.wide, VECTOR_BYTES // WORD))
+    board.reorder(*batch, share, group, i, piece, lane)
+    board.vectorize(lane)
+    sums.compute_at(board, block.deal(board, board.fuse(share, group)))
+    found, width = block.bring(shares.values, sums)
+    (k,) = op_of(s, sums.tensor).reduce_axis
+    sums.reorder(k, *sums.op.axis)
+    for loop in sums.op.axis[-2:]:
+        sums.unroll(loop)
+    own = s[s.cache_read(found.tensor, "local", [sums.tensor])]
+    own.compute_at(sums, k)
+    _in_vectors(own, min(shares.wide, width))
+
+
+def _in_vectors(stage: Stage, most: int) -> None:
+    """Read neighbours together."""
+    inner = stage.op.axis[-1]
+    width = next(n for n in (most, most // 2, most // 4, 1) if n and inner.size % n == 0)
+    _, lane = stage.split(inner, factor=width)
+    stage.vectorize(lane)
+
+
+def _axes(stage: Stage) -> Axes:
+    ndim = len(stage.op.axis)
+    return Axes((ndim - 2, ndim - 1), 0, ndim)
+
+
+def fallback(sketch: Sketch, _: Anchored) -> int:
+    """Choose what the model likes best of those that fit."""
+    return fastest(sketch, {})
+
+
+anchor_template(
+    "attention.rows", kinds=KINDS, tags=(PRODUCT,), fallback=fallback, special=True, alone=True
+)(schedule)
