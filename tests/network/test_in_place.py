@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from graph.case import function, tensor
-from tilewright.graph.expr import Expr
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Expr, IRModule
 from tilewright.network.build import build
-from tilewright.network.extract import prepare
+from tilewright.network.extract import groupings, prepare
 from tilewright.network.in_place import in_place
+from tilewright.network.memory import steps
 from tilewright.runtime.network.library import load
 from tilewright.runtime.network.plan import Pair
 from tilewright.targets.target import Target
@@ -98,3 +100,42 @@ def test_files_say_it_and_a_wrong_one_is_refused(tmp_path) -> None:
     for pair in (Pair(0, 9), Pair(1, 0), Pair(0, 0), Pair(-1, 1)):
         wrong = replace(plan, in_place=(pair,))
         assert "is to lie in" in wrong.misfit(made.kernels, made.constants)
+
+
+def keys_and_values() -> Expr:
+    """Two caches that are written at one time, the first with rows that are made for it."""
+    update = relay.tanh(tensor("w", 1, SIZE))
+    keys, values = chosen(cache("k"), update), chosen(cache("v"))
+    return relay.Tuple([relay.sum(keys + values, axis=1), keys, values])
+
+
+def test_writes_at_one_time_are_one_kernel_in_place() -> None:
+    body = keys_and_values()
+    mod = groupings(function(body), target=Target("cuda -arch=sm_90"))[0]
+    params = [p.name_hint for p in mod["main"].params]
+    assert in_place(mod["main"]) == tuple(
+        Pair(k, params.index(name)) for k, name in ((1, "k"), (2, "v"))
+    )
+    written = [c for c in steps(mod["main"].body) if c.op.attrs["name"].count("where") == 2]
+    (write,) = written
+    rng = np.random.default_rng(0)
+    given = {p.name_hint: rng.random(p.shape, "float32") for p in mod["main"].params}
+    given["i"] = np.array([[4]])
+    for mine, its in zip(
+        evaluate(mod, given), evaluate(IRModule({"main": function(body)}), given), strict=True
+    ):
+        np.testing.assert_allclose(mine, its, rtol=1e-6)
+    assert write.checked_type.fields[0].shape == (ROWS, SIZE)
+
+
+def one_after_the_other() -> Expr:
+    """What is written to the second is read from the first."""
+    keys = chosen(cache("k"))
+    return relay.Tuple([keys, chosen(cache("v"), relay.sum(keys, axis=0, keepdims=True))])
+
+
+def test_a_write_that_needs_another_one_comes_behind_it() -> None:
+    mod = groupings(function(one_after_the_other()), target=Target("cuda -arch=sm_90"))[0]
+    names = [c.op.attrs["name"] for c in steps(mod["main"].body)]
+    assert [name.count("where") for name in names if "where" in name] == [1, 1]
+    assert len(in_place(mod["main"])) == 2

@@ -161,8 +161,8 @@ def _fastest_way(ways: Sequence[Function], evidence: Evidence, target: Target) -
 
 
 def _of_one_kernel(group: FusedGroup, target: Target) -> float | None:
-    """What the machine model says of a kernel; None of an attention that neither matrix units run nor
-    has few rows: of others it knows too little to take them for several kernels."""
+    """What the machine model says of a kernel; None of an attention that has more than a few rows
+    and that matrix units do not run: of such it knows too little to take it for several kernels."""
     if group.name == "attention" and not any(
         sketch.origin in ATTENTION for sketch in anchor_sketches(group.dag, target)
     ):
