@@ -7,6 +7,7 @@ import pytest
 
 from graph.case import function
 from graph.test_grouped_heads import attention as step_over_a_cache
+from lowering.split_sums import backwards, joins
 from strategies import assert_computes
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.stmt import AsyncCopy, Barrier, Exchange, Program, Wait, statements
@@ -75,3 +76,27 @@ def test_it_is_what_runs_untuned() -> None:
 def test_more_rows_and_vectors_are_for_other_templates(shape: tuple[int, ...]) -> None:
     with pytest.raises(ScheduleError, match="more than 8 rows, or a factor is a vector"):
         sketch_of(attention(*shape))
+
+
+def members(sketch: Sketch, **wanted: int) -> list[int]:
+    values = [sketch.space.get(index) for index in range(len(sketch.space))]
+    return [k for k, v in enumerate(values) if all(v[name].val == n for name, n in wanted.items())]
+
+
+PIECES = {
+    "rows of a causal mask": (attention(1, 4, 256, 16, 16, "bfloat16", is_causal=True), 2),
+    "columns of no vectors": (attention(2, 3, 256, 12, 20), 4),
+    "float32": (attention(2, 2, 128, 8, 8, "float32"), 2),
+}
+
+
+@pytest.mark.parametrize(("dag", "pieces"), PIECES.values(), ids=PIECES)
+def test_keys_in_pieces_are_one_kernel(dag: ComputeDAG, pieces: int) -> None:
+    """Blocks of their own compute them; the last of a row puts them together, whichever it is."""
+    sketch = sketch_of(dag)
+    found = members(sketch, pieces=pieces)
+    for index in (found[0], found[-1]):
+        program = lower_schedule(sketch.close(index), CUDA)
+        assert len(program.kernels) == 1 and joins(program)
+        assert_computes(program, dag, 0)
+        assert_computes(backwards(program), dag, 0)

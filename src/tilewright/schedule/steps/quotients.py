@@ -113,7 +113,7 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
         return None
     if op.combiner is not None or s.readers(stage) != [reader]:
         return None
-    value, casts = _uncast(_whole(s, op.body))
+    value, casts = _uncast(whole_body(s, op.body))
     test: Expr | None = None
     if value.op in ("select", "if_then_else") and _is_zero(value.args[2]):
         test, value, _ = value.args
@@ -142,7 +142,7 @@ def _is_zero(value: Expr) -> bool:
     return value.op == "const" and value.attr == 0
 
 
-def _whole(s: AnyState, body: Expr) -> Expr:
+def whole_body(s: AnyState, body: Expr) -> Expr:
     """An expression after its inlined producers took their places."""
 
     def rule(node: Expr) -> Expr | None:
@@ -152,7 +152,7 @@ def _whole(s: AnyState, body: Expr) -> Expr:
         if not isinstance(op, ComputeOp) or op.num_outputs > 1:
             return None
         at = {ax.var: i for ax, i in zip(op.axis, node.args, strict=True)}
-        return E.substitute(_whole(s, op.body), at)
+        return E.substitute(whole_body(s, op.body), at)
 
     return E.transform(body, rule)
 

@@ -37,13 +37,15 @@ from tilewright.topi.templates.attention_stages import (
     keep_wide,
     result_of,
 )
-from tilewright.topi.templates.gpu import accumulator, op_of
+from tilewright.topi.templates.gpu import accumulator, divisors_of, op_of
 from tilewright.topi.templates.gpu_atoms import KINDS, SKEW, Axes, Dims, operands, width_of
 from tilewright.topi.templates.untuned import fastest
 
 MOST_ROWS = 8  # of more, matrix units are faster
 ROWS = (1, 2, 4, 8)  # of a block
 WARPS = (2, 4, 8, 16)
+PIECES = (1, 2, 4, 8, 16, 32, 64)  # of the keys, each for a block of its own
+SHORTEST = 64  # keys of a piece
 WORD = 4  # bytes of a float32
 VECTOR_BYTES = 16  # that a thread reads at once
 
@@ -64,48 +66,88 @@ def schedule(cfg: Any, at: Anchored) -> None:
     a.kept.compute_inline()
     cfg.define_knob("rows", [n for n in ROWS if n <= rows])
     cfg.define_knob("warps", WARPS)
+    total = divided_last(s, at.anchor)
+    cfg.define_knob(
+        "pieces", PIECES[:1] if total is None else divisors_of(length, PIECES, SHORTEST)
+    )
     cfg.define_knob("auto_unroll_max_step", [512, 0])
-    warps = cfg["warps"].val
-    total = divided_last(s, at.anchor) or at.anchor
+    warps, parts = cfg["warps"].val, int(cfg["pieces"].val)
     out, batch, i, j = result_of(at)
-    shares = _shared_out(s, total, warps)
-    adder = s[accumulator(s, total, out.tensor)]
+    found = Found(a, total or at.anchor, a.largest, a.total)
+    if parts > 1:
+        maxima, totals, sums, pieces = s.split_softmax(found.sums, parts)
+        found = Found(a, sums, s[maxima], s[totals])
+    shares = _shared_out(s, found.sums, warps)
+    adder = s[accumulator(s, total or at.anchor, out.tensor)]
+    if parts > 1:
+        s[found.sums].set_scope("local")
     block, row = out.split(i, factor=cfg["rows"].val)
     out.reorder(*batch, block, row, j)
     block = out.fuse(*batch, block)
     out.bind(block, "blockIdx.x")
     out.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     place = Block(s, (out, block), warps)
-    masks = _masks(s, a)
     adder.compute_at(out, place.deal(out, out.fuse(row, j)))
     adder.unroll(op_of(s, adder.tensor).reduce_axis[0])
-    _scores(place, a)
-    _weighted(place, shares)
+    if parts > 1:
+        place = _joined(place, s[pieces], found)
+    _softmax(place, found, shares)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a block computes of an attention: `sums`, relative to `largest`, and the `total` of the
+    exponentials: those of all keys, or of a piece of them"""
+
+    of: Attention
+    sums: Tensor
+    largest: Stage
+    total: Stage
+
+
+def _softmax(block: Block, found: Found, shares: Shares) -> None:
+    """rewrite: {masks; scores, max, sum, exponentials; shares of the sums}"""
+    masks = _masks(block.s, found)
+    _scores(block, found.of)
+    _weighted(block, shares)
     for stage in masks:
-        place.put(stage)
-        place.deal(stage, stage.fuse(*stage.op.axis))
-    for stage in (a.largest, a.total):
-        place.put(stage)
-        lanes = stage.fuse(*op_of(s, stage.tensor).reduce_axis)
-        _, lane = stage.split(lanes, factor=WARP)
-        _, warp = stage.split(stage.op.axis[-1], factor=warps)
-        stage.bind(warp, "threadIdx.y")
-        stage.bind(lane, "threadIdx.x")
-        stage.pragma(lane, "exchange", 1)
-    place.put(a.probability)
-    place.deal(a.probability, a.probability.fuse(*a.probability.op.axis))
+        block.put(stage)
+        block.deal(stage, stage.fuse(*stage.op.axis))
+    block.reduce(found.largest, found.total)
+    probability = found.of.probability
+    block.put(probability)
+    block.deal(probability, probability.fuse(*probability.op.axis))
 
 
-def _masks(s: Schedule, a: Attention) -> list[Stage]:
+def _joined(end: Block, pieces: Stage, found: Found) -> Block:
+    """Blocks of their own for the pieces of a row, of which the last one puts them together: what
+    all have found is in its shared memory.  Returns the place of a piece."""
+    s, place = end.s, end.place
+    readers = [r.tensor for r in s.readers(pieces)]
+    near = s[s.cache_read(pieces.tensor, "shared", readers)]
+    pieces.join(*place)
+    part, *rest = pieces.op.axis
+    pieces.bind(part, "blockIdx.y")
+    s[found.sums].compute_at(pieces, end.deal(pieces, pieces.fuse(*rest)))
+    near.compute_at(*place)
+    end.deal(near, near.fuse(*near.op.axis))
+    end.reduce(found.of.largest, found.of.total)
+    return Block(s, (pieces, part), end.warps)
+
+
+def _masks(s: Schedule, attention: Found) -> list[Stage]:
     """What else is read between both products, in shared memory: it is asked for with the keys."""
-    between = (a.largest, a.total, a.probability)
-    inside = {a.scores.tensor, a.largest.tensor, a.total.tensor}
+    a = attention.of
+    between = (attention.largest, attention.total, a.probability)
+    inside = {a.scores.tensor, attention.largest.tensor, attention.total.tensor, a.total.tensor}
     reads = (n.attr for st in between for n in E.walk(inlined_body(s, st)) if n.op == "read")
     found = [t for t in dict.fromkeys(reads) if t not in inside]
     made = []
     for tensor in found:
         readers = [
-            r.tensor for r in s.readers(tensor) if r is a.probability or s.reaches(r, a.probability)
+            r.tensor
+            for r in s.readers(tensor)
+            if r in between or any(s.reaches(r, stage) for stage in between)
         ]
         made.append(s[s.cache_read(tensor, "shared", readers)])
     return made
@@ -125,6 +167,17 @@ class Block:
 
     def deal(self, stage: Stage, loop: IterVar) -> IterVar:
         return deal(stage, loop, WARP * self.warps, WARP)
+
+    def reduce(self, *stages: Stage) -> None:
+        """A warp for each row, whose lanes exchange what they have found."""
+        for stage in stages:
+            self.put(stage)
+            (loop,) = op_of(self.s, stage.tensor).reduce_axis
+            _, lane = stage.split(loop, factor=WARP)
+            _, warp = stage.split(stage.op.axis[-1], factor=self.warps)
+            stage.bind(warp, "threadIdx.y")
+            stage.bind(lane, "threadIdx.x")
+            stage.pragma(lane, "exchange", 1)
 
     def bring(self, factor: Dims, reader: Stage) -> tuple[Stage, int]:
         """A factor in shared memory, and how many neighbours of it lie side by side."""
