@@ -32,6 +32,7 @@ from tilewright.graph.passes import (
     fuse_norms,
     join_gates,
     join_readers,
+    join_small,
     join_writes,
     optimize,
     passes_of,
@@ -151,7 +152,7 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     ways = [fuse_norms(mod) if norms else fuse(mod), *whole]
     if target is None or not target.has_threads:
         return ways
-    ways = [join_writes(join_readers(way)) for way in ways]
+    ways = [join_small(join_writes(join_readers(way))) for way in ways]
     return [join_gates(way) for way in ways] if target.atoms else ways
 
 

@@ -34,7 +34,7 @@ def join_writes(mod: IRModule) -> IRModule:
     rewrite: k = where(here, a, keys); v = where(here, b, values); f(k, v)
        ->    t = where_where(here, a, keys, b, values); f(t.0, t.1)
     """
-    return each_function(mod, lambda f: with_body(f, _joined(f.body)))
+    return each_function(mod, lambda f: with_body(f, side_by_side(f.body, _together(f.body))))
 
 
 def kept_by(value: Expr) -> Expr | None:
@@ -63,10 +63,12 @@ def _arguments(node: Expr) -> list[Expr]:
     return list(node.args) if isinstance(node, Call) else []
 
 
-def _joined(body: Expr) -> Expr:
-    nodes = post_order(body)
-    position = {node: k for k, node in enumerate(nodes)}
-    together = _together(nodes, position)
+def side_by_side(body: Expr, groups: Mapping[Expr, list[Call]]) -> Expr:
+    """Give `body` with some calls as results of one, which runs where the first of them does.
+
+    groups: by their first calls; what the others read is there then, or a view of what is
+    """
+    together = {first: own for first, own in groups.items() if len(own) > 1}
     new = dict[Expr, Expr]()
 
     def moved(arg: Expr) -> Expr:
@@ -90,8 +92,10 @@ def _joined(body: Expr) -> Expr:
     return rewrite(body, visit) if together else body
 
 
-def _together(nodes: list[Expr], position: Mapping[Expr, int]) -> dict[Expr, list[Call]]:
+def _together(body: Expr) -> dict[Expr, list[Call]]:
     """Writes that become one kernel, by the first of them."""
+    nodes = post_order(body)
+    position = {node: k for k, node in enumerate(nodes)}
     found: dict[Expr, list[Call]] = {}
     for node in nodes:
         kept = kept_by(node)
@@ -104,7 +108,7 @@ def _together(nodes: list[Expr], position: Mapping[Expr, int]) -> dict[Expr, lis
                 break
         else:
             found[node] = [node]
-    return {first: own for first, own in found.items() if len(own) > 1}
+    return found
 
 
 def _is_there(arg: Expr, step: int, position: Mapping[Expr, int]) -> bool:
