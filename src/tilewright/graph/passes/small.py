@@ -12,7 +12,7 @@ from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.passes.results import call_of, steps_of
 from tilewright.graph.passes.views import made_by
-from tilewright.graph.passes.writes import side_by_side
+from tilewright.graph.passes.writes import kept_by, side_by_side
 from tilewright.graph.traversal import each_function, op_name, rewrite, with_body
 
 FEW = 1024  # elements
@@ -73,7 +73,8 @@ def _is_few(node: Call) -> bool:
     """Whether it is a kernel of one result of few elements, each of a few of what it reads."""
     steps = steps_of(node)
     simple = all(TABLE[op_name(s)].pattern <= Pattern.INJECTIVE or is_view(s) for s in steps)
-    return bool(steps) and simple and node.tensor_type.size <= FEW
+    few = bool(steps) and simple and node.tensor_type.size <= FEW
+    return few and kept_by(node) is None  # which may be written where it is: see `writes.py`
 
 
 def _is_input(value: Expr) -> bool:
