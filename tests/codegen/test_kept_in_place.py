@@ -12,6 +12,7 @@ from tests.interpreter import run
 from tilewright.codegen import generate
 from tilewright.codegen.c_value import APART
 from tilewright.codegen.kept_in_place import kept_in_place
+from tilewright.codegen.reads_first import reads_first
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
@@ -85,6 +86,15 @@ def test_it_computes_the_same_apart_and_in_place(apart: bool, other: bool) -> No
     (test,) = (s for s in statements(made.kernels[0].body) if isinstance(s, If))
     assert any(n.op == APART for n in E.walk(test.condition))
     values(made, apart)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_neighbours_are_read_before_any_is_stored(apart: bool) -> None:
+    made = reads_first(kept_in_place(linked(seq(write(), write(V, Z)), 2)))
+    for test in (s for s in statements(made.kernels[0].body) if isinstance(s, If)):
+        inside = [s.buffer in made.args for s in statements(test.then) if isinstance(s, Store)]
+        assert inside == sorted(inside) and not inside[0]
+    values(made, apart, 2)
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from graph.case import function, tensor
+from strategies import assert_computes
+from tilewright import te
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, IRModule
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.network.build import build
 from tilewright.network.extract import groupings, prepare
 from tilewright.network.in_place import in_place
 from tilewright.network.memory import steps
 from tilewright.runtime.network.library import load
 from tilewright.runtime.network.plan import Pair
+from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
 
@@ -126,6 +130,26 @@ def test_writes_at_one_time_are_one_kernel_in_place() -> None:
     ):
         np.testing.assert_allclose(mine, its, rtol=1e-6)
     assert write.checked_type.fields[0].shape == (ROWS, SIZE)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(6, 12), (1 << 14, 2048)])
+def test_a_large_cache_has_a_few_elements_for_each_thread(rows: int, blocks: int) -> None:
+    """Where it is written in place, whoever keeps its elements only asks where it is."""
+    target = Target("cuda -arch=sm_90")
+    x, u = te.placeholder((rows, SIZE), name="x"), te.placeholder((SIZE,), name="u")
+    here = te.placeholder((rows,), "bool", name="here")
+
+    def value(i: te.IterVar, j: te.IterVar) -> te.Expr:
+        half = SIZE // 2
+        turned = te.if_then_else(j < half, 0.0 - u[j + half], u[j - half])
+        return te.if_then_else(here[i], turned, x[i, j])
+
+    dag = te.ComputeDAG([x, u, here, te.compute((rows, SIZE), value)])
+    program = lower_schedule(default_schedule(dag, target), target)
+    (kernel,) = program.kernels
+    assert [thread.extent for thread in kernel.threads if "blockIdx" in thread.tag] == [blocks]
+    if rows < SIZE:
+        assert_computes(program, dag, 0)
 
 
 def one_after_the_other() -> Expr:

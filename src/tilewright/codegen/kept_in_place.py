@@ -16,6 +16,7 @@ from tilewright.codegen.c_value import APART
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
@@ -53,27 +54,30 @@ class _Change:
     negated: bool
 
 
+_Part = tuple[Stmt, _Change | None]  # a statement, and when it changes anything; None: always
+
+
 def _rewritten(kernel: Kernel, steady: frozenset[Buffer]) -> Kernel:
     written = written_buffers(kernel.body)
     others = {p for p in kernel.params if p not in steady and p not in written}
     results = written & set(kernel.params) - read_buffers(kernel.body)
 
-    def visit(stmt: Stmt) -> tuple[Stmt, _Change | None]:
-        """A statement, and when it changes anything; None: whenever it runs."""
+    def visit(stmt: Stmt) -> list[_Part]:
         if isinstance(stmt, Store) and stmt.buffer in results:
-            return stmt, _change(stmt, others)
+            return [(stmt, _change(stmt, others))]
         if isinstance(stmt, For):
-            body, change = visit(stmt.body)
-            if change is None or stmt.var in E.free_variables(change.test):
-                return replace(stmt, body=_held([(body, change)])), None
-            return replace(stmt, body=body), change
+            parts = visit(stmt.body)
+            if all(c is not None and stmt.var not in E.free_variables(c.test) for _, c in parts):
+                # nobody reads what they store, so each may have the loop for itself
+                return [(fresh_loops(replace(stmt, body=body), {}), c) for body, c in parts]
+            return [(replace(stmt, body=_held(parts)), None)]
         if isinstance(stmt, Seq):
-            return _held([visit(s) for s in stmt.body]), None
+            return [part for s in stmt.body for part in visit(s)]
         if isinstance(stmt, (If, Allocate)):
-            return map_children(stmt, lambda s: _held([visit(s)])), None
-        return stmt, None
+            return [(map_children(stmt, lambda s: _held(visit(s))), None)]
+        return [(stmt, None)]
 
-    return replace(kernel, body=_held([visit(kernel.body)]))
+    return replace(kernel, body=_held(visit(kernel.body)))
 
 
 def _change(stmt: Store, others: set[Buffer]) -> _Change | None:
@@ -94,7 +98,7 @@ def _change(stmt: Store, others: set[Buffer]) -> _Change | None:
     return None
 
 
-def _held(parts: list[tuple[Stmt, _Change | None]]) -> Stmt:
+def _held(parts: list[_Part]) -> Stmt:
     """Statements one behind the other, each where it changes something; what all their tests read
     is asked for together."""
     changes = [change for _, change in parts if change is not None]
