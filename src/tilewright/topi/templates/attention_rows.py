@@ -41,10 +41,10 @@ from tilewright.topi.templates.gpu import accumulator, divisors_of, op_of
 from tilewright.topi.templates.gpu_atoms import KINDS, SKEW, Axes, Dims, operands, width_of
 from tilewright.topi.templates.untuned import fastest
 
-MOST_ROWS = 8  # of more, matrix units are faster
+MOST_ROWS = 16  # of more, matrix units have whole atoms
 ROWS = (1, 2, 4, 8)  # of a block
 WARPS = (2, 4, 8, 16)
-PIECES = (1, 2, 4, 8, 16, 32, 64)  # of the keys, each for a block of its own
+PIECES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the keys, each for a block of its own
 SHORTEST = 64  # keys of a piece
 WORD = 4  # bytes of a float32
 VECTOR_BYTES = 16  # that a thread reads at once
@@ -54,7 +54,7 @@ def schedule(cfg: Any, at: Anchored) -> None:
     """rewrite: block of rows: {keys, values; scores, max, sum; shares of the result; out}"""
     s = at.schedule
     keep_wide(s, at.anchor)
-    a = attention_of(at)
+    a = attention_of(at, whole=False)
     rows, length = a.scores.op.shape[-2:]
     depth, columns = op_of(s, a.scores.tensor).reduce_axis[0].size, at.anchor.shape[-1]
     if rows > MOST_ROWS or 1 in (length, depth, columns):

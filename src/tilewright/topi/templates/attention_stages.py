@@ -39,10 +39,11 @@ class Attention:
         return (self.scores, self.largest, self.kept, self.total, self.probability)
 
 
-def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
+def attention_of(at: Anchored, *, moved: bool = False, whole: bool = True) -> Attention:
     """The stages of an attention; what stands between them is inlined.
 
     moved: whether operands of the products that are computed, not only moved, keep a stage
+    whole: whether a block, or a core, keeps whole rows of scores
     Raises ScheduleError for any other computation.
     """
     s, anchor = at.schedule, at.anchor.op
@@ -70,7 +71,7 @@ def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
     limits = at.target.limits
     room = limits.shared_bytes_per_block if at.target.has_threads else limits.max_stack_bytes
     row = len(found.all) * products[0].shape[-1] * products[0].dtype.compute.bytes
-    if row > room:
+    if whole and row > room:
         raise ScheduleError(
             f"template for {anchor.name}", f"a row of scores takes {row} of {room} bytes",
             "It compiles with its default schedule.",
