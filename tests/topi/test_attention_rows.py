@@ -16,6 +16,7 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright.topi.templates import attention_rows
 from topi.test_attention_atoms import attention, group
 
 CUDA = Target("cuda -arch=sm_90")
@@ -41,10 +42,11 @@ SHAPES = {
     "keys and columns of no vectors": (2, 3, 37, 20, 24, "bfloat16"),
     "odd heads": (2, 3, 21, 5, 7, "float16"),
     "float32": (2, 4, 33, 8, 8, "float32"),
-    "as many rows as there may be": (1, 16, 40, 16, 16, "float16"),
+    "as many rows as there may be": (1, 16, 20, 8, 8, "float16"),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_every_extent(shape: tuple[int, ...]) -> None:
     check(attention(*shape))
@@ -54,6 +56,7 @@ def test_causal_rows() -> None:
     check(attention(1, 4, 24, 16, 16, "bfloat16", is_causal=True))
 
 
+@pytest.mark.slow
 def test_a_step_over_a_cache_asks_for_all_that_it_reads_at_once() -> None:
     """Keys, values and the mask are under way before anything waits; lanes exchange maxima."""
     dag = group(function(step_over_a_cache()))
@@ -84,17 +87,23 @@ def members(sketch: Sketch, **wanted: int) -> list[int]:
 
 
 PIECES = {
-    "rows of a causal mask": (attention(1, 4, 256, 16, 16, "bfloat16", is_causal=True), 2),
-    "columns of no vectors": (attention(2, 3, 256, 12, 20), 4),
-    "float32": (attention(2, 2, 128, 8, 8, "float32"), 2),
+    "rows of a causal mask": (attention(1, 3, 32, 16, 16, "bfloat16", is_causal=True), 2),
+    "columns of no vectors": (attention(2, 2, 64, 12, 12), 4),
+    "float32": (attention(2, 2, 32, 8, 8, "float32"), 2),
 }
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("near", [1, 32])
 @pytest.mark.parametrize(("dag", "pieces"), PIECES.values(), ids=PIECES)
-def test_keys_in_pieces_are_one_kernel(dag: ComputeDAG, pieces: int) -> None:
+def test_keys_in_pieces_are_one_kernel(
+    dag: ComputeDAG, pieces: int, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Blocks of their own compute them; the last of a row puts them together, whichever it is."""
+    monkeypatch.setattr(attention_rows, "NEAR", near)
+    monkeypatch.setattr(attention_rows, "SHORTEST", 16)
     sketch = sketch_of(dag)
-    found = members(sketch, pieces=pieces)
+    found = members(sketch, pieces=pieces, warps=2)
     for index in (found[0], found[-1]):
         program = lower_schedule(sketch.close(index), CUDA)
         assert len(program.kernels) == 1 and joins(program)

@@ -45,6 +45,7 @@ MOST_ROWS = 16  # of more, matrix units have whole atoms
 ROWS = (1, 2, 4, 8)  # of a block
 WARPS = (2, 4, 8, 16)
 PIECES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the keys, each for a block of its own
+NEAR = 32  # pieces, of which a block has room
 SHORTEST = 64  # keys of a piece
 WORD = 4  # bytes of a float32
 VECTOR_BYTES = 16  # that a thread reads at once
@@ -121,16 +122,17 @@ def _softmax(block: Block, found: Found, shares: Shares) -> None:
 
 def _joined(end: Block, pieces: Stage, found: Found) -> Block:
     """Blocks of their own for the pieces of a row, of which the last one puts them together: what
-    all have found is in its shared memory.  Returns the place of a piece."""
+    a few have found is in its shared memory.  Returns the place of a piece."""
     s, place = end.s, end.place
-    readers = [r.tensor for r in s.readers(pieces)]
-    near = s[s.cache_read(pieces.tensor, "shared", readers)]
+    if pieces.op.shape[0] <= NEAR:
+        readers = [r.tensor for r in s.readers(pieces)]
+        near = s[s.cache_read(pieces.tensor, "shared", readers)]
+        near.compute_at(*place)
+        end.deal(near, near.fuse(*near.op.axis))
     pieces.join(*place)
     part, *rest = pieces.op.axis
     pieces.bind(part, "blockIdx.y")
     s[found.sums].compute_at(pieces, end.deal(pieces, pieces.fuse(*rest)))
-    near.compute_at(*place)
-    end.deal(near, near.fuse(*near.op.axis))
     end.reduce(found.of.largest, found.of.total)
     return Block(s, (pieces, part), end.warps)
 
