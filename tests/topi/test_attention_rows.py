@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from graph.test_grouped_heads import attention as step_over_a_cache
 from lowering.split_sums import backwards, joins
 from strategies import assert_computes
 from tilewright.base.errors import ScheduleError
+from tilewright.codegen import generate
 from tilewright.ir.stmt import AsyncCopy, Barrier, Exchange, Program, Wait, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
@@ -109,3 +112,13 @@ def test_keys_in_pieces_are_one_kernel(
         assert len(program.kernels) == 1 and joins(program)
         assert_computes(program, dag, 0)
         assert_computes(backwards(program), dag, 0)
+
+
+def test_kernels_that_begin_early_ask_for_the_cache_before_they_wait() -> None:
+    """The kernel before may still write a row of it: memory is asked for, nothing is read."""
+    sketch = sketch_of(attention(2, 4, 64, 64, 64))
+    program = lower_schedule(sketch.close(sketch.fallback()), CUDA)
+    text = generate(replace(program, steady=frozenset(), lets_in=True), CUDA).text
+    body = text[text.index('extern "C"') :]
+    assert 0 < body.index("tw_prefetch(") < body.index("tw_await_kernel") < body.index("tw_copy_16(")
+    assert "tw_prefetch(" not in generate(replace(program, steady=frozenset()), CUDA).text
