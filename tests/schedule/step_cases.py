@@ -411,6 +411,7 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 2)"),
         Case("softmax_of_products(2, 8, 3, even=True)", "s.split_softmax(O, 2)"),
         Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 3)"),
+        Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 0)"),
         Case(
             "softmax_of_products(2, 8, 3)", "s.split_softmax(O, 2)", ("s[O].split(O_i, factor=2)",)
         ),

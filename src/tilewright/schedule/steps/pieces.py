@@ -123,7 +123,7 @@ class SplitSoftmax(Step):
         stage = stage_of(self, s)
         place = f"split_softmax({stage.name}, {self.parts})"
         refuse_scheduled(self, s, stage, place)
-        found = _exponentials(self, s, stage, place)
+        found = _exponentials(self, s, stage, self.parts, place)
         return _in_pieces(s, found, self.parts)
 
     def python(self, names: PythonNames) -> str:
@@ -154,7 +154,9 @@ def _refused(place: str, why: str) -> ScheduleError:
     )
 
 
-def _exponentials(step: Step, s: AnyState, stage: StageState, place: str) -> _Exponentials:
+def _exponentials(
+    step: Step, s: AnyState, stage: StageState, parts: int, place: str
+) -> _Exponentials:
     product = sum_of_products(step, stage, place)
     op = product.op
     terms = op.reduce_axis[0].size
@@ -168,18 +170,23 @@ def _exponentials(step: Step, s: AnyState, stage: StageState, place: str) -> _Ex
     if len(op.reduce_axis) != 1 or s.readers(factor) != [stage] or factor.is_output:
         raise _refused(place, f"{factor.name} is read by others, or there are several sums in one")
     assert isinstance(factor.op, ComputeOp)
-    along = [k for k, i in enumerate(read.args) if i is op.reduce_axis[0].var]
+    k = op.reduce_axis[0].var
+    along = [d for d, i in enumerate(read.args) if k in E.free_variables(i)]
+    plain = all(read.args[d] is k and factor.op.shape[d] == terms for d in along)
     at = {ax.var: i for ax, i in zip(factor.op.axis, read.args, strict=True)}
     places = {_place(e) for e in E.walk(whole_body(s, factor.op.body)) if _reads(e, largest)}
     totals = [st for st in _readers(s, largest) if st is not factor]
-    if len(along) != 1 or len(places) != 1 or len(totals) != 1:
+    if len(along) != 1 or not plain or len(places) != 1 or len(totals) != 1:
         raise _refused(place, f"{largest.name} is not read by it and by one sum, at one place each")
     (index,), (total,) = places, totals
     own = {ax.var: ax for ax in op.axis}
     inside = [E.substitute(i, at) for i in index]
-    if not all(i in own or i.op == "const" for i in inside):
-        raise _refused(place, f"{largest.name} is not read by rows of {stage.name}")
     rows = tuple(own.get(i) for i in inside)
+    sizes = tuple(1 if row is None else row.size for row in rows)
+    used = [row for row in rows if row is not None]
+    fixed = all(i in own or i.op == "const" for i in inside)
+    if not fixed or sizes != largest.op.shape or len(set(used)) != len(used):
+        raise _refused(place, f"{largest.name} is not read by rows of {stage.name}")
     others = [ax for ax in op.axis if ax not in rows and ax.var not in E.free_variables(*read.args)]
     _check_total(s, largest, total, terms, place)
     if s.reaches(total, stage):
@@ -187,7 +194,7 @@ def _exponentials(step: Step, s: AnyState, stage: StageState, place: str) -> _Ex
     exponential = proportional(whole_body(s, factor.op.body), largest.tensors)
     if not exponential or len(others) != 1 or op.dtype is not largest.op.dtype:
         raise _refused(place, f"{factor.name} is not proportional to exp(-{largest.name})")
-    if terms % step.parts or not 1 < step.parts < terms:  # type: ignore[attr-defined]
+    if not 1 < parts < terms or terms % parts:
         raise ScheduleError(
             place, f"{terms} terms are not so many pieces of several", "Give a divisor of them."
         )
