@@ -54,16 +54,27 @@ def read_behind() -> Expr:
     return relay.Tuple([relay.sum(made, axis=1), made])
 
 
+def read_before() -> Expr:
+    """Another kernel reads the input; what is written to it comes last."""
+    x = cache()
+    return relay.Tuple([chosen(x), relay.sum(x, axis=1)])
+
+
+def made_of_it() -> Expr:
+    """A kernel of its own makes what is new of all of it, before any of it is written."""
+    x = cache()
+    return chosen(x, relay.sum(x, axis=0, keepdims=True))
+
+
 @pytest.mark.parametrize(
-    ("body", "result"), [(chosen(cache()), 0), (viewed(), 0), (read_behind(), 1)]
+    ("body", "result"),
+    [(chosen(cache()), 0), (viewed(), 0), (read_behind(), 1), (read_before(), 0), (made_of_it(), 0)],
 )
 def test_a_choice_of_an_input_may_lie_there(body, result) -> None:
     assert pairs(body) == numbers(body, "x", result)
 
 
 OTHERS = {
-    "read twice": lambda x: relay.Tuple([chosen(x), relay.sum(x, axis=1)]),
-    "what is new depends on it": lambda x: chosen(x, relay.sum(x, axis=0, keepdims=True)),
     "where depends on it": lambda x: relay.where(relay.less(x, relay.const(0.0)), cache("u"), x),
     "another result, too": lambda x: relay.Tuple([chosen(x), x]),
     "every element is new": lambda x: relay.add(x, relay.const(1.0)),
@@ -104,6 +115,14 @@ def test_files_say_it_and_a_wrong_one_is_refused(tmp_path) -> None:
     for pair in (Pair(0, 9), Pair(1, 0), Pair(0, 0), Pair(-1, 1)):
         wrong = replace(plan, in_place=(pair,))
         assert "is to lie in" in wrong.misfit(made.kernels, made.constants)
+
+
+def test_what_is_read_later_is_not_written_over() -> None:
+    """A second write needs the first one's result, and the input itself."""
+    x = cache()
+    first = chosen(x)
+    second = chosen(cache("y"), relay.sum(first + x, axis=0, keepdims=True))
+    assert {pair.output for pair in pairs(relay.Tuple([first, second]))} == {1}
 
 
 def keys_and_values() -> Expr:

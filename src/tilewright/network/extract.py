@@ -34,6 +34,7 @@ from tilewright.graph.passes import (
     join_readers,
     join_small,
     join_writes,
+    write_last,
     optimize,
     passes_of,
 )
@@ -152,7 +153,10 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     ways = [fuse_norms(mod) if norms else fuse(mod), *whole]
     if target is None or not target.has_threads:
         return ways
-    ways = [join_small(join_writes(join_readers(way))) for way in ways]
+    ways = [join_readers(way) for way in ways]
+    if target.waits:
+        ways = [write_last(way) for way in ways]
+    ways = [join_small(join_writes(way)) for way in ways]
     return [join_gates(way) for way in ways] if target.atoms else ways
 
 

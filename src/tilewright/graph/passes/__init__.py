@@ -41,7 +41,7 @@ from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
 from tilewright.graph.passes.small import join_small
 from tilewright.graph.passes.transposes import merge_transposes
-from tilewright.graph.passes.writes import join_writes
+from tilewright.graph.passes.writes import join_writes, write_last
 from tilewright.graph.traversal import each_function
 from tilewright.graph.waiting import made_of_constants
 
@@ -149,5 +149,5 @@ __all__ = [
     "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "join_small",
     "join_writes", "merge_transposes", "moves_last", "offer", "optimize", "pair_gates", "passes_of",
     "separate", "simplify_inference", "single_heads", "slices_first", "widen_inside",
-    "work_out_indices",
+    "work_out_indices", "write_last",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ time, of keys and values say, are results of one kernel.  Read next: `results.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.graph.expr import (
     Call,
@@ -15,16 +15,31 @@ from tilewright.graph.expr import (
     Expr,
     Function,
     IRModule,
+    TensorType,
     Tuple,
     TupleGetItem,
     Var,
     post_order,
 )
 from tilewright.graph.layers import adopt, layers_of
+from tilewright.graph.passes.attention import is_attention
+from tilewright.graph.passes.common_subexpressions import eliminate_common
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.passes.results import call_of, values_of
+from tilewright.graph.passes.results import call_of, steps_of, values_of
 from tilewright.graph.passes.views import made_by
-from tilewright.graph.traversal import each_function, is_call, rewrite, with_body
+from tilewright.graph.traversal import (
+    each_function,
+    is_call,
+    op_name,
+    rewrite,
+    substitute,
+    users,
+    with_body,
+)
+
+FEW = 16  # rows of queries that a kernel has for itself; see `topi/templates/attention_rows.py`
+MOST = 32  # caches that a kernel writes
+SMALL = 1 << 14  # elements of constants, such as positions, that are one where they are equal
 
 
 def join_writes(mod: IRModule) -> IRModule:
@@ -35,6 +50,90 @@ def join_writes(mod: IRModule) -> IRModule:
        ->    t = where_where(here, a, keys, b, values); f(t.0, t.1)
     """
     return each_function(mod, lambda f: with_body(f, side_by_side(f.body, _together(f.body))))
+
+
+def write_last(mod: IRModule) -> IRModule:
+    """Let attention of few rows read caches as they were, and choose what is new for itself; what
+    nobody else reads is written when all is read, many caches by one kernel.
+
+    rewrite: k = where(here, a, keys); y = attention(q, k); (y, k)
+       ->    y = where_attention(q, here, a, keys); (y, where(here, a, keys))
+    """
+    mod = eliminate_common(mod, lambda c: not is_view(c), SMALL)
+    mod = each_function(mod, lambda f: with_body(f, _read_first(f.body)))
+    return each_function(mod, lambda f: with_body(f, _written_last(f.body)))
+
+
+def _read_first(body: Expr) -> Expr:
+    new = dict[Expr, Expr]()
+
+    def behind(value: Expr) -> list[Call]:
+        """The calls from a write to what is a view of it."""
+        calls: list[Call] = []
+        while is_view(value) and isinstance(value, Call):
+            calls.append(value)
+            value = value.args[0]
+        return [value, *calls[::-1]] if isinstance(value, Call) and _is_write(value) else []
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        new[old] = node
+        if isinstance(old, Call) and _has_few_rows(old):
+            calls = dict.fromkeys(c for arg in old.args for c in behind(arg))
+            if calls:
+                new[old] = call_of([*calls, old], [old], new)
+        return new[old]
+
+    return rewrite(body, visit)
+
+
+def _written_last(body: Expr) -> Expr:
+    instead = dict[Expr, Expr]()
+    groups: dict[tuple[int, ...], list[list[Call]]] = {}
+    for node in last_writes(body):
+        if isinstance(node.checked_type, TensorType):
+            own = groups.setdefault(node.shape, [[]])
+            if len(own[-1]) == MOST:
+                own.append([])
+            own[-1].append(node)
+    for calls in (calls for own in groups.values() for calls in own if len(calls) > 1):
+        instead.update(zip(calls, values_of(call_of(calls, calls, {})), strict=True))
+    return substitute(body, instead) if instead else body
+
+
+def last_writes(body: Expr) -> list[Call]:
+    """Give the kernels that write to inputs, of which nothing but the results is made."""
+    readers = users(body)
+    return [
+        node
+        for node in readers
+        if isinstance(node, Call) and _is_write(node) and _is_result(node, body, readers)
+    ]
+
+
+def _is_result(value: Expr, body: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> bool:
+    """Whether nothing but the results of a function is made of a value."""
+    parts = (isinstance(r, TupleGetItem) or is_view(r) for r in readers[value])
+    return all(
+        r is body or (part and _is_result(r, body, readers))
+        for r, part in zip(readers[value], parts, strict=True)
+    )
+
+
+def _is_write(call: Call) -> bool:
+    """Whether each of its results keeps elements of an input."""
+    if isinstance(call.checked_type, TensorType):
+        results: list[Expr] = [call]
+    else:
+        results = [TupleGetItem(call, k) for k in range(len(call.checked_type.fields))]
+    kept = [kept_by(result) for result in results]
+    return all(k is not None and isinstance(made_by(k), Var) for k in kept)
+
+
+def _has_few_rows(call: Call) -> bool:
+    """Whether it is an attention of few rows."""
+    steps = steps_of(call)
+    products = [s for s in steps if is_call(s, "nn.batch_matmul")]
+    return is_attention([op_name(s) for s in steps]) and products[0].shape[-2] <= FEW
 
 
 def kept_by(value: Expr) -> Expr | None:

@@ -28,7 +28,7 @@ from tilewright.schedule.space.decision import maximum
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, staged
 from tilewright.schedule.vectors import inlined_body
-from tilewright.te.tensor import IterVar, Tensor
+from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.attention_stages import (
     PRODUCT,
     Attention,
@@ -181,18 +181,68 @@ class Block:
             stage.bind(lane, "threadIdx.x")
             stage.pragma(lane, "exchange", 1)
 
-    def bring(self, factor: Dims, reader: Stage) -> tuple[Stage, int]:
-        """A factor in shared memory, and how many neighbours of it lie side by side."""
-        stage = self.s[self.s.cache_read(factor.tensor, "shared", [reader.tensor])]
-        width = width_of(self.s, factor)
+    def bring(self, factor: Dims, reader: Stage) -> tuple[Tensor, int]:
+        """A factor in shared memory, and how many neighbours of it lie side by side.
+
+        Of a cache to which something is written, what was there comes there, and what is new.
+        """
+        s, width = self.s, width_of(self.s, factor)
+        inner = len(factor.tensor.shape) - 1
+        write = _write_of(s, factor.tensor)
+        if write is None:
+            stage = s[s.cache_read(factor.tensor, "shared", [reader.tensor])]
+            found, old = stage.tensor, factor.tensor
+        else:
+            found, old = factor.tensor, write.old
+            stage = s[s.cache_read(old, "shared", [write.stage.tensor])]
+            for tensor in write.others:
+                self.keep(tensor, write.stage)
         stage.compute_at(*self.place)
-        inner = len(stage.op.axis) - 1
         if factor.row != inner:  # threads read rows
             skew = SKEW // stage.tensor.dtype.bytes
-            stage.storage_align(stage.op.axis[factor.row], 2 * skew, skew)
-        slots = 1 if width > 1 and stays_a_copy(factor.tensor) else 0
+            stage.storage_align(stage.op.axis[-2], 2 * skew, skew)
+        slots = 1 if width > 1 and stays_a_copy(old) else 0
         fetch(stage, WARP * self.warps, width if width > 1 else None, lanes=WARP, slots=slots)
-        return stage, width
+        return found, width
+
+    def keep(self, tensor: Tensor, reader: Stage) -> None:
+        """What a stage reads in shared memory: computed there, or copied."""
+        stage = self.s[tensor]
+        if isinstance(stage.op, ComputeOp):
+            stage.compute_root()  # it was inlined
+        else:
+            stage = self.s[self.s.cache_read(tensor, "shared", [reader.tensor])]
+        self.put(stage)
+        self.deal(stage, stage.fuse(*stage.op.axis))
+
+
+@dataclass(frozen=True)
+class Write:
+    """A stage that has new elements where something says so, and those of `old` elsewhere.
+
+    others: what it reads besides
+    """
+
+    stage: Stage
+    old: Tensor
+    others: tuple[Tensor, ...]
+
+
+def _write_of(s: Schedule, tensor: Tensor) -> Write | None:
+    """The write of which a factor is a view; None where it is none."""
+    stage = s[tensor]
+    while isinstance(stage.op, ComputeOp) and stage.op.body.op == "read":
+        stage = s[stage.op.body.attr]
+    op = stage.op
+    if not isinstance(op, ComputeOp) or op.body.op not in ("select", "if_then_else"):
+        return None
+    test, *sides = op.body.args
+    own = tuple(ax.var for ax in op.axis)
+    for old, new in (sides, sides[::-1]):
+        kept = old.op == "read" and old.args == own and isinstance(s[old.attr].op, PlaceholderOp)
+        if kept and test.op == new.op == "read" and old.attr not in (test.attr, new.attr):
+            return Write(stage, old.attr, (test.attr, new.attr))
+    return None
 
 
 def _scores(block: Block, a: Attention) -> None:
@@ -218,7 +268,7 @@ def _scores(block: Block, a: Attention) -> None:
     sums.reorder(step, inner, *sums.op.axis)
     for loop in (inner, *sums.op.axis[-2:]):
         sums.unroll(loop)
-    for tensor in (found.tensor, near.tensor):
+    for tensor in (found, near.tensor):
         own = s[s.cache_read(tensor, "local", [sums.tensor])]
         own.compute_at(sums, step)
         _in_vectors(own, VECTOR_BYTES // tensor.dtype.bytes)
@@ -257,7 +307,7 @@ def _weighted(block: Block, shares: Shares) -> None:
     sums.reorder(k, *sums.op.axis)
     for loop in sums.op.axis[-2:]:
         sums.unroll(loop)
-    own = s[s.cache_read(found.tensor, "local", [sums.tensor])]
+    own = s[s.cache_read(found, "local", [sums.tensor])]
     own.compute_at(sums, k)
     _in_vectors(own, min(shares.wide, width))
 
