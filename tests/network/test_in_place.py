@@ -68,7 +68,13 @@ def made_of_it() -> Expr:
 
 @pytest.mark.parametrize(
     ("body", "result"),
-    [(chosen(cache()), 0), (viewed(), 0), (read_behind(), 1), (read_before(), 0), (made_of_it(), 0)],
+    [
+        (chosen(cache()), 0),
+        (viewed(), 0),
+        (read_behind(), 1),
+        (read_before(), 0),
+        (made_of_it(), 0),
+    ],
 )
 def test_a_choice_of_an_input_may_lie_there(body, result) -> None:
     assert pairs(body) == numbers(body, "x", result)

@@ -82,9 +82,7 @@ def test_a_kernel_has_old_elements_and_new_ones(
     group = next(g for g in fused_groups(grouped(step(1))["main"]) if g.name == "attention")
     (registered,) = (t for t in anchor_templates(group.dag, CUDA) if t.name == "attention.rows")
     sketch = sketch_of_anchor(registered, group.dag, CUDA)
-    index = next(
-        k for k in range(len(sketch.space)) if sketch.space.get(k)["pieces"].val == pieces
-    )
+    index = next(k for k in range(len(sketch.space)) if sketch.space.get(k)["pieces"].val == pieces)
     program = lower_schedule(sketch.close(index), CUDA)
     assert len(program.kernels) == 1 and "async" in str(program)
     assert_computes(program, group.dag, 0)

@@ -34,9 +34,9 @@ from tilewright.graph.passes import (
     join_readers,
     join_small,
     join_writes,
-    write_last,
     optimize,
     passes_of,
+    write_last,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
 from tilewright.graph.passes.single_pixels import single_pixels_dense
