@@ -33,6 +33,7 @@ from tilewright.codegen.c_dialect import (
     multiply,
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
+from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
@@ -446,6 +447,7 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if not target.waits:
         program = replace(program, steady=None)
+    program = kept_in_place(program)
     if program.lets_in:
         program = asked_first(steady_first(program))
     return c_family.generate(reads_first(program), target, DIALECT)
