@@ -208,7 +208,7 @@ def test_in_a_chain_weights_behind_a_norm_are_asked_for_before_the_kernel_waits(
     """Also where a ring has more slots than it takes, whose last turns copy nothing."""
     tensors = CASES["a norm"][0]
     sketch = sketch_of(tensors)
-    text = text_of(sketch, member(sketch, lanes=8, ahead=2, slots=4), tensors, chained=True)
+    text = text_of(sketch, member(sketch, lanes=8, ahead=1, slots=4), tensors, chained=True)
     before = text.partition("__global__")[2].partition("tw_await_kernel()")[0]
     assert "tw_prefetch(&weight[" in before and "rows +" not in before
 
