@@ -409,5 +409,5 @@ def generate(program: Program, target: Target) -> Source:
     if not target.waits:
         program = replace(program, steady=None)
     if program.lets_in:
-        program = asked_first(steady_first(program))
+        program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)
