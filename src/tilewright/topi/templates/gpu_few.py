@@ -156,4 +156,5 @@ anchor_template(
     kinds=KINDS,
     tags=("dense", "matmul"),
     fallback=lambda sketch, a: fastest(sketch, {}, cold=True),
+    usual=True,
 )(schedule_few)
