@@ -106,6 +106,14 @@ def schedule_few(cfg: Any, a: Anchored) -> None:
     _multiply(cfg, s, local, atom, axes, tiling.warps * shares)
 
 
+def _accesses(stage: Stage) -> list[IterVar]:
+    """The axes of a copy, with those of one access fused."""
+    axes, together = list(stage.op.axis), list[IterVar]()
+    while prod(ax.size for ax in together) * stage.tensor.dtype.bytes < COPIED:
+        together.insert(0, axes.pop())
+    return [*axes, stage.fuse(*together)]
+
+
 def _refused(op: ComputeOp, why: str) -> ScheduleError:
     return ScheduleError(f"template for {op.name}", why, "Other templates compute it.")
 
@@ -142,8 +150,9 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
     (packed,) = op_of(s, held).input_tensors
     ring = s.cache_read(packed, "shared", [held])
     s[ring].compute_at(stage, slices)
-    width = COPIED // packed.dtype.bytes
-    fetch(s[ring], WARP * warps, width, lanes=WARP, slots=cfg["stages"].val)
+    *places, held_together = _accesses(s[ring])
+    s[ring].vectorize(held_together)
+    fetch(s[ring], WARP * warps, None, places, lanes=WARP, slots=cfg["stages"].val)
     shared = s.cache_read(few.tensor, "shared", [local])
     own = s.cache_read(shared, "fragment", [local])
     s[shared].compute_at(stage, slices)
