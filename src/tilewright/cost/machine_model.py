@@ -25,6 +25,7 @@ Vector = npt.NDArray[np.float64]
 
 # Cycles of a core, about the same on all GPUs of the last ten years.
 GLOBAL_LATENCY = 500
+MEMORY_LATENCY = 1400  # while memory is busy
 SHARED_LATENCY = 30
 BARRIER = 40
 JOIN = 3500  # of a block, to have its stores seen, to be counted, to see those of others
@@ -153,10 +154,11 @@ def gpu_times(k: GpuKernel, limits: Limits, cold: bool = False) -> Times:
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
     fills = fills + k.joins * JOIN
     computing = soft_max(busy, units)
+    away = MEMORY_LATENCY if cold else GLOBAL_LATENCY
     for ring in k.rings:
         each = computing / maximum(ring.waits, 1)  # from one wait to the next
-        rest = maximum(GLOBAL_LATENCY - ring.ahead * each, 0)
-        fills = fills + ring.starts * GLOBAL_LATENCY + (ring.waits - ring.starts) * rest
+        rest = maximum(away - ring.ahead * each, 0)
+        fills = fills + ring.starts * away + (ring.waits - ring.starts) * rest
     alone = computing + fills + START
 
     core = BEGIN + rounds * soft_max(alone, together * units)

@@ -22,6 +22,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch
@@ -54,6 +55,7 @@ MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the weights' rows
 SHARES = (2, 4, 8, 16)  # warps along the depth
 STEPS = (1, 2, 4)  # atoms along the depth of a warp in a slice
+USUAL = 8  # shares of what runs untuned
 APART = 4  # floats that rows of sums are longer than a multiple of 8, to lie in different banks
 STAGES = (2, 3, 4, 6, 8, 12)  # slices in the rings
 
@@ -160,10 +162,17 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
     copy(cfg, s[shared], few, width_of(s, few), warps)
 
 
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    """The fastest by the machine model, of those whose warps share the depth."""
+    shares = [e.val for e in sketch.space.space_map["warps_k"]]
+    held = {"warps_k": max(n for n in shares if n <= USUAL), "auto_unroll_max_step": 0}
+    return fastest(sketch, held, cold=True)
+
+
 anchor_template(
     "dense.few",
     kinds=KINDS,
     tags=("dense", "matmul"),
-    fallback=lambda sketch, a: fastest(sketch, {}, cold=True),
+    fallback=fallback,
     usual=True,
 )(schedule_few)
