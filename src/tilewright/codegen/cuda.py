@@ -449,5 +449,5 @@ def generate(program: Program, target: Target) -> Source:
         program = replace(program, steady=None)
     program = kept_in_place(program)
     if program.lets_in:
-        program = asked_first(steady_first(program))
+        program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)

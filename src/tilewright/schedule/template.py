@@ -79,7 +79,8 @@ class RegisteredAnchor:
              any of them
     alone:   where it fits, nothing else is predicted: others give sums that it computes along the
              way kernels of their own, of which trees know too little
-    usual:   where it comes first, its `fallback` was measured to be faster than what trees predict
+    usual:   where only such ones come before it, its `fallback` was measured to be faster than what
+             trees predict
     """
 
     name: str

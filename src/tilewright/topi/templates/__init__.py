@@ -9,6 +9,9 @@ from tilewright.topi.templates import gpu_gates as gpu_gates  # special
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
+from tilewright.topi.templates import gpu_few as gpu_few  # the same on matrix units
+
+# isort: split
 from tilewright.topi.templates import attention_rows as attention_rows  # before matrix units
 
 # isort: split
