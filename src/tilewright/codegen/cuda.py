@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import c_family
+from tilewright.codegen import byte_floats, c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     EVERYWHERE,
@@ -316,6 +316,8 @@ _INSTRUCTIONS = {
         for n in ASYNC_BYTES
     },
     **_GATES,
+    byte_floats.BYTE: byte_floats.TEXT,
+    byte_floats.BYTE8: byte_floats.TEXT8,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
