@@ -93,6 +93,7 @@ class Network:
     layout:  of its convolutions, where one was asked for
     dtype:   of its contractions, as it was asked for
     states:  inputs that stay on the device between calls, by name
+    bounds:  the least and the greatest number of an input, by name, where it has such
     """
 
     door_words = ("a network", "tilewright.load gives one.")
@@ -103,6 +104,7 @@ class Network:
     layout: str | None = None
     dtype: str = "float32"
     states: Mapping[str, State] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -188,7 +190,8 @@ def load(
             unpickles parts of such files: trust who made it), buffers that it writes to are states;
             "script.py:function", whose code runs and returns one of these, with inputs or weights
             behind it where they belong to it; the name of a test network ("resnet-18", with random
-            weights); an IRModule or a Function of a graph
+            weights); an IRModule or a Function of a graph; the folder of a decoder, config.json and
+            safetensors, or a decoder's size ("llama-1b"), whose caches are states
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
     params: of an IRModule: its weights by name; the other parameters are inputs
@@ -222,6 +225,9 @@ def load(
             f"load(batch={tuple(batch)})", "they are not different whole numbers of at least 1",
             "Example: batch=(1, 8).",
         )  # fmt: skip
+    if isinstance(model, str | os.PathLike) and networks.is_decoder(name):
+        made = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
+        return Network(name, made.modules, made.params, None, dtype, made.states, made.bounds)
     own = dict(params or {})
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
             f"load({name!r})")  # fmt: skip
@@ -540,6 +546,7 @@ def compile(
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
+            bounds=what.bounds,
         )  # fmt: skip
     return Compiled(library)
 

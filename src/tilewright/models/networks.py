@@ -22,6 +22,8 @@ from tilewright.graph.layers import name_by_weights
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
 from tilewright.models import scripts
+from tilewright.models.decoders import read as decoders
+from tilewright.models.decoders.read import is_decoder as is_decoder
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
@@ -62,7 +64,7 @@ def check(name_or_path: str) -> None:
     """Raises ModelError for a name that is no network, a file that is not there, and for one that
     is no model that is read.  Nothing of a script runs.
     """
-    if is_network(name_or_path):
+    if is_network(name_or_path) or is_decoder(name_or_path):
         return
     if scripts.parts_of(name_or_path) is not None:
         scripts.check(name_or_path)
@@ -250,6 +252,17 @@ def _sharing(made: Sequence[Loaded]) -> tuple[list[IRModule], dict[str, Array]]:
     """One network for several shapes, with the weights of the first."""
     weights = made[0][1]
     return [with_weights(mod, own, weights) for mod, own in made], weights
+
+
+def load_decoder(
+    model: str, batch: Sequence[int], shape: Mapping[str, Any] | None, inputs: Any, dtype: str,
+    layout: str | None,
+) -> decoders.Read:  # fmt: skip
+    """A decoder for each number of positions at once.  Raises ModelError for what cannot be."""
+    if inputs is not None or layout is not None:
+        what = "inputs" if inputs is not None else "layout"
+        raise ModelError(f"load({model!r}, {what}=)", "a decoder has none", f"Leave {what} out.")
+    return decoders.load(model, batch, shape, dtype)
 
 
 def load_step(
