@@ -18,8 +18,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -213,7 +212,7 @@ def load(
                 name, "it is one computation, not a network", "tilewright.task makes a task of it."
             )
     else:
-        name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
+        name = os.fspath(model) if isinstance(model, str | os.PathLike) else networks.name_of(model)
     if params is not None and not isinstance(model, IRModule | Function):
         raise ModelError(f"load({name}, params=)", "the model has its weights", "Leave params out.")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -226,13 +225,13 @@ def load(
             "Example: batch=(1, 8).",
         )  # fmt: skip
     if isinstance(model, str | os.PathLike) and networks.is_decoder(name):
-        made = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
-        return Network(name, made.modules, made.params, None, dtype, made.states, made.bounds)
+        found = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
+        return Network(name, found.modules, found.params, None, dtype, found.states, found.bounds)
     own = dict(params or {})
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
             f"load({name!r})")  # fmt: skip
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
-    with _of_model(name), named(name, *calls):
+    with networks.of_model(name), named(name, *calls):
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
@@ -240,23 +239,6 @@ def load(
             return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
-
-
-@contextmanager
-def _of_model(name: str) -> Iterator[None]:
-    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
-    try:
-        yield
-    except TilewrightError as error:
-        if error.place.startswith("relay."):
-            error.place = f"{name}: {error.place.removeprefix('relay.')}"
-            error.args = (error.place, *error.args[1:])
-        raise
-
-
-def _name_of(model: Any) -> str:
-    graph = getattr(getattr(model, "graph", None), "name", "")
-    return graph if isinstance(graph, str) and graph else type(model).__name__
 
 
 # -- tuning ----------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def test_sizes_that_cannot_be_are_one_error(given: Any, words: str) -> None:
 @pytest.mark.parametrize(
     "config, words",
     [
-        ("{", "no JSON"), ("[]", "no object"), ({"model_type": "bert"}, "'bert', which is not known"),
+        ("{", "no JSON"), ("[]", "no object"), ({"model_type": "bert"}, "'bert', which is not"),
         ({"model_type": "llama"}, "no config of llama"),
         ({**SIZES, "model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "'yarn'"),
         ({**SIZES, "model_type": "llama", "hidden_act": "mish"}, "'mish'"),

@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.base import model_files
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.graph.expr import Array, Function, IRModule
 from tilewright.graph.layers import name_by_weights
 from tilewright.graph.passes.batch import with_batch
@@ -286,3 +287,21 @@ def load_step(
             "Leave dtype out, or convert the module before it is exported.",
         )  # fmt: skip
     return made, left, states
+
+
+@contextmanager
+def of_model(name: str) -> Iterator[None]:
+    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
+    try:
+        yield
+    except TilewrightError as error:
+        if error.place.startswith("relay."):
+            error.place = f"{name}: {error.place.removeprefix('relay.')}"
+            error.args = (error.place, *error.args[1:])
+        raise
+
+
+def name_of(model: Any) -> str:
+    """What a model in memory calls itself, or its class."""
+    graph = getattr(getattr(model, "graph", None), "name", "")
+    return graph if isinstance(graph, str) and graph else type(model).__name__

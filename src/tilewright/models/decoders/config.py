@@ -112,7 +112,9 @@ def decoder_of(config: Mapping[str, Any], place: str) -> Decoder:
         made = FAMILIES[family](_Config(config, place))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ModelError(place, f"it is no config of {family} ({told})", "Fetch it again.") from None
+        raise ModelError(
+            place, f"it is no config of {family} ({told})", "Fetch it again."
+        ) from None
     sizes = (made.vocabulary, made.width, made.heads, made.shared, made.size, made.wide,
              made.positions, len(made.layers))  # fmt: skip
     if min(sizes) < 1 or made.heads % made.shared:
@@ -177,12 +179,11 @@ class _Config:
 
 def _llama3(plain: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
     """Long waves slower by a factor, short ones as they are, and between them a mean of both."""
-    factor, low, high = (
-        float(told[k]) for k in ("factor", "low_freq_factor", "high_freq_factor")
-    )
+    factor, low, high = (float(told[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
     turns = float(told["original_max_position_embeddings"]) * plain / (2 * math.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)
-    return (1 - share) * plain / factor + share * plain
+    made: np.ndarray = (1 - share) * plain / factor + share * plain
+    return made
 
 
 def _common(c: _Config) -> dict[str, Any]:

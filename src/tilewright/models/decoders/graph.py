@@ -62,9 +62,11 @@ class _Graph:
         self.tokens = var(TOKENS, shape=(b, self.count), dtype="int64")
         self.position = var(POSITION, shape=(b,), dtype="int64")
         last = var(LAST, shape=(b,), dtype="int64")
-        kept = [var(n, shape=(b, d.shared, self.length, d.size), dtype=self.dtype) for n in caches(d)]
+        kept = [
+            var(n, shape=(b, d.shared, self.length, d.size), dtype=self.dtype) for n in caches(d)
+        ]
         table = self.weight("model.embed_tokens.weight", d.vocabulary, d.width)
-        x = indexing.take(table, self.tokens, axis=0)
+        x: Expr = indexing.take(table, self.tokens, axis=0)
         if d.scale != 1:
             x = x * const(np.asarray(d.scale).astype(x.tensor_type.dtype.storage))
         if d.learned:
@@ -78,7 +80,7 @@ class _Graph:
             x = self.chosen(x, last)
         x = self.norm(x, "model.norm", d.norm)
         head = table if d.tied else self.weight("lm_head.weight", d.vocabulary, d.width)
-        logits = self.product(x, head)
+        logits: Expr = self.product(x, head)
         if "head" in d.biases:
             logits = logits + self.weight("lm_head.bias", d.vocabulary)
         logits = tensor.cast(logits, "float32")
@@ -142,10 +144,8 @@ class _Graph:
         biased = "dense" in d.biases
         up = self.linear(x, f"{name}.up_proj", d.wide, biased)
         if d.gated:
-            made = act(self.linear(x, f"{name}.gate_proj", d.wide, biased)) * up
-        else:
-            made = act(up)
-        return self.linear(made, f"{name}.down_proj", d.width, biased)
+            up = act(self.linear(x, f"{name}.gate_proj", d.wide, biased)) * up
+        return self.linear(up if d.gated else act(up), f"{name}.down_proj", d.width, biased)
 
     # -- attention ---------------------------------------------------------------------------------
 
@@ -178,8 +178,8 @@ class _Graph:
         return tensor.transpose(parts, (0, 2, 1, 3))
 
     def turned(self, x: Expr, rotary: Rotary) -> Expr:
-        """Pairs of elements of each head, of which one lies half of them behind the other, turned by
-        an angle that grows with the position."""
+        """Pairs of elements of each head, of which one lies half of them behind the other, turned
+        by an angle that grows with the position."""
         if rotary not in self.rotated:
             self.rotated[rotary] = self.waves(rotary)
         cos, sin = self.rotated[rotary]
@@ -201,7 +201,7 @@ class _Graph:
         steps = np.concatenate([steps, steps]).reshape(1, 1, 1, -1)
         places = tensor.reshape(self.places(), (self.batch, 1, self.count, 1))
         angle = tensor.cast(places, "float32") * const(steps)
-        made = [f(angle) for f in (tensor.cos, tensor.sin)]
+        made: list[Expr] = [f(angle) for f in (tensor.cos, tensor.sin)]
         if rotary.factor != 1:
             made = [wave * rotary.factor for wave in made]
         cos, sin = (tensor.cast(wave, self.dtype) for wave in made)

@@ -45,8 +45,9 @@ def load(
     """Read a decoder.
 
     batch: how many texts at once, one number; none: 1
-    shape: "tokens": numbers of positions at once, of which a run takes what its tokens are; "cache":
-           how many positions the caches hold.  Default: 1 and 64, and 2048 or what the model has
+    shape: "tokens": numbers of positions at once, of which a run takes what its tokens are;
+           "cache": how many positions the caches hold.  Default: 1 and 64, and 2048 or what the
+           model has
     dtype: of weights, values and caches; sums are float32
     Raises ModelError for a model or sizes that cannot be.
     """
@@ -97,7 +98,7 @@ def _sizes(place: str, decoder: Decoder, shape: Mapping[str, Any]) -> tuple[tupl
         )  # fmt: skip
     if not counts[-1] <= length <= decoder.positions:
         raise ModelError(
-            f"{place}, shape=", f"caches of {length} positions and {counts[-1]} at once, for a model "
-            f"of {decoder.positions}", "tokens <= cache <= what the model has.",
+            f"{place}, shape=", f"caches of {length} positions and {counts[-1]} at once, for a "
+            f"model of {decoder.positions}", "tokens <= cache <= what the model has.",
         )  # fmt: skip
     return tuple(counts), length

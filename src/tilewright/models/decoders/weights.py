@@ -1,8 +1,8 @@
 """Weights of a decoder: from the safetensors of a folder, or drawn at random.
 
-In: a `Decoder`, the weights that its graph names, with their shapes.  Out: arrays by these names, in
-one element type.  Each family stores some of them by other names, together, or turned over; that is
-a table here.  Read next: `graph.py`.
+In: a `Decoder`, the weights that its graph names, with their shapes.  Out: arrays by these names,
+in one element type.  Each family stores some of them by other names, together, or turned over;
+that is a table here.  Read next: `graph.py`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
     place = f"load({str(folder)!r})"
     files = sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ModelError(place, "it has no .safetensors file", "Fetch the weights of the model, too.")
+        raise ModelError(
+            place, "it has no .safetensors file", "Fetch the weights of the model, too."
+        )
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
@@ -115,7 +117,9 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
                 opened = stack.enter_context(safe_open(file, framework="numpy"))
             except (SafetensorError, OSError) as error:
                 raise ModelError(
-                    str(file), f"it cannot be read ({str(error).splitlines()[0]})", "Fetch it again."
+                    str(file),
+                    f"it cannot be read ({str(error).splitlines()[0]})",
+                    "Fetch it again.",
                 ) from None
             where |= dict.fromkeys(opened.keys(), opened)
         for name, shape in shapes.items():

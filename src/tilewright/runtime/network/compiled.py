@@ -207,7 +207,7 @@ class Compiled:
 
     @contextmanager
     def _held(self) -> Iterator[GraphModule]:
-        """The module, of this thread for now.  Raises DeviceError where its states are another's."""
+        """The module, for this thread.  Raises DeviceError where its states are another's."""
         with self._own or nullcontext(), self._module as module:
             yield module
 

@@ -4,8 +4,8 @@
     for token in run.generate([[128000, 9906]], 100):
         print(token)
 
-In: a `Compiled` with inputs `tokens`, `position` and `last`, as `tilewright.load` makes of a decoder.
-Out: logits, tokens.  Nothing here imports the compiler.  Read next: `compiled.py`.
+In: a `Compiled` with inputs `tokens`, `position` and `last`, as `tilewright.load` makes of a
+decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `compiled.py`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ Choose = Callable[[np.ndarray], Any]  # logits [batch, vocabulary] -> tokens [ba
 
 def greedy(logits: np.ndarray) -> np.ndarray:
     """Give the token that is the likeliest, of each text."""
-    return np.argmax(logits, -1)
+    made: np.ndarray = np.argmax(logits, -1)
+    return made
 
 
 class Decoder:
     """A decoder and its caches, which hold what it was fed; texts of a batch go on together.
 
-    Any number of tokens is fed: by the numbers of positions that the library has, `counts`, the last
-    of them filled up.  What is behind `position` in the caches is never seen.
+    Any number of tokens is fed: by the numbers of positions that the library has, `counts`, the
+    last of them filled up.  What is behind `position` in the caches is never seen.
 
     run: the compiled decoder, whose caches are empty or begin anew here; it belongs to this object
     """
@@ -79,8 +80,8 @@ class Decoder:
 
         every: of what follows each of them, [batch, number, vocabulary]; for at most as many as the
                library has positions at once that all have logits (16)
-        Raises DeviceError for more than the caches hold, and for tokens of another shape or that are
-        none; then nothing is written.
+        Raises DeviceError for more than the caches hold, and for tokens of another shape or that
+        are none; then nothing is written.
         """
         given = self._checked(tokens)
         count, made = given.shape[1], []
@@ -146,10 +147,11 @@ class Decoder:
                 place, f"with them it is {whole} positions, the caches hold {self.length}",
                 'Begin anew with reset(), or load it with more: shape={"cache": ...}.',
             )  # fmt: skip
-        for bound in self.run.library.plan.bounds:
-            wrong = bound.wrong(given) if self.run.library.plan.inputs[bound.input].name == NAMES[0] else None
+        plan = self.run.library.plan
+        for bound in plan.bounds:
+            own = plan.inputs[bound.input].name == NAMES[0]
+            wrong = bound.wrong(given) if own else None
             if wrong is not None:
-                raise DeviceError(
-                    place, f"{wrong} is not from {bound.least} to {bound.most}", "They are no tokens."
-                )
+                told = f"{wrong} is not from {bound.least} to {bound.most}"
+                raise DeviceError(place, told, "Give tokens of this model.")
         return given
