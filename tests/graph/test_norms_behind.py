@@ -1,0 +1,105 @@
+"""A norm of the rows of a product is part of it in one of the ways to group, and nowhere else."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from graph.case import function, tensor
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Expr
+from tilewright.network.decide import decide
+from tilewright.network.evidence import Evidence
+from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
+from tilewright.targets.target import Target
+from tilewright_tvm import relay
+from tilewright_tvm.relay import nn
+
+CUDA = Target("cuda -arch=sm_90")
+RNG = np.random.default_rng(0)
+ROWS, DEPTH, COLUMNS = 24, 64, 96
+
+
+def halves(*shape: int) -> Expr:
+    return relay.const(RNG.standard_normal(shape).astype("float16"))
+
+
+def product(x: Expr) -> Expr:
+    return nn.dense(x, halves(COLUMNS, x.shape[1])) + halves(COLUMNS)
+
+
+def normed(x: Expr) -> Expr:
+    """As exporters write a layer norm, in float32."""
+    axis = len(x.shape) - 1
+    wide = relay.cast(x, "float32")
+    centered = wide - relay.mean(wide, axis=axis, keepdims=True)
+    variance = relay.mean(centered * centered, axis=axis, keepdims=True)
+    norm = centered / relay.sqrt(variance + relay.const(np.float32(1e-5)))
+    return relay.cast(norm, "float16") * halves(COLUMNS) + halves(COLUMNS)
+
+
+def after(x: Expr) -> Expr:
+    return normed(product(x))
+
+
+def after_a_view(x: Expr) -> Expr:
+    return normed(relay.reshape(product(x), (1, *x.shape[:1], COLUMNS)))
+
+
+def of_columns(x: Expr) -> Expr:
+    rows = product(x)
+    centered = rows - relay.mean(rows, axis=0, keepdims=True)
+    root = relay.sqrt(relay.mean(centered * centered, axis=0, keepdims=True))
+    return centered / (root + relay.const(np.float16(1)))
+
+
+def read_twice(x: Expr) -> Expr:
+    rows = product(x)
+    return relay.Tuple([normed(rows), relay.exp(rows)])
+
+
+CASES: dict[str, tuple[Callable[[Expr], Expr], int, int]] = {
+    "a norm": (after, ROWS, 1),
+    "under another shape": (after_a_view, ROWS, 1),
+    "of few rows": (after, 4, 2),
+    "along columns": (of_columns, ROWS, 0),
+    "something else reads it": (read_twice, ROWS, 0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_stay(name: str) -> None:
+    make, rows, count = CASES[name]
+    mod = function(make(tensor("x", rows, DEPTH, dtype="float16")))
+    plain, last = ungrouped(mod, target=CUDA)
+    usual, *others = ways_to_group(plain, last, CUDA)
+    if len(others) != (count == 1):
+        pytest.fail(f"{len(others)} further ways")
+    given = {"x": RNG.standard_normal((rows, DEPTH)).astype("float16")}
+    for way in others:
+        assert len(fused_groups(way["main"])) == count < len(fused_groups(usual["main"]))
+        (group,) = fused_groups(way["main"])  # views are not named
+        assert group.name == "dense+add+cast+standardize+cast+multiply+add"
+        found, want = (np.asarray(evaluate(m, given)) for m in (way, mod))
+        np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2)
+
+
+def test_other_devices_norm_apart() -> None:
+    plain, last = ungrouped(function(after(tensor("x", ROWS, DEPTH, dtype="float16"))))
+    for target in (None, Target("llvm"), Target("opencl"), Target("cuda -arch=sm_61")):
+        assert len(ways_to_group(plain, last, target)) == 1
+
+
+def test_both_are_tasks_and_what_is_measured_decides() -> None:
+    mod = function(after(tensor("x", ROWS, DEPTH, dtype="float16")))
+    tasks = fused_tasks(mod, None, CUDA)
+    assert len(tasks) == 3
+
+    def chosen(seconds: dict[str, float]) -> int:
+        evidence = Evidence((), [str(CUDA)])
+        evidence.seconds = lambda dag: seconds.get(dag.hash)  # type: ignore[method-assign]
+        return decide(mod, None, evidence, CUDA).grouping
+
+    apart = {task.dag.hash: 3e-6 for task in tasks[:2]}
+    assert chosen({**apart, tasks[2].dag.hash: 5e-6}) == 1
+    assert chosen({**apart, tasks[2].dag.hash: 7e-6}) == 0
