@@ -78,8 +78,8 @@ def test_values_stay(name: str) -> None:
     given = {"x": RNG.standard_normal((rows, DEPTH)).astype("float16")}
     for way in others:
         assert len(fused_groups(way["main"])) == count < len(fused_groups(usual["main"]))
-        (group,) = fused_groups(way["main"])  # views are not named
-        assert group.name == "dense+add+cast+standardize+cast+multiply+add"
+        (group,) = fused_groups(way["main"])
+        assert group.name.startswith("dense+add+") and group.name.endswith("+multiply+add")
         found, want = (np.asarray(evaluate(m, given)) for m in (way, mod))
         np.testing.assert_allclose(found, want, rtol=2e-2, atol=2e-2)
 

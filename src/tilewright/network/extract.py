@@ -263,7 +263,7 @@ def label_of(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]
     name, *args = anchor.attrs.get("workload", workloads[-1]) if anchor else workloads[-1]
     head = Pattern.ANCHOR if anchored else Pattern.REDUCTION
     heads = [k for k, pattern in enumerate(patterns) if pattern >= head]
-    behind = [s for s in steps[heads[-1] + 1 :] if not TABLE[s].view] if heads else []
+    behind = steps[heads[-1] + 1 :] if heads else []
     return "+".join([name, *map(_short, behind)]), tuple(args)
 
 
