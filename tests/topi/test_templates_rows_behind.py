@@ -29,7 +29,7 @@ TEMPLATES = ("dense.tensor", "dense.gpu", "dense.groups")
 
 def computation(
     m: int, k: int, n: int, dtype: str = "float16", *, residual: bool = True, view: bool = True,
-    center: bool = True, shift: bool = True, wide: bool = False,
+    center: bool = True, shift: bool = True, wide: bool = False, kept: bool = False,
 ) -> ComputeDAG:  # fmt: skip
     data = te.placeholder((m, k), dtype, "data")
     weight = te.placeholder((n, k), dtype, "weight", constant=True)
@@ -44,10 +44,19 @@ def computation(
         rows = with_input(with_input(rows, (n,), "bias"), (m, n), "residual")
     if view:
         rows = topi.reshape(rows, (1, m, n))
+    before = rows
     norm = topi.nn.standardize(topi.cast(rows, "float32") if wide else rows, (-1,), 1e-5, center)
     rows = topi.cast(norm, dtype)
     if shift:
         rows = with_input(rows, (n,), "shift")
+    if kept:
+        values = before, rows
+        return ComputeDAG(
+            [
+                *inputs,
+                *te.compute(rows.shape, lambda *i: tuple(value[i] for value in values), "results"),
+            ]
+        )
     return ComputeDAG([*inputs, rows])
 
 
@@ -56,6 +65,8 @@ CASES = {
     "root mean square": computation(24, 64, 72, center=False),
     "nothing before": computation(17, 64, 128, residual=False, view=False),
     "nothing behind": computation(20, 64, 67, shift=False, view=False),
+    "read again": computation(20, 64, 96, kept=True),
+    "read again, of another shape": computation(20, 64, 96, kept=True, view=False),
     "widened": computation(20, 64, 96, wide=True),
     "float32": computation(20, 64, 96, "float32"),
 }
@@ -86,14 +97,15 @@ def members(sketch: Sketch, count: int) -> list[int]:
 def check(program: Program, dag: ComputeDAG) -> None:
     verify(program)
     inputs = random_inputs(dag, 0)
-    ((value,), (bound,)) = evaluate_with_tolerance(dag, inputs)
+    expected = evaluate_with_tolerance(dag, inputs)
     given = [
         a if b.packing is None else b.packing.apply(a)
         for a, b in zip(inputs, program.args, strict=False)
     ]
-    found = np.full(dag.outputs[0].shape, 99, dag.outputs[0].dtype)
-    run_fast(program, [*given, found])
-    assert agrees(found, value, bound).all()
+    results = [np.full(t.shape, 99, t.dtype) for t in dag.outputs]
+    run_fast(program, [*given, *results])
+    for found, value, bound in zip(results, *expected, strict=True):
+        assert agrees(found, value, bound).all()
 
 
 @pytest.mark.slow

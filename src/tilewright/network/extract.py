@@ -32,6 +32,7 @@ from tilewright.graph.passes import (
     fuse_norms,
     join_gates,
     join_readers,
+    norms_beside,
     optimize,
     passes_of,
 )
@@ -151,7 +152,7 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     whole = [fuse_attention(mod, norms)] if has_attention(mod) else []
     ways = [fuse_norms(mod) if norms else fuse(mod), *whole]
     if norms and target is not None and target.atoms:
-        behind = fuse_attention(mod, norms, behind=True)
+        behind = norms_beside(fuse_attention(mod, norms, behind=True))
         ways += [behind] if _kernels(behind) < _kernels(ways[-1]) else []
     if target is None or not target.has_threads:
         return ways

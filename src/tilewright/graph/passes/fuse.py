@@ -282,19 +282,27 @@ def _norms_behind(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[E
             value = reader
         ends = {group_of.get(r) for r in _calls(value, readers)}
         norm = next(iter(ends)) if len(ends) == 1 else None
-        if norm is None or not is_call(first, "nn.dense") or first.shape[0] <= FEW:
+        if norm is None or not is_call(first, "nn.dense"):
             continue
-        own = [s for s in norm.steps if is_call(s, "nn.standardize")]
-        if len(own) != 1 or norm.anchor > Pattern.REDUCTION or group_of.get(group.result) != group:
-            continue
-        data, along = own[0].args[0], own[0].attrs.axis
-        rank = len(data.shape)
-        rows = [k % rank for k in along] == [rank - 1] and data.shape[-1] == first.shape[-1]
-        same = group.result.shape == first.shape and norm.result.shape == data.shape
-        if not rows or not same or len(group.steps) + len(norm.steps) > LONGEST:
+        if group_of[group.result] is not group or not norms_rows(norm.steps, group.steps):
             continue
         merged = Group([*group.steps, *views, *norm.steps], group.anchor, group.sizes)
         group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def norms_rows(norm: Sequence[Call], product: Sequence[Call]) -> bool:
+    """Whether the steps of a group are one norm of rows, those of the columns of a product of more
+    than a few rows and what follows it, and no more than one kernel has with that."""
+    own = [s for s in norm if is_call(s, "nn.standardize")]
+    first, last = product[0], product[-1]
+    if len(own) != 1 or any(TABLE[op_name(s)].pattern > Pattern.REDUCTION for s in norm):
+        return False
+    if not is_call(first, "nn.dense") or first.shape[0] <= FEW or last.shape != first.shape:
+        return False
+    data, along = own[0].args[0], own[0].attrs.axis
+    rank = len(data.shape)
+    rows = [k % rank for k in along] == [rank - 1] and data.shape[-1] == first.shape[-1]
+    return rows and norm[-1].shape == data.shape and len(product) + len(norm) <= LONGEST
 
 
 def _takes(reader: Expr, value: Expr) -> bool:
