@@ -8,6 +8,7 @@ import pytest
 from graph.case import function, tensor
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr
+from tilewright.graph.passes import fuse, norms_beside
 from tilewright.network.decide import decide
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
@@ -99,6 +100,13 @@ def test_values_stay(name: str) -> None:
                    for m in (evaluate(way, given), evaluate(mod, given)))  # fmt: skip
         for found, want in zip(*results, strict=True):
             np.testing.assert_allclose(found, want, rtol=3e-2, atol=3e-2)
+
+
+def test_a_norm_that_reads_what_comes_later_stays() -> None:
+    mod = function(of_what_comes_later(tensor("x", ROWS, DEPTH, dtype="float16")))
+    plain, _ = ungrouped(mod, target=CUDA)
+    fused = fuse(plain)
+    assert norms_beside(fused)["main"].body is fused["main"].body
 
 
 def test_other_devices_norm_apart() -> None:
