@@ -71,9 +71,8 @@ def verify(program: Program) -> None:
     """Raise InternalError unless `program` is well formed.
 
     Program: one role per argument; every buffer a kernel names is an argument or a workspace.
-    Kernel: launch tags known and used once; a grid of whole clusters; every variable bound once,
-    and only where no enclosing binding has it; buffers used inside their scope; all global buffers
-    it touches among `params`.
+    Kernel: launch tags known and used once; a grid of whole clusters; every variable bound once, and only where no enclosing
+    binding has it; buffers used inside their scope; all global buffers it touches among `params`.
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
     moves 4, 8 or 16 bytes from global memory that the kernel does not store to into shared memory;
