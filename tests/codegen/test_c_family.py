@@ -131,17 +131,6 @@ def test_source_tells_how_to_launch() -> None:
     assert (divide.args, divide.grid, divide.block) == ((2, 0, 1), (1, 4, 1), (8, 1, 1))
 
 
-def test_the_head_asks_for_clusters() -> None:
-    threads = (Thread("blockIdx.x", E.var("b"), 4), Thread("threadIdx.x", E.var("t"), 32))
-    kernel = Kernel("k", (A,), Store(A, E.const(0), E.const(0.0)), threads, cluster=(2, 1, 1))
-    source = generate(program(kernel, 0), SM90)
-    assert "__launch_bounds__(32) __cluster_dims__(2, 1, 1) k(" in source.text
-    assert source.kernels[0].cluster == (2, 1, 1)
-    nvrtc.build(source, SM90)
-    with pytest.raises(InternalError, match="opencl has no clusters of blocks"):
-        generate(program(kernel, 0), Target("opencl"))
-
-
 def test_padded_buffers_are_flat() -> None:
     buffer = Buffer("a", "float32", 16, "global", (3, 5))
     kernel = Kernel("k", (buffer,), Store(buffer, E.const(0), ZERO))

@@ -34,11 +34,8 @@ SCRATCH = Buffer("w", "float32", 8)
 THREADS = (Thread("blockIdx.x", U, 2), Thread("threadIdx.x", T, 8))
 
 
-def program(
-    body, threads=(), params=(A, B), workspaces=(), roles=("input", "output"), cluster=(1, 1, 1)
-):
-    kernel = Kernel("k", params, body, threads, cluster=cluster)
-    return Program("p", (A, B), roles, (kernel,), workspaces)
+def program(body, threads=(), params=(A, B), workspaces=(), roles=("input", "output")):
+    return Program("p", (A, B), roles, (Kernel("k", params, body, threads),), workspaces)
 
 
 def put(index=ONE, value=ZERO, buffer=B):
@@ -56,7 +53,6 @@ WELL_FORMED = {
         Allocate(SHARED, seq(put(T, ZERO, SHARED), Barrier(), put(T, load(SHARED, T)))), THREADS
     ),
     "barrier under a condition on blocks": program(If(U < 1, Barrier()), THREADS),
-    "clusters": program(put(), THREADS, cluster=(2, 1, 1)),
     "barrier in a loop": program(For(V, 3, Barrier()), THREADS),
     "barrier after a condition": program(seq(If(T < 1, put()), Barrier()), THREADS),
     "vectors": program(put(E.ramp(V, 1, 4), E.broadcast(ZERO, 4)), (Thread("threadIdx.x", V, 2),)),
@@ -92,9 +88,6 @@ MALFORMED = {
     "repeated tag": (
         program(put(), (Thread("threadIdx.x", T, 8), Thread("threadIdx.x", U, 8))),
         "unknown or repeated",
-    ),
-    "clusters": (
-        program(put(), THREADS, cluster=(4, 1, 1)), r"a grid of \(2, 1, 1\) in clusters of \(4"
     ),
     "empty launch": (program(put(), (Thread("threadIdx.x", T, 0),)), "threadIdx.x has extent 0"),
     "bound twice": (

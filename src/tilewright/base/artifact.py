@@ -171,7 +171,6 @@ class KernelInfo:
     grid, block:  threads in x, y, z order; all ones on a CPU
     shared_bytes: bytes of dynamic shared (OpenCL: local) memory
     maps:         further parameters, behind the arguments
-    cluster:      blocks in x, y, z order that run at once; what is compiled says so, too
     """
 
     name: str
@@ -180,7 +179,6 @@ class KernelInfo:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     maps: tuple[TensorMap, ...] = ()
-    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)

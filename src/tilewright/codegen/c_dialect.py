@@ -31,8 +31,6 @@ _C_WORDS = """
 """
 _REFUSED = frozenset(_C_WORDS.split())
 
-Size3 = tuple[int, int, int]  # along x, y, z
-
 
 # What CUDA C and OpenCL C spell alike.
 _FLOAT_FUNCTIONS = {
@@ -63,9 +61,7 @@ class Dialect:
     packs:          whether elements of 8 and 16 bits lie in vectors of 32-bit words
     spaces:         scope -> address space qualifier with a space behind it, or ""
     threads:        thread tag -> index
-    head:           format of a kernel's head: name, params, threads, x, y, z, cluster
-    cluster:        format of the part of the head that asks for clusters of blocks: x, y, z; "":
-                    there are none
+    head:           format of a kernel's head: name, params, threads, x, y, z
     literal:        format of a vector of given lanes: type, values
     pointer:        format of a pointer cast: type, value
     arena, array:   formats of all shared memory as bytes and of one shared array; array is "" where
@@ -104,17 +100,6 @@ class Dialect:
     preamble: Mapping[str, str]
     words: str
     instructions: Mapping[str, str] = field(default_factory=dict)
-    cluster: str = ""
-
-    def head_of(self, name: str, params: str, block: Size3, cluster: Size3) -> str:
-        """The head of a kernel, up to its body."""
-        x, y, z = block
-        asked = ""
-        if cluster != (1, 1, 1):
-            asked = self.cluster.format(**dict(zip("xyz", cluster, strict=True)))
-        return self.head.format(
-            name=name, params=params, threads=x * y * z, x=x, y=y, z=z, cluster=asked
-        )
 
     def type(self, dtype: DType) -> str:
         """Of a value."""

@@ -38,7 +38,6 @@ from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
-    ALONE,
     BLOCK_TAGS,
     THREAD_TAGS,
     Allocate,
@@ -101,11 +100,7 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
         helpers |= printer.helpers
         dtypes |= printer.dtypes
         maps = tuple(printer.maps)
-        infos.append(
-            KernelInfo(
-                name, arguments, kernel.grid, kernel.block, shared.total, maps, kernel.cluster
-            )
-        )
+        infos.append(KernelInfo(name, arguments, kernel.grid, kernel.block, shared.total, maps))
     preamble = [line for use, line in dialect.preamble.items() if not use or use in dtypes]
     return source_of(program, target, "\n".join([*preamble, *helpers.values(), *texts]), infos)
 
@@ -198,9 +193,8 @@ class _KernelPrinter(ValuePrinter):
             self._define(TENSOR_MAP)
             views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
             params = ", ".join([params, *views])
-        if kernel.cluster != ALONE and not d.cluster:
-            raise self._broken(f"{d.language} has no clusters of blocks")
-        head = d.head_of(name, params, kernel.block, kernel.cluster)
+        x, y, z = kernel.block
+        head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
             self._await_kernel()
         self._declare_given()

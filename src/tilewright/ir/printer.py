@@ -16,7 +16,6 @@ from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
 from tilewright.ir.expr import BINARY, Expr
 from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
-    ALONE,
     Allocate,
     AsyncCopy,
     Barrier,
@@ -314,8 +313,6 @@ def kernel_text(kernel: Kernel) -> str:
         named = ", ".join(f"{t.var.name} = {t.tag}" for t in kernel.threads)
         grid, block = _product(kernel.grid), _product(kernel.block)
         lines.append(f"  launch {grid} blocks of {block} threads: {named}")
-    if kernel.cluster != ALONE:
-        lines.append(f"  clusters of {_product(kernel.cluster)} blocks")
     lines += [f"  {g.var.name} = {g.buffer.name}[0]" for g in kernel.given]
     return "\n".join([*lines, statement_text(kernel.body, 1)])
 

@@ -28,7 +28,6 @@ from tilewright.ir.swizzle import period, swizzled
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-ALONE = (1, 1, 1)  # a cluster of one block
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
 ROW, PLACE = 16, 4  # bytes of a row of `LoadRows`, and of what a lane gets of a matrix
@@ -315,8 +314,6 @@ class Kernel(Printed):
     """One launch.  params: the global buffers it touches; threads: empty on a CPU.
 
     given: the symbols it uses, whose buffers are among `params`
-    cluster: blocks along x, y, z that run at once, on cores that reach each other's shared memory;
-             the grid is whole clusters
     """
 
     name: str
@@ -324,7 +321,6 @@ class Kernel(Printed):
     body: Stmt
     threads: tuple[Thread, ...] = ()
     given: tuple[Given, ...] = ()
-    cluster: tuple[int, int, int] = ALONE
 
     def _dims(self, tags: tuple[str, ...]) -> tuple[Any, Any, Any]:
         extents = {t.tag: t.extent for t in self.threads}

@@ -26,7 +26,6 @@ from tilewright.ir.bulk import (
 from tilewright.ir.expr import Expr, walk
 from tilewright.ir.foreign import Foreign
 from tilewright.ir.stmt import (
-    ALONE,
     ASYNC_BYTES,
     BLOCK_TAGS,
     LOOP_KINDS,
@@ -71,7 +70,7 @@ def verify(program: Program) -> None:
     """Raise InternalError unless `program` is well formed.
 
     Program: one role per argument; every buffer a kernel names is an argument or a workspace.
-    Kernel: launch tags known and used once; a grid of whole clusters; every variable bound once, and only where no enclosing
+    Kernel: launch tags known and used once; every variable bound once, and only where no enclosing
     binding has it; buffers used inside their scope; all global buffers it touches among `params`.
     Statement: stored types match; lanes agree; indices are integers; nothing unlowered is left;
     no barrier under a condition on thread indices or in a parallel loop; an asynchronous copy
@@ -129,9 +128,6 @@ class _Checker:
         tags = [t.tag for t in self.kernel.threads]
         if len(set(tags)) != len(tags) or any(t not in (*BLOCK_TAGS, *THREAD_TAGS) for t in tags):
             raise InternalError(self.kernel.name, f"the launch tags {tags} are unknown or repeated")
-        grid, cluster = self.kernel.grid, self.kernel.cluster
-        if cluster != ALONE and any(n % each for n, each in zip(grid, cluster, strict=True)):
-            raise InternalError(self.kernel.name, f"a grid of {grid} in clusters of {cluster}")
         for given in self.kernel.given:
             self._use(given.buffer)
             self._bind(given.var)

@@ -180,7 +180,6 @@ KIND = DeviceKind(
     copies_alone=lambda arch: _number(arch) >= 80,
     waits=lambda arch: _number(arch) >= 90,
     copies_boxes=lambda arch: _number(arch) >= 90,
-    clusters=lambda arch: 8 if _number(arch) >= 90 else 1,  # 8: what all of them have
     counts_blocks=True,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,

@@ -31,10 +31,6 @@ def _never(arch: str) -> bool:
     return False
 
 
-def _one(arch: str) -> int:
-    return 1
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeviceKind:
     """One kind of device, as the first word of a target names it.
@@ -82,7 +78,6 @@ class DeviceKind:
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
     waits:        likewise, whether a kernel itself can wait for the one before it
-    clusters:     likewise, of how many blocks a cluster is at most (`ir.stmt.Kernel`); 1: of one
     counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
     bounded:      which worker processes may be given less address space: of "build", "run".
@@ -117,7 +112,6 @@ class DeviceKind:
     copies_alone: Callable[[str], bool] = _never
     waits: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
-    clusters: Callable[[str], int] = _one
     counts_blocks: bool = False
     vectors_are_aligned: bool = False
     bounded: tuple[str, ...] = ("build", "run")

@@ -243,11 +243,6 @@ class Target:
         return self.device_kind.copies_boxes(self.arch)
 
     @property
-    def clusters(self) -> int:
-        """Blocks that a cluster has at most; 1: there are no clusters."""
-        return self.device_kind.clusters(self.arch)
-
-    @property
     def counts_blocks(self) -> bool:
         """Blocks of one launch can tell which of them is done last."""
         return self.device_kind.counts_blocks
