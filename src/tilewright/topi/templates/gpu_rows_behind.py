@@ -5,7 +5,7 @@ for each row, and a place in it for the sum.
 
     product kernel          partial[kb, m, n]
     block: a row            shared x[n] = the sum over kb, bias, residual, .., in vectors
-      a warp                shared sums of x
+      each warp             shared sums of x
       threads               C[m, n] = x normed, in vectors
 
 Where the sum is not split, the product's kernel stores x, and this one begins with a copy of it.
@@ -26,7 +26,7 @@ from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 
 VECTOR = 4  # float32 of one access
 UNROLLED = 512  # so that what a thread reads is asked for together
-WARPS = (1, 2, 4, 8)  # of a row; the first of them reduces it, by what its lanes exchange
+WARPS = (1, 2, 3, 4, 6, 8)  # of a row; each reduces it, by what its lanes exchange
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ def rows_behind(cfg: Any, a: Anchored) -> RowsBehind | None:
     if not a.rows_follow:
         return None
     s, before = a.schedule, a.stage(a.output)
-    most = a.output.shape[-1] // (WARP * VECTOR)
-    cfg.define_knob("row_warps", [n for n in WARPS if n == 1 or n <= most], absent=1)
+    cfg.define_knob("row_warps", row_warps(a.output.shape[-1]), absent=1)
     warps = cfg["row_warps"].val
     inline_cheap_stages(s, [before, a.stage(a.anchor)])
     behind = [stage for stage in s.stages if stage is not before and s.reaches(before, stage)]
@@ -76,6 +75,12 @@ def rows_behind(cfg: Any, a: Anchored) -> RowsBehind | None:
         lane = deal(stage, stage.fuse(*stage.op.reduce_axis), WARP)
         stage.pragma(lane, "exchange", 1)
     return RowsBehind(copy, thread, (place, *kept, output))
+
+
+def row_warps(columns: int) -> list[int]:
+    """How many warps a row may have: what each lane has is whole vectors, if that can be."""
+    vectors = columns // VECTOR
+    return [n for n in WARPS if n == 1 or (n * WARP <= vectors and vectors % (n * WARP) == 0)]
 
 
 def stages_of(behind: RowsBehind | None) -> tuple[Stage, ...]:
