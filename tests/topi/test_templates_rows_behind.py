@@ -21,6 +21,7 @@ from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import agrees, evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import Tensor
+from tilewright.topi.templates.gpu_rows_behind import row_warps
 
 CUDA = Target("cuda -arch=sm_90")
 RNG = np.random.default_rng(0)
@@ -68,6 +69,7 @@ CASES = {
     "read again": computation(20, 64, 96, kept=True),
     "read again, of another shape": computation(20, 64, 96, kept=True, view=False),
     "widened": computation(20, 64, 96, wide=True),
+    "wide rows": computation(9, 64, 384),
     "float32": computation(20, 64, 96, "float32"),
 }
 LARGE = computation(70, 256, 192)  # for groups of warps
@@ -151,6 +153,11 @@ def test_a_block_has_a_row_and_asks_for_vectors() -> None:
     assert "const float4*" in text and "tw_exchange" in text
     made = nvrtc.build(source, CUDA)
     assert all(use["spill_bytes"] == 0 for use in made.resources.values())
+
+
+def test_what_a_lane_has_of_a_row_is_whole_vectors() -> None:
+    assert row_warps(384) == [1, 3] and row_warps(768) == [1, 2, 3, 6]
+    assert row_warps(1024) == [1, 2, 4, 8] and row_warps(197) == [1]
 
 
 def test_logs_from_before_say_one_warp() -> None:
