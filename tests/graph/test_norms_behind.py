@@ -116,15 +116,25 @@ def test_other_devices_norm_apart() -> None:
 
 
 def test_both_are_tasks_and_what_is_measured_decides() -> None:
-    mod = function(after(tensor("x", ROWS, DEPTH, dtype="float16")))
+    mod = function(after_a_view(tensor("x", ROWS, DEPTH, dtype="float16")))
     tasks = fused_tasks(mod, None, CUDA)
     assert len(tasks) == 3
 
-    def chosen(seconds: dict[str, float]) -> int:
+    product, norm, both = (task.dag.hash for task in tasks)
+    apart = {product: 3e-6, norm: 3e-6}
+
+    def chosen(seconds: dict[str, float], predicted: dict[str, float]) -> int:
         evidence = Evidence((), [str(CUDA)])
         evidence.seconds = lambda dag: seconds.get(dag.hash)  # type: ignore[method-assign]
+        evidence.predicted_seconds = (  # type: ignore[method-assign]
+            lambda dag: predicted.get(dag.hash)
+        )
         return decide(mod, None, evidence, CUDA).grouping
 
-    apart = {task.dag.hash: 3e-6 for task in tasks[:2]}
-    assert chosen({**apart, tasks[2].dag.hash: 5e-6}) == 1
-    assert chosen({**apart, tasks[2].dag.hash: 7e-6}) == 0
+    assert chosen({**apart, both: 5e-6}, {}) == 1
+    assert chosen({**apart, both: 7e-6}, {}) == 0
+    assert chosen(apart, {}) == 0
+    # what was measured without the norm, and what it is predicted to add
+    assert chosen(apart, {product: 4e-6, both: 6e-6}) == 1
+    assert chosen(apart, {product: 4e-6, both: 8e-6}) == 0
+    assert chosen({product: 3e-6}, {product: 4e-6, both: 6e-6}) == 1

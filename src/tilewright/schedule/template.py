@@ -334,6 +334,19 @@ def separate(dag: ComputeDAG, anchor: ComputeOp) -> bool:
     return len(dag.outputs) == 1
 
 
+def without_norms(dag: ComputeDAG) -> ComputeDAG | None:
+    """Give the part of a DAG before the norms of its anchor's rows; None where none follow."""
+    anchor = find_anchor(dag)
+    if anchor is None or epilogue(dag, anchor) is not None or separate(dag, anchor):
+        return None
+    last = before_rows(dag, anchor)
+    if last is None:
+        return None
+    needed = set(ComputeDAG([last.output_tensor]).placeholders)
+    inputs = [t for t in dag.args if t.op in needed]
+    return ComputeDAG([*inputs, last.output_tensor])
+
+
 def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[int]) -> bool:
     return all(
         i is v or (n == 1 and i.op == "const" and i.attr == 0)
