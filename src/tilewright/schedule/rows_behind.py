@@ -12,7 +12,12 @@ from tilewright.ir import expr as E
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import ComputeOp, Tensor
 
-SHORTEST, LONGEST = 64, 1 << 13  # elements of a row that some threads have between them
+SHORTEST, LONGEST = 64, 1 << 13  # elements of a row
+
+
+def is_row(columns: int) -> bool:
+    """Whether some threads have so many elements between them."""
+    return SHORTEST <= columns <= LONGEST
 
 
 def before_rows(dag: ComputeDAG, anchor: ComputeOp) -> ComputeOp | None:
@@ -25,7 +30,7 @@ def before_rows(dag: ComputeDAG, anchor: ComputeOp) -> ComputeOp | None:
     if len({t.op for t in dag.outputs}) != 1 or len(anchor.shape) < 2:
         return None
     columns, rows = anchor.shape[-1], prod(anchor.shape[:-1])
-    if not SHORTEST <= columns <= LONGEST:
+    if not is_row(columns):
         return None
     made: set[Tensor] = {anchor.output_tensor}
     behind: list[ComputeOp] = []

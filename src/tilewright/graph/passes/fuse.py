@@ -46,6 +46,7 @@ from tilewright.graph.traversal import (
     users,
     with_body,
 )
+from tilewright.schedule.rows_behind import is_row
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 MOVES = ("transpose", "strided_slice")
@@ -301,8 +302,14 @@ def norms_rows(norm: Sequence[Call], product: Sequence[Call]) -> bool:
         return False
     data, along = own[0].args[0], own[0].attrs.axis
     rank = len(data.shape)
-    rows = [k % rank for k in along] == [rank - 1] and data.shape[-1] == first.shape[-1]
-    return rows and norm[-1].shape == data.shape and len(product) + len(norm) <= LONGEST
+    columns = data.shape[-1]
+    rows = [k % rank for k in along] == [rank - 1] and columns == first.shape[-1]
+    return (
+        rows
+        and is_row(columns)
+        and norm[-1].shape == data.shape
+        and len(product) + len(norm) <= LONGEST
+    )
 
 
 def _takes(reader: Expr, value: Expr) -> bool:
