@@ -18,8 +18,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -93,6 +92,7 @@ class Network:
     dtype:   of its contractions, as it was asked for
     weights: of dense layers, as they were asked for; "": as they are
     states:  inputs that stay on the device between calls, by name
+    bounds:  the least and the greatest number of an input, by name, where it has such
     """
 
     door_words = ("a network", "tilewright.load gives one.")
@@ -104,6 +104,7 @@ class Network:
     dtype: str = "float32"
     states: Mapping[str, State] = field(default_factory=dict)
     weights: str = ""
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -198,7 +199,8 @@ def load(
             unpickles parts of such files: trust who made it), buffers that it writes to are states;
             "script.py:function", whose code runs and returns one of these, with inputs or weights
             behind it where they belong to it; the name of a test network ("resnet-18", with random
-            weights); an IRModule or a Function of a graph
+            weights); an IRModule or a Function of a graph; the folder of a decoder, config.json and
+            safetensors, or a decoder's size ("llama-1b"), whose caches are states
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
     params: of an IRModule: its weights by name; the other parameters are inputs
@@ -220,7 +222,7 @@ def load(
                 name, "it is one computation, not a network", "tilewright.task makes a task of it."
             )
     else:
-        name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
+        name = os.fspath(model) if isinstance(model, str | os.PathLike) else networks.name_of(model)
     if params is not None and not isinstance(model, IRModule | Function):
         raise ModelError(f"load({name}, params=)", "the model has its weights", "Leave params out.")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -232,11 +234,17 @@ def load(
             f"load(batch={tuple(batch)})", "they are not different whole numbers of at least 1",
             "Example: batch=(1, 8).",
         )  # fmt: skip
+    if isinstance(model, str | os.PathLike) and networks.is_decoder(name):
+        found = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
+        return Network(
+            name, found.modules, found.params, None, dtype, states=found.states,
+            bounds=found.bounds,
+        )  # fmt: skip
     own = dict(params or {})
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
             f"load({name!r})")  # fmt: skip
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
-    with _of_model(name), named(name, *calls):
+    with networks.of_model(name), named(name, *calls):
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
@@ -244,23 +252,6 @@ def load(
             return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
-
-
-@contextmanager
-def _of_model(name: str) -> Iterator[None]:
-    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
-    try:
-        yield
-    except TilewrightError as error:
-        if error.place.startswith("relay."):
-            error.place = f"{name}: {error.place.removeprefix('relay.')}"
-            error.args = (error.place, *error.args[1:])
-        raise
-
-
-def _name_of(model: Any) -> str:
-    graph = getattr(getattr(model, "graph", None), "name", "")
-    return graph if isinstance(graph, str) and graph else type(model).__name__
 
 
 # -- tuning ----------------------------------------------------------------------------------------
@@ -499,6 +490,7 @@ def compile(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
             pass_options=PassOptions(instruments=(watch,)) if what.weights else USUAL,
+            bounds=what.bounds,
         )  # fmt: skip
         if verify and (cost := watch.accuracy()) is not None:
             library.report = replace(library.report, accuracy=cost)

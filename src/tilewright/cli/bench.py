@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.base.errors import named
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
 from tilewright.runtime.network.profile import layers_text
 
@@ -78,7 +79,8 @@ def bench_network(
             computed if isinstance(computed, tuple) else (computed,), wanted, strict=True
         ):
             worst = max(worst, largest_deviation(found, np.asarray(want)))
-        times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
+        with named(title, f"benchmark({run.device}, 'run')"):
+            times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
     for peer in peer_times(mod, params, target, NUMBER, REPEAT):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, named
 
 if TYPE_CHECKING:
     from tilewright.front import Network
@@ -36,6 +36,9 @@ def loaded(
     if scripts.parts_of(model) is not None:
         given = scripts.made(model)
     if not isinstance(given, scripts.Made) or not given.is_computation:
+        if shape and isinstance(given, scripts.Made) and given.inputs is not None:
+            reason = "its shapes are those of the example inputs that it returns"
+            raise ModelError(model, reason, "Leave --shape out.")
         if as_it_is:
             return front.load(given, batch=batch, shape=shape)
         net = front.load(given, batch=batch, shape=shape, dtype=dtype, layout=layout)
@@ -49,7 +52,8 @@ def loaded(
     if dtype != "float32":
         raise ModelError(model, "it is one computation, which has its types", "Leave --dtype out.")
     if not isinstance(given.model, Task):
-        return front.task(given.model, target=target)
+        with named(model, "ComputeDAG"):
+            return front.task(given.model, target=target)
     if given.model.target.kind != target.kind:
         kind = given.model.target.kind
         raise ModelError(model, f"its target is {given.model.target}", f"Give --target {kind}.")

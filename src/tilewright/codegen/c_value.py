@@ -28,6 +28,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.swizzle import period
 
+APART = "apart"  # a test of two arguments: whether they lie in different memory
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
 ACCESS_BYTES = (8, 16)  # of a vector access
@@ -237,6 +238,10 @@ class ValuePrinter:
     def _not(self, node: Expr) -> tuple[str, int]:
         return f"!{self._print(node.args[0], UNARY)}", UNARY
 
+    def _apart(self, node: Expr) -> tuple[str, int]:
+        a, b = (f"(const void*){self._buffer(buffer)}" for buffer in node.attr)
+        return f"{a} != {b}", EQUALITY
+
     def _cast(self, node: Expr) -> tuple[str, int]:
         """Integers wrap around in C; what it has no cast for goes through another type."""
         (value,), to = node.args, node.dtype
@@ -354,8 +359,8 @@ class ValuePrinter:
 
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
-        "select": _conditional, "if_then_else": _conditional, "call": _call, "min": _call,
-        "max": _call, FLOAT: _byte_float, "floordiv": _floor, "floormod": _floor,
+        APART: _apart, FLOAT: _byte_float, "select": _conditional, "if_then_else": _conditional,
+        "call": _call, "min": _call, "max": _call, "floordiv": _floor, "floormod": _floor,
         **dict.fromkeys(_BINARY, _binary), **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip
 

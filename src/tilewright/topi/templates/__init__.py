@@ -10,6 +10,12 @@ from tilewright.topi.templates import gpu_narrow as gpu_narrow
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
+from tilewright.topi.templates import gpu_few as gpu_few  # the same on matrix units
+
+# isort: split
+from tilewright.topi.templates import attention_rows as attention_rows  # before matrix units
+
+# isort: split
 from tilewright.topi.templates import attention_atoms as attention_atoms  # before the other one
 
 # isort: split
