@@ -181,6 +181,7 @@ def test_a_task_has_no_weights_to_change() -> None:
     assert isinstance(load(layers()), Network)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_decoder_says_the_same_with_them() -> None:
     """Its steps and its prefill, which has weights unpacked, read the same ones."""
