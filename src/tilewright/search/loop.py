@@ -12,13 +12,14 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from tilewright.base.concurrency import short_turns
 from tilewright.base.errors import (
     DeviceError,
     RecordError,
@@ -186,7 +187,7 @@ class _Loop:
 
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
-        with looked_for_seldom():
+        with looked_for_seldom(), nullcontext() if self.quiet else short_turns():
             return self._run(proposers)
 
     def _run(self, proposers: Sequence[Proposer] | None) -> Report:
