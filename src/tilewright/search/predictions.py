@@ -9,10 +9,11 @@ Read next: `warm_start.py`, `propose/model_proposer.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -66,17 +67,27 @@ def _predict(task: Task, prior: Prior, looks: Looks) -> Predicted | None:
     templates = {t.origin: t for t in anchor_templates(task.dag, task.target)}
     alone = [s for s in task.sketches if templates[s.origin].alone]
     task = replace(task, sketches=alone) if alone else task
-    first = task.sketches[0]
-    usual = first.fallback() if templates[first.origin].usual else None
+    usual = _usual(task, {origin for origin, t in templates.items() if t.usual})
     model = CostModel()
     model.begin_with(prior)
     proposer = ModelProposer(task, 0, model)
     proposer.begin_with(lambda: looks)
-    known = [] if usual is None else [Candidate(first, usual)]
-    for candidate in known or proposer.suggest(1):
+    for candidate in usual or proposer.suggest(1):
         seconds = float(proposer.predict([candidate])[0])
         return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
     return None
+
+
+def _usual(task: Task, origins: Collection[str]) -> list[Candidate]:
+    """The one that was measured to be faster than what trees say, if there is one.
+
+    origins: of templates that have such ones, where they come before all others
+    """
+    for sketch in takewhile(lambda s: s.origin in origins, task.sketches):
+        index = sketch.fallback()
+        if index is not None:
+            return [Candidate(sketch, index)]
+    return []
 
 
 class Predictions:
