@@ -431,7 +431,8 @@ class _Loop:
         consumed = self.portfolio.consumed
         if self.fit_at is None and consumed >= self.next_fit:
             self.model.start_fit(background=not self.quiet)
-            self.fit_at = consumed + (0 if self.quiet else self.portfolio.batch // 2)
+            # A fit takes half a second, in which a GPU tries a batch.
+            self.fit_at = consumed + (0 if self.quiet else self.portfolio.batch)
         if self.fit_at is not None and consumed >= self.fit_at:
             self.fit_at = None
             self.next_fit = consumed + self._interval()
