@@ -201,7 +201,7 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
         if not isinstance(node, Call) or kept is None or not isinstance(made_by(kept), Var):
             continue
         for first, own in found.items():
-            there = (_is_there(a, position[first], position) for a in node.args)
+            there = (is_there(a, position[first], position) for a in node.args)
             if first.shape == node.shape and all(there):
                 own.append(node)
                 break
@@ -210,9 +210,9 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
     return found
 
 
-def _is_there(arg: Expr, step: int, position: Mapping[Expr, int]) -> bool:
+def is_there(arg: Expr, step: int, position: Mapping[Expr, int]) -> bool:
     """Whether a value, or what it is a view of, is there before a step."""
     if isinstance(arg, (Var, Constant)) or position[arg] < step:
         return True
     part = is_view(arg) or is_call(arg, "strided_slice")
-    return part and isinstance(arg, Call) and all(_is_there(a, step, position) for a in arg.args)
+    return part and isinstance(arg, Call) and all(is_there(a, step, position) for a in arg.args)
