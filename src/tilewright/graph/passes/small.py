@@ -78,5 +78,3 @@ def _is_few(node: Call) -> bool:
     simple = all(TABLE[op_name(s)].pattern <= Pattern.INJECTIVE or is_view(s) for s in steps)
     few = bool(steps) and simple and node.tensor_type.size <= FEW
     return few and kept_by(node) is None  # which may be written where it is: see `writes.py`
-
-
