@@ -12,6 +12,7 @@ Read next: `steady_first.py`, which moves copies to shared memory.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -65,7 +66,7 @@ class _Kernel:
             return self.kernel
         read = Counter[Buffer]()
         for s in behind:
-            self._count(s, prod(t.extent for t in self.kernel.threads), read)
+            self._count(s, float(prod(t.extent for t in self.kernel.threads)), {}, read)
         once = {
             b for b, nbytes in read.items()
             if isinstance(b.size, int)
@@ -100,14 +101,21 @@ class _Kernel:
         others = set(self.kernel.params) - self.steady
         return not others.isdisjoint(read_buffers(stmt) | written_buffers(stmt))
 
-    def _count(self, stmt: Stmt, times: int, read: Counter[Buffer]) -> None:
-        """Bytes that all threads together copy of each buffer."""
+    def _count(
+        self, stmt: Stmt, times: float, loops: dict[Expr, int], read: Counter[Buffer]
+    ) -> None:
+        """Bytes that all threads together copy of each buffer.
+
+        times: how often they come here; loops: around the statement, and their extents
+        """
         for region in self._copied(stmt):
-            read[region.buffer] += times * region.count * region.buffer.dtype.bytes
+            read[region.buffer] += round(times * region.count * region.buffer.dtype.bytes)
         if isinstance(stmt, For) and isinstance(stmt.extent, int):
-            times *= stmt.extent
+            times, loops = times * stmt.extent, {**loops, stmt.var: stmt.extent}
+        if isinstance(stmt, If):
+            times *= _share(stmt.condition, loops)
         for child in children(stmt):
-            self._count(child, times, read)
+            self._count(child, times, loops, read)
 
     def _copied(self, stmt: Stmt) -> list[Region]:
         """What a copy takes of steady arguments, or brings to shared memory, in accesses that are
@@ -161,6 +169,17 @@ class _Kernel:
 
 def _together(index: Expr) -> bool:
     return index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
+
+
+def _share(condition: Expr, loops: Mapping[Expr, int]) -> float:
+    """Of the iterations of a loop, those that go on, where the loop alone says: the last of a ring
+    copy nothing."""
+    free = E.free_variables(condition)
+    if len(free) != 1 or not free <= loops.keys():
+        return 1.0
+    (var,) = free
+    held = (E.substitute(condition, {var: k}) for k in range(loops[var]))
+    return sum(one.op != "const" or bool(one.attr) for one in held) / loops[var]
 
 
 def _reads(node: Expr) -> bool:

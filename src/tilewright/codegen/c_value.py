@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tilewright.base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
 from tilewright.base.errors import InternalError
+from tilewright.codegen.byte_floats import BYTE, BYTE8, FLOAT
 from tilewright.codegen.c_dialect import (
     Dialect,
     conversion,
@@ -98,6 +99,7 @@ class ValuePrinter:
         self.buffers = dict(buffers)
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
+        self.words: set[Buffer] = set()  # of bytes that come several at a time
         self._variables: dict[Expr, str] = {}
         self._texts: dict[Expr, tuple[str, int]] = {}
         self._simplify = Simplifier(dict(ranges))
@@ -257,6 +259,16 @@ class ValuePrinter:
             return self._converted(FLOAT32, to, text), ATOM
         return f"({self._type(to)}){self._print(value, UNARY)}", UNARY
 
+    def _byte_float(self, node: Expr) -> tuple[str, int]:
+        """A float of a byte that lies in a word."""
+        (index, shift), (buffer, mask) = node.args, node.attr
+        name = BYTE8 if mask is None else BYTE
+        self.helpers[name] = self.dialect.instructions[name]
+        given = [self._buffer(buffer), self._print(self._index(buffer, index))]
+        if mask is not None:
+            given += [self._print(shift), f"0x{mask:02x}u"]
+        return f"{name}({', '.join(given)})", ATOM
+
     def _converted(self, source: DType, to: str, text: str) -> str:
         """A call of one of the dialect's conversions."""
         name, kind = conversion(source, to), self._type(DType(to) if to != "odd" else FLOAT32)
@@ -347,8 +359,8 @@ class ValuePrinter:
 
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
-        APART: _apart, "select": _conditional, "if_then_else": _conditional, "call": _call,
-        "min": _call, "max": _call, "floordiv": _floor, "floormod": _floor,
+        APART: _apart, FLOAT: _byte_float, "select": _conditional, "if_then_else": _conditional,
+        "call": _call, "min": _call, "max": _call, "floordiv": _floor, "floormod": _floor,
         **dict.fromkeys(_BINARY, _binary), **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip
 

@@ -53,7 +53,11 @@ from tilewright.network.layouts import (
     usual_layouts,
 )
 from tilewright.network.schedules import Choice, choices
-from tilewright.schedule.template import anchor_sketches, registered_computations
+from tilewright.schedule.template import (
+    anchor_sketches,
+    registered_computations,
+    without_norms,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
@@ -172,9 +176,20 @@ def _of_one_kernel(group: FusedGroup, target: Target) -> float | None:
 
 def _measured_costs(evidence: Evidence, target: Target) -> Costs:
     def seconds(group: FusedGroup) -> float | None:
-        return evidence.seconds(implemented(group, evidence, target).dag)
+        known = evidence.seconds(implemented(group, evidence, target).dag)
+        return _with_norms(group.dag, evidence) if known is None else known
 
     return Costs(seconds, guess=False)
+
+
+def _with_norms(dag: ComputeDAG, evidence: Evidence) -> float | None:
+    """What a product takes with the norms behind it: as it was measured without, and what trees
+    predict to come to that; None where that is not known, or there are none."""
+    apart = without_norms(dag)
+    if apart is None or (known := evidence.seconds(apart)) is None:
+        return None
+    before, after = (evidence.predicted_seconds(d) for d in (apart, dag))
+    return None if before is None or after is None else known + max(after - before, 0.0)
 
 
 # -- layouts ---------------------------------------------------------------------------------------
