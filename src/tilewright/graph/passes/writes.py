@@ -80,10 +80,19 @@ def _read_first(body: Expr) -> Expr:
         if isinstance(old, Call) and _has_few_rows(old):
             calls = dict.fromkeys(c for arg in old.args for c in behind(arg))
             if calls:
-                new[old] = call_of([*calls, old], [old], new)
+                new[old] = _once(call_of([*calls, old], [old], new))
         return new[old]
 
     return rewrite(body, visit)
+
+
+def _once(call: Call) -> Call:
+    """A kernel that works out once what several of its steps share, such as where something is."""
+    assert isinstance(call.op, Function)
+    (same,) = eliminate_common(IRModule({"main": call.op})).functions.values()
+    made = Call(same, call.args)
+    made.layers = layers_of(call)
+    return made
 
 
 def _written_last(body: Expr) -> Expr:
