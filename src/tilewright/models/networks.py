@@ -71,7 +71,7 @@ def check(name_or_path: str) -> None:
         scripts.check(name_or_path)
         return
     if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
-        raise unknown_network(name_or_path)
+        raise unknown_network(name_or_path, decoders.NAMED)
     kinds = (model_files.EXPORTED, model_files.SCRIPTED)
     model_files.check_model(name_or_path, name_or_path, *kinds)
 
