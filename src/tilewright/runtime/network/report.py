@@ -129,11 +129,11 @@ class BuildReport:
             for r in rows
         ]
         return "\n".join(
-            [self.summary(), *lines, *self._moves(), *(f"note: {n}" for n in self._notes())]
+            [self.summary(), *lines, *self.moved_told(), *(f"note: {n}" for n in self._notes())]
         )
 
-    def _moves(self) -> list[str]:
-        """What only moves, and why it is a kernel."""
+    def moved_told(self) -> list[str]:
+        """Lines on what only moves elements, and why it has kernels of its own."""
         if not self.moved:
             return []
         count = sum(row.calls for row in self.moved)
