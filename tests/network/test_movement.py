@@ -1,4 +1,4 @@
-"""A build tells which kernels only move elements, and what keeps them from being part of another."""
+"""A build tells which kernels only move elements, and what keeps each from joining another."""
 
 from __future__ import annotations
 

@@ -138,7 +138,10 @@ def movement_lines(profile: Profile, report: BuildReport) -> list[str]:
     labels = {row.label for row in report.moved}
     whole = sum(k.seconds for k in profile.kernels)
     part = sum(k.seconds for k in profile.kernels if k.first.label in labels)
-    return [f"{part / whole:.1%} of the time of kernels: {told[0]}" if whole else told[0], *told[1:]]
+    return [
+        f"{part / whole:.1%} of the time of kernels: {told[0]}" if whole else told[0],
+        *told[1:],
+    ]
 
 
 def kernel_lines(profile: Profile, report: BuildReport) -> list[KernelLine]:
