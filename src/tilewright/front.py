@@ -237,8 +237,9 @@ def load(
     if isinstance(model, str | os.PathLike) and networks.is_decoder(name):
         found = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
         return Network(
-            name, found.modules, found.params, None, dtype, states=found.states, bounds=found.bounds
-        )
+            name, found.modules, found.params, None, dtype, states=found.states,
+            bounds=found.bounds,
+        )  # fmt: skip
     own = dict(params or {})
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
             f"load({name!r})")  # fmt: skip

@@ -150,6 +150,6 @@ __all__ = [
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "fuse_norms",
     "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "join_small",
     "join_writes", "merge_transposes", "moves_last", "narrow_weights", "norms_beside",
-    "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference", "single_heads",
-    "slices_first", "widen_inside", "work_out_indices", "write_last",
+    "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
+    "single_heads", "slices_first", "widen_inside", "work_out_indices", "write_last",
 ]  # fmt: skip
