@@ -118,9 +118,16 @@ def test_a_decoder_is_begun_anew_saved_and_forked(compiled: Any, tmp_path: Path)
     other = run.fork()
     np.testing.assert_array_equal(run.feed([[7], [8]]), other.feed([[7], [8]]))
     assert (run.position, run.length, run.counts) == (6, 40, (1, 4, 20))
+    saved = other.state()
     run.reset()
     np.testing.assert_array_equal(run.feed(PROMPTS[:, :5]), first)
     assert other.position == 6
+    for wrong in ({**saved, "position": np.array(41)}, {"position": np.array(1)}):
+        with pytest.raises(DeviceError, match="set_state"):
+            run.set_state(wrong)
+    run.set_state(saved)
+    assert run.position == 6
+    np.testing.assert_array_equal(run.feed([[9], [9]]), other.feed([[9], [9]]))
 
 
 def test_what_cannot_be_fed_writes_nothing(compiled: Any) -> None:

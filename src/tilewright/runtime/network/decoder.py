@@ -10,7 +10,7 @@ decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,25 @@ class Decoder:
         other = Decoder(self.run.fork())
         other.position = self.position
         return other
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copy caches and position to host memory; `set_state` takes them."""
+        return {**self.run.state(), NAMES[1]: np.array(self.position)}
+
+    @door(DeviceError)
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, of this decoder or of another one of the same sizes.
+
+        Raises DeviceError where something is missing or does not fit; then nothing is set.
+        """
+        caches = {name: value for name, value in values.items() if name != NAMES[1]}
+        place, given = "set_state", values.get(NAMES[1], -1)
+        missing = [spec.name for spec in self.run.states if spec.name not in caches]
+        if missing or not (np.ndim(given) == 0 and 0 <= int(given) <= self.length):
+            told = f"{missing[0]} is missing" if missing else f"its position is {given!r:.40}"
+            raise DeviceError(place, told, "Give what `state()` gave.")
+        self.run.set_state(caches)
+        self.position = int(given)
 
     @door(DeviceError)
     def back(self, count: int) -> None:
