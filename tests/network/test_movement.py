@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tilewright.network.build import build
 from tilewright_tvm import relay
 
 
+@pytest.mark.slow
 def test_what_only_moves_is_told_with_what_reads_it() -> None:
     x, w = relay.var("x", shape=(4, 6)), relay.const(np.ones((8, 4), "float32"))
     turned = relay.transpose(x)

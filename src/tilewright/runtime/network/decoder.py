@@ -97,17 +97,15 @@ class Decoder:
     def feed(self, tokens: Any, every: bool = False) -> np.ndarray:
         """Read tokens [batch, any number]; give the logits of what follows, [batch, vocabulary].
 
-        every: of what follows each of them, [batch, number, vocabulary]; for at most as many as the
-               library has positions at once that all have logits (16)
+        every: of what follows each of them, [batch, number, vocabulary]; up to 16 at once
         Raises DeviceError for more than the caches hold, and for tokens of another shape or that
         are none; then nothing is written.
         """
-        given = self._checked(tokens)
-        count, made = given.shape[1], []
-        if every and count > self._every:
+        given, made = self._checked(tokens), []
+        if every and not self._every:
             raise DeviceError(
-                f"feed(every=True), {count} tokens", f"at most {self._every} have logits each",
-                'Feed fewer, or load with more at once: shape={"tokens": [1, 16]}.',
+                "feed(every=True)", f"{min(self.counts)} positions at once have logits of one only",
+                'Load it with fewer at once, too: shape={"tokens": [1, 64]}.',
             )  # fmt: skip
         while given.shape[1]:
             part, logits = self._part(given, every)
