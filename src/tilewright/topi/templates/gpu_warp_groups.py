@@ -130,9 +130,17 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         partial = s.rfactor(product, chunk)
         add_partials(s, accumulator(s, product, root), root, a.target)
         root = partial
+    cfg.define_knob("rows", [0, 1], absent=0)
+    stored, by_rows = root, int(cfg["rows"].val)
     local = accumulator(s, partial, root, "fragment")
-    lane = _tile(cfg, s[root], axes, atom, a.target.limits.cores)
-    s[local].compute_at(s[root], lane)
+    if by_rows:
+        root = s.cache_write(stored, "shared")
+    tile, m, n = _tiles(cfg, s[stored], axes, atom, a.target.limits.cores)
+    if by_rows:
+        s[root].compute_at(s[stored], tile)
+        _store_rows(cfg, s, stored, root, m, n)
+        m, n = axes.tiled(op_of(s, root))
+    s[local].compute_at(s[root], _lanes(cfg, s[root], atom, m, n))
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
 
 
@@ -149,8 +157,11 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar:
-    """Blocks, groups, lanes of a stage with the rows and columns of the product; the loop of lanes.
+def _tiles(
+    cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int
+) -> tuple[IterVar, IterVar, IterVar]:
+    """Blocks of a stage with the rows and columns of the product: their loop, rows and columns of
+    a tile.
 
     Blocks go along a strip of rows first, so that those which run together read few tiles.  There
     is one for each tile, or, where they stay, no more than cores, and each takes tiles in turn: its
@@ -163,8 +174,6 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
     each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
     block_m, m = stage.split(rows, factor=each_m * cfg["tile_m"].size[1])
     block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
-    group_m, m = stage.split(m, factor=each_m)
-    group_n, n = stage.split(n, factor=each_n)
     engine = int(cfg["engine"].val) >= 0
     near = int(cfg["cluster"].val) if engine else 1
     if near > 1:
@@ -173,7 +182,7 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
         block_n, mate = stage.split(block_n, factor=-near)
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
     mates = [] if near == 1 else [mate]
-    stage.reorder(*batch, strips, block_n, strip, *mates, group_m, group_n, m, n)
+    stage.reorder(*batch, strips, block_n, strip, *mates, m, n)
     for mate in mates:
         stage.bind(mate, CLUSTER_TAG)
     if batch:
@@ -185,10 +194,30 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
         whole = ceil_div(below, cfg["strip"].val) * cfg["strip"].val * beside
         _, tiles = stage.split(tiles, nparts=ceil_div(whole, cores // abs(near)))
     stage.bind(tiles, "blockIdx.x")
+    return mates[0] if mates else tiles, m, n
+
+
+def _lanes(cfg: Any, stage: Stage, atom: Atom, m: IterVar, n: IterVar) -> IterVar:
+    """Groups and lanes of a tile; the loop of lanes."""
+    each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
+    group_m, m = stage.split(m, factor=each_m)
+    group_n, n = stage.split(n, factor=each_n)
+    stage.reorder(group_m, group_n, m, n)
     stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
     lane, *_, pair = lanes(stage, m, n, atom.name)
     stage.vectorize(pair)
     return lane
+
+
+def _store_rows(
+    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, m: IterVar, n: IterVar
+) -> None:
+    """Results of a tile, m x n, go by way of shared memory: a thread stores 16 bytes of a row, and
+    its neighbours what is beside them.  Lanes hold two columns of a row each."""
+    width = max(ASYNC_BYTES) // stored.dtype.bytes
+    s[held].storage_align(s[held].op.axis[-2], 2 * width, width)
+    groups = prod(cfg[name].size[1] for name in ("tile_m", "tile_n"))
+    fetch(s[stored], GROUP * groups, width, axes=(m, n), lanes=GROUP)
 
 
 def _multiply(
