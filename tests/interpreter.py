@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.barriers_met import diverged, run_alone
 from tests.groups_beside import Beside
 from tests.scalars import operation, rounded
 from tests.touches import Cells, Moment
@@ -70,9 +69,10 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, Waiting, Wide
+from tilewright.ir.warps import Meeting, Waiting, Wide, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -169,7 +169,7 @@ def _in_turn(kernel: Kernel, together: Sequence[Sequence[_Thread]], came: Came) 
         )
         return
     for threads in together:
-        run_alone(kernel, len(threads), *_turns(kernel, threads, came))
+        _alone(kernel, len(threads), *_turns(kernel, threads, came))
 
 
 def _turns(
@@ -198,6 +198,49 @@ def _turns(
         return last
 
     return go_on, met
+
+
+def diverged(kernel: Kernel) -> Callable[[Sequence[Any]], InterpreterError]:
+    """The error for threads that stand at different barriers."""
+    barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
+
+    def told(waiting: Sequence[Any]) -> InterpreterError:
+        where = (
+            f"thread {waiting.index(stop)} "
+            + (
+                "has ended"
+                if stop is None
+                else f"waits at barrier {barriers.index(_site(stop)) + 1}"
+            )
+            for stop in dict.fromkeys(waiting)
+        )
+        return InterpreterError(
+            kernel.name, f"barrier divergence: {', '.join(where)}",
+            "Move the barrier out of the condition, or give all threads the same trip counts.",
+        )  # fmt: skip
+
+    return told
+
+
+def _site(stop: Any) -> Any:
+    return stop.barrier if isinstance(stop, Wide) else stop
+
+
+def _alone(
+    kernel: Kernel, count: int, go_on: Callable[[int, Any], Any], met: Callable[[Any], bool | None]
+) -> None:
+    """Run the threads of a block without gates."""
+    unit = unit_of(kernel)
+    last: bool | None = None
+    while True:
+        waiting: list[Any] = []
+        for first in range(0, count, unit):
+            waiting += run_warp(kernel, first, min(unit, count - first), go_on, last)
+        if len(set(waiting)) > 1:
+            raise diverged(kernel)(waiting)
+        if waiting[0] is None:
+            return
+        last = met(waiting[0])
 
 
 @dataclass

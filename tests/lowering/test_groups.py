@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lowering.group_products import Product, product
 from tests import interpreter
 from tests.tiers import examples
-from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.codegen import generate, serial_threads
 from tilewright.driver import nvrtc
@@ -22,7 +21,6 @@ from tilewright.ir.bulk import Arrive, BulkCopy, MakeGates
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.interpreter_memory import InterpreterError
 from tilewright.ir.stmt import (
-    CLUSTER_TAG,
     Allocate,
     Barrier,
     For,
@@ -39,8 +37,7 @@ from tilewright.ir.stmt import (
 )
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.tree.legality import check, judge
+from tilewright.schedule.tree.legality import check
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
@@ -312,31 +309,3 @@ def test_faults_of_blocks_that_run_together_are_found(fault: str) -> None:
     given = [np.ones(n, "float16") for n in ((128, 448), (16, 448), (16,), (128, 16))]
     with pytest.raises(InterpreterError, match=told):
         run_fast(wrong, given)
-
-
-TOGETHER = Product(m=128, n=16, k=128, bulk=True, loaders=1, cluster=2)
-
-
-def test_devices_whose_blocks_do_not_reach_each_other() -> None:
-    schedule, _ = product(TOGETHER)
-    assert "grid_dim" not in judge(Resources(LoopTree(schedule).bounds(), TARGET)).reasons()
-    older = Target("cuda -arch=sm_89")
-    assert "grid_dim" in judge(Resources(LoopTree(schedule).bounds(), older)).reasons()
-    schedule = create_schedule(te.compute((64,), lambda i: i.astype("float32"), name="x").op)
-    (stage,) = schedule.stages
-    outer, inner = stage.split(stage.op.axis[0], factor=2)
-    stage.bind(outer, "blockIdx.x")
-    stage.bind(inner, CLUSTER_TAG)
-    assert lower_schedule(schedule, TARGET).kernels[0].grid == (64, 1, 1)
-    with pytest.raises(LoweringError, match="do not reach each other's memory"):
-        lower_schedule(schedule, older)
-
-
-@pytest.mark.parametrize("change", [{"cluster": 16, "m": 1024}, {"cluster": 3, "m": 192}])
-def test_clusters_that_there_are_not(change: dict[str, int]) -> None:
-    """More blocks than run together; so many that they have no equal parts of a tile."""
-    schedule, _ = product(replace(TOGETHER, **change))
-    assert judge(Resources(LoopTree(schedule).bounds(), TARGET)).reasons()
-    if change["cluster"] == 3:
-        with pytest.raises(LegalityError, match="3 blocks bring a part each of 16 rows"):
-            lower_schedule(schedule, TARGET)

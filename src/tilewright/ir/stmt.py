@@ -42,6 +42,7 @@ class Buffer:
     """`size` elements of `dtype`.  A buffer starts at a multiple of 64 bytes (on a GPU: of 16).
 
     size, shape: of arguments, workspaces and a CPU's scratch also expressions of symbols
+
     scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
@@ -150,7 +151,9 @@ class Allocate(Stmt):
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Barrier(Stmt):
     """All threads of the block wait; shared memory written before is visible after.
-    cluster: those of all blocks that run together wait, and see gates that were made before."""
+
+    cluster: those of all blocks that run together wait, and see gates that were made before
+    """
 
     cluster: bool = False
 
@@ -173,7 +176,8 @@ class AsyncCopy(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Prefetch(Stmt):
-    """Asks for `source`, in global memory, to come near: it will be read.  Nobody waits for it."""
+    """Asks for `source`, in global memory, to come near: it will be read.  It changes nothing, and
+    nobody waits for it."""
 
     source: Region
 
@@ -291,7 +295,9 @@ class Exchange(Stmt):
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
-    extent: an int; of blocks also an expression of symbols"""
+
+    extent: an int; of blocks also an expression of symbols
+    """
 
     tag: str
     var: Expr
@@ -330,11 +336,12 @@ class Kernel(Printed):
 
     @property
     def cluster(self) -> int:
-        """Blocks that run together: neighbours along x."""
-        return int(self._dims((CLUSTER_TAG,) * 3)[0])
+        """Blocks that run together."""
+        return next((t.extent for t in self.threads if t.tag == CLUSTER_TAG), 1)
 
     @property
     def grid(self) -> tuple[Any, Any, Any]:
+        """Blocks, those that run together one after the other along x."""
         x, y, z = self._dims(GRID_TAGS)
         return x * self.cluster, y, z
 
