@@ -255,7 +255,7 @@ class _Unfit:
 def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     dialect, (x, y, z), name = words.dialect, kernel.block, kernel.name
     threads = x * y * z
-    head = dialect.head.format(name=name, params="\0", threads=threads, x=x, y=y, z=z, together="")
+    head = dialect.head.format(name=name, params="\0", threads=threads, x=x, y=y, z=z)
     before, opens, rest = text.partition(head.partition("\0")[0])
     params, found, rest = rest.partition(") {\n")
     body, closes, after = rest.partition("\n}\n")

@@ -27,9 +27,7 @@ from tilewright.ir.swizzle import period, swizzled
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
-GRID_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-CLUSTER_TAG = "clusterCtaIdx.x"  # which of the blocks that run together, neighbours along x
-BLOCK_TAGS = (CLUSTER_TAG, *GRID_TAGS)  # what tells a block, the fastest first
+BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
 ROW, PLACE = 16, 4  # bytes of a row of `LoadRows`, and of what a lane gets of a matrix
@@ -150,12 +148,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Barrier(Stmt):
-    """All threads of the block wait; shared memory written before is visible after.
-
-    cluster: those of all blocks that run together wait, and see gates that were made before
-    """
-
-    cluster: bool = False
+    """All threads of the block wait; shared memory written before is visible after."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -335,15 +328,8 @@ class Kernel(Printed):
         return x, y, z
 
     @property
-    def cluster(self) -> int:
-        """Blocks that run together."""
-        return next((t.extent for t in self.threads if t.tag == CLUSTER_TAG), 1)
-
-    @property
     def grid(self) -> tuple[Any, Any, Any]:
-        """Blocks, those that run together one after the other along x."""
-        x, y, z = self._dims(GRID_TAGS)
-        return x * self.cluster, y, z
+        return self._dims(BLOCK_TAGS)
 
     @property
     def block(self) -> tuple[int, int, int]:
