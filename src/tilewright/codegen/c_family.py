@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
+from tilewright.codegen.byte_floats import BYTE, in_words, of_words
 from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
@@ -395,6 +396,8 @@ class _KernelPrinter(ValuePrinter):
         """`buffer[index] = value`, in groups of as many lanes as one access can have."""
         buffer, lanes = stmt.buffer, stmt.index.lanes
         index, value = self._closed(stmt.index), self._closed(stmt.value)
+        if self.words:
+            value = of_words(value, self.words, self._simplify)
         if value.lanes not in (1, lanes):
             raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
         if value.dtype is not buffer.dtype:
@@ -415,6 +418,8 @@ class _KernelPrinter(ValuePrinter):
             else:
                 places = (lanes_of(place, i, 1) for i in range(width))
                 assignments += zip(places, scalars, strict=True)
+        if BYTE in self.dialect.instructions and in_words(buffer, lanes):
+            self.words.add(buffer)
         if len(assignments) > 1 and _overlaps(buffer, index, value):
             assignments = [(place, self._named(part)) for place, part in assignments]
         for place, part in assignments:

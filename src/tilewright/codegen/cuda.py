@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import c_family
+from tilewright.codegen import byte_floats, c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
@@ -31,6 +31,7 @@ from tilewright.codegen.c_dialect import (
     multiply,
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
+from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
@@ -278,6 +279,8 @@ _INSTRUCTIONS = {
         for n in ASYNC_BYTES
     },
     **_GATES,
+    byte_floats.BYTE: byte_floats.TEXT,
+    byte_floats.BYTE8: byte_floats.TEXT8,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
@@ -408,6 +411,7 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if not target.waits:
         program = replace(program, steady=None)
+    program = kept_in_place(program)
     if program.lets_in:
-        program = asked_first(steady_first(program))
+        program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)

@@ -52,6 +52,7 @@ from tilewright.topi.templates.gpu_atoms import (
     width_of,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_rows_behind import rows_behind, stages_of
 from tilewright.topi.templates.untuned import fastest
 
 LEAST = 64  # rows, and columns, from which a product is large
@@ -122,11 +123,13 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
-    root, partial = inline_around(replace(a, anchor=product)), product
+    behind = rows_behind(cfg, a)
+    root = inline_around(replace(a, anchor=product), inside=stages_of(behind))
+    partial = product
     if (blocks := int(cfg["split_k"].val)) > 1:
         chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
         partial = s.rfactor(product, chunk)
-        add_partials(s, accumulator(s, product, root), root, a.target)
+        add_partials(s, accumulator(s, product, root), root, a.target, behind)
         root = partial
     cfg.define_knob("rows", [0, 1], absent=0)
     stored, by_rows = root, int(cfg["rows"].val)
@@ -246,5 +249,9 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 
 
 anchor_template(
-    "dense.groups", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
+    "dense.groups",
+    kinds=KINDS,
+    tags=("dense", "matmul", "batch_matmul"),
+    fallback=fallback,
+    rows=True,
 )(schedule_groups)
