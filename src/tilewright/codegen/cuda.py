@@ -33,6 +33,7 @@ from tilewright.codegen.c_dialect import (
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
+from tilewright.codegen.waiting import as_chain
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
@@ -408,6 +409,8 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if not target.waits:
         program = replace(program, steady=None)
+    elif program.steady is None and len(program.kernels) > 1 and not program.calls:
+        program = as_chain(program)
     if program.lets_in:
         program = asked_first(steady_first(program))
     return c_family.generate(reads_first(program), target, DIALECT)

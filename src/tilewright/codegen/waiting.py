@@ -8,19 +8,26 @@ prints both; `docs/devices.md` says why a chain of such kernels is safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
     For,
     Kernel,
+    Program,
     Seq,
     Stmt,
     children,
     read_buffers,
     written_buffers,
 )
+
+
+def as_chain(program: Program) -> Program:
+    """The program as a chain of its own, in which its kernels alone write."""
+    written = set[Buffer]().union(*(written_buffers(k.body) for k in program.kernels))
+    return replace(program, steady=frozenset(program.args) - written, begins=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -360,6 +360,7 @@ class Program(Printed):
             of it may begin before the one before has ended, and reads these meanwhile
     lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
             begins when all blocks have ended, before what they wrote is everywhere
+    begins: whether its first kernel is the first of the chain, and waits for none
     """
 
     name: str
@@ -370,6 +371,7 @@ class Program(Printed):
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
     lets_in: bool = False
+    begins: bool = False
 
     @property
     def counters(self) -> frozenset[Buffer]:
