@@ -298,13 +298,13 @@ class _KernelPrinter(ValuePrinter):
         """From here on the kernel before has ended; compilers know nothing of what is read."""
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
-        self._define(AWAIT)
         joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
         self._lets_in = self._early and joins
         self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
         if self._leads and not self._early:
             self._call_helper(LET_IN, "")
         for buffer in fresh:
+            self._define(FRESH)
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
 

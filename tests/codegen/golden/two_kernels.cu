@@ -1,24 +1,23 @@
+#if __CUDA_ARCH__ >= 900
+#define tw_let_next_in() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
+#define tw_let_next_in()
+#endif
 
 #if __CUDA_ARCH__ >= 900
-static __device__ __forceinline__ void tw_await_kernel() {
-  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
-}
+#define tw_await_kernel_only() asm volatile("griddepcontrol.wait;" ::: "memory")
+#else
+#define tw_await_kernel_only()
+#endif
+
+#if __CUDA_ARCH__ >= 900
 template <typename T> static __device__ __forceinline__ T* tw_fresh(T* p) {
   size_t place = __cvta_generic_to_global(p);
   asm volatile("" : "+l"(place) :: "memory");
   return (T*)__cvta_global_to_generic(place);
 }
 #else
-#define tw_await_kernel()
 #define tw_fresh(p) (p)
-#endif
-
-#if __CUDA_ARCH__ >= 900
-#define tw_await_kernel_only() asm volatile("griddepcontrol.wait;" ::: "memory")
-#define tw_let_next_in() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
-#else
-#define tw_await_kernel_only()
-#define tw_let_next_in()
 #endif
 
 extern "C" __global__ void __launch_bounds__(4) sums(const float* __restrict__ a, float* __restrict__ w) {
