@@ -125,11 +125,48 @@ def test_it_computes_the_same(steady: tuple[Buffer, ...], asynchronous: bool) ->
         np.testing.assert_array_equal(y, np.tile(want, 2))
 
 
-def test_nothing_crosses_a_barrier() -> None:
-    x, w = (fetch(b, E.const(0), asynchronous=False) for b in (X, W))
-    made = of_body(x, Barrier(), w)
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_copies_cross_barriers_and_nothing_crosses_a_wait(asynchronous: bool) -> None:
+    x = fetch(X, E.const(0), asynchronous=False)
+    w = seq(fetch(W, E.const(0), asynchronous=asynchronous), Commit())
+    other = Store(Y, T + THREADS, E.const(0.0, FLOAT32))
+    arranged = steady_first(of_body(x, Barrier(), w, Wait(0), Barrier(), other))
+    crossed = [line for line in lines_of(arranged) if "w_near[" in line or AWAIT in line]
+    assert "w_near[" in crossed[0] and crossed[1] == f"{AWAIT}();"
+    given, y = [np.arange(SIZE, dtype="float32") * scale for scale in (1, 3)], np.zeros(16, "f4")
+    run_fast(arranged, [*given, y])
+    np.testing.assert_array_equal(y[:THREADS], sum(given)[:THREADS])
+    made = of_body(x, Wait(0), w)
     assert steady_first(made).kernels[0].body is made.kernels[0].body
-    assert lines_of(made).index(f"{AWAIT}();") < len(lines_of(made))
+
+
+def test_a_copy_stays_behind_who_still_reads_its_buffer() -> None:
+    """Of two tiles that take turns in one place the second one waits for the barrier."""
+    first, second = (fetch(W, E.const(k), asynchronous=False) for k in (0, SLOTS))
+    x = fetch(X, E.const(0), asynchronous=False)
+    use = Store(NEAR[X], T, load(NEAR[X], T) + load(NEAR[W], THREADS - 1 - T))
+    arranged = steady_first(of_body(first, x, Barrier(), use, Barrier(), second))
+    lines = lines_of(arranged)
+    at = lines.index(f"{AWAIT}();")
+    assert sum("w_near[" in line and "= w[" in line for line in lines[:at]) == 1
+
+
+def test_copies_through_registers_come_last() -> None:
+    both = glob("v", "float32", SIZE)
+    near = Buffer("v_near", FLOAT32, 4 * THREADS * SLOTS, "shared")
+    plain = Store(near, T, load(both, T))
+    end = Store(Y, T, load(NEAR[W], T) + load(near, T) + load(X, T))
+    body = seq(Store(Y, T, load(X, T)), plain, fetch(W, E.const(0), asynchronous=True), Commit(),
+               Wait(0), Barrier(), end)  # fmt: skip
+    nest = Allocate(near, Allocate(NEAR[W], body))
+    made = chained(program(Kernel("k", (X, W, both, Y), nest, LAUNCH[:1]), 3), W, both)
+    lines = lines_of(made)
+    at = [
+        k
+        for k, line in enumerate(lines)
+        if line.startswith(("tw_copy_16(", "v_near[T", "v_near[t"))
+    ]
+    assert lines[at[0]].startswith("tw_copy_16(") and at[1] < lines.index(f"{AWAIT}();")
 
 
 def test_what_writes_where_others_read_stays() -> None:

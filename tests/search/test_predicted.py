@@ -104,6 +104,11 @@ def test_some_templates_are_not_overruled(known):
     sketch = anchor_sketches(rows, target)[0]
     candidate = candidate_of(task_of_dag(rows, target), told.origin, told.decisions)
     assert candidate is not None and candidate.index == sketch.fallback()
+    a, b = (
+        te.placeholder((n, 96), "float16", "ab"[c], constant=c > 0) for c, n in ((0, 8), (1, 64))
+    )
+    halves = predict(ComputeDAG([a, b, topi.nn.dense(a, b)]), target, known)
+    assert halves is not None and halves.origin == "template:dense.few"  # rows have none of it
     whole = predict(attention(), target, known)
     assert whole is not None and whole.origin.startswith("template:attention")
     assert any("dense" in s.origin for s in anchor_sketches(attention(), target))

@@ -17,6 +17,7 @@ from tests.tiers import examples
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen.cuda import generate
+from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Program, statements
 from tilewright.lowering.pipeline import lower_schedule
@@ -127,8 +128,14 @@ def program_of(sketch: Sketch, index: int, tensors: list[Tensor]) -> Program:
     return lower_schedule(sketch.close(index), sketch.target, args=tensors)
 
 
-def check(case: Case, sketch: Sketch, index: int, run: Callable[..., None] = run_fast) -> None:
-    """Small integers: exact, whatever the order of the sums."""
+def check(
+    case: Case, sketch: Sketch, index: int, run: Callable[..., None] = run_fast,
+    chained: bool = False,
+) -> None:  # fmt: skip
+    """Small integers: exact, whatever the order of the sums.
+
+    chained: as a link of a chain, whose copies of weights come first
+    """
     tensors, expected = case
     rng = np.random.default_rng(index)
     given = [rng.integers(-2, 3, t.shape).astype(t.dtype.storage) for t in tensors[:-1]]
@@ -136,6 +143,11 @@ def check(case: Case, sketch: Sketch, index: int, run: Callable[..., None] = run
         row, k = np.indices(tensors[0].shape[1:])
         given[0] = (2.0**row * (-1.0) ** (row + k // 4))[None].astype("float16")
     program = program_of(sketch, index, tensors)
+    if chained:
+        weights = frozenset(b for b in program.args if b.name.startswith("weight"))
+        program = steady_first(
+            replace(program, steady=weights), sketch.target.limits.shared_bytes_per_block
+        )
     out = np.zeros(tensors[-1].shape, tensors[-1].dtype.storage)
     arrays = [
         a if b.packing is None else b.packing.apply(a)
@@ -202,6 +214,25 @@ def test_in_a_chain_weights_are_asked_for_before_the_kernel_waits() -> None:
     body = text_of(sketch, index, tensors, chained=True).partition("__global__")[2]
     assert 0 < body.index("tw_copy_16(") < body.index("tw_await_kernel()")
     assert body.index("tw_await_kernel()") < body.index("data +")
+
+
+def test_in_a_chain_weights_behind_a_norm_are_asked_for_before_the_kernel_waits() -> None:
+    """Also where a ring has more slots than it takes, whose last turns copy nothing."""
+    tensors = CASES["a norm"][0]
+    sketch = sketch_of(tensors)
+    text = text_of(sketch, member(sketch, lanes=8, ahead=1, slots=4), tensors, chained=True)
+    before = text.partition("__global__")[2].partition("tw_await_kernel()")[0]
+    assert "tw_copy_16(&weight_shared[" in before and "tw_prefetch(&weight[" in before
+    assert "rows +" not in before
+
+
+def test_links_of_a_chain_compute_the_same() -> None:
+    """Nobody reads what is copied over what others still read."""
+    for case in (normed(1, 64, 4), dense(2, 64, 4)):
+        sketch = sketch_of(case[0])
+        index = member(sketch, lanes=8, ahead=1, slots=3)
+        for run in (run_defined, run_fast):
+            check(case, sketch, index, run, chained=True)
 
 
 def test_it_comes_first_for_few_rows_and_refuses_others() -> None:

@@ -1,9 +1,10 @@
 """Copies of steady arguments to shared memory before what must wait for another kernel.
 
 In: a program of a chain.  Out: the same, where copies of weights that stood behind the first access
-to other arguments stand before it, as far as nothing depends on the order and up to a barrier.
-Copies to registers stay where they are: the assembler puts loads of constants behind the wait
-again.  Read next: `waiting.py`.
+to other arguments stand before it, as far as nothing depends on the order.  Barriers stand in no
+copy's way to a buffer that nothing between touches: who reads it has one of its own.  Copies that
+pass through registers come last, since threads wait for them.  Copies to registers stay where they
+are: the assembler puts loads of constants behind the wait again.  Read next: `waiting.py`.
 """
 
 from __future__ import annotations
@@ -39,15 +40,20 @@ from tilewright.ir.stmt import (
 
 _COPIES = (Store, AsyncCopy, Commit, For, If, Seq)  # what a copy may consist of
 _GROUPED = (AsyncCopy, Commit)  # no commit is moved across these
-_ORDERED = (Barrier, Wait, While, *GATED)  # nothing is moved across these
+_ORDERED = (Barrier, Wait, While, *GATED)  # nothing is moved out of a loop with these
+_STOPS = _ORDERED[1:]  # nor across these
+MORE = 1 / 16  # that a kernel's shared memory may grow by: no fewer blocks fit on a core for that
 Parts = tuple[Stmt | None, Stmt | None]  # what comes first, what is left
 
 
-def steady_first(program: Program) -> Program:
-    """`program` with such copies first; without `Program.steady` it stays as it is."""
+def steady_first(program: Program, most: int = 0) -> Program:
+    """`program` with such copies first; without `Program.steady` it stays as it is.
+
+    most: bytes of shared memory that a block may have
+    """
     if program.steady is None:
         return program
-    kernels = (_Kernel(k, program.steady).arranged() for k in program.kernels)
+    kernels = (_Kernel(k, program.steady, most).arranged() for k in program.kernels)
     return replace(program, kernels=tuple(kernels))
 
 
@@ -59,6 +65,7 @@ class _Kernel:
 
     kernel: Kernel
     steady: frozenset[Buffer]
+    most: int
     widens: bool = True
     wider: list[Buffer] = field(default_factory=list)
 
@@ -69,9 +76,10 @@ class _Kernel:
             return self.kernel
         for buffer in self.wider:
             body = Allocate(buffer, body)
-        # limits know how much shared memory it took
-        if self.wider and plan_shared(body).total > plan_shared(old).total:
-            return _Kernel(self.kernel, self.steady, widens=False).arranged()
+        taken = plan_shared(old).total  # as limits know
+        room = max(min(int(taken * (1 + MORE)), self.most), taken)
+        if self.wider and plan_shared(body).total > room:
+            return _Kernel(self.kernel, self.steady, self.most, widens=False).arranged()
         return replace(self.kernel, body=body)
 
     def _arranged(self, stmt: Stmt) -> Stmt:
@@ -100,7 +108,7 @@ class _Kernel:
         if isinstance(stmt, For) and stmt.kind in ("serial", "unrolled"):
             first, rest = self._parts(stmt.body)
             # Of all iterations the one is moved before the other.
-            if first is None or rest is None or _ordered(rest) or _clash(first, [rest]):
+            if first is None or rest is None or _has(rest, _ORDERED) or _clash(first, [rest]):
                 return None, stmt
             return replace(stmt, body=first), replace(stmt, body=rest)
         if isinstance(stmt, Allocate):
@@ -135,11 +143,13 @@ class _Kernel:
         moved: list[Stmt] = []
         left: list[Stmt] = []
         for s in stmts:
-            first, rest = (None, s) if any(map(_ordered, left)) else self._parts(s)
+            first, rest = (None, s) if any(_has(part, _STOPS) for part in left) else self._parts(s)
             if first is not None and _clash(first, left):
                 first, rest = None, s
             moved += [first] if first is not None else []
             left += [rest] if rest is not None else []
+        if sum(map(len, map(written_buffers, moved))) == len(written_buffers(seq(*moved))):
+            moved.sort(key=lambda s: not _has(s, (AsyncCopy,)))  # each writes to its own
         return (seq(*moved) if moved else None), (seq(*left) if left else None)
 
     def _moves(self, stmt: Stmt) -> bool:
@@ -154,10 +164,6 @@ class _Kernel:
     def _touches(self, stmt: Stmt) -> bool:
         others = set(self.kernel.params) - self.steady
         return not others.isdisjoint(read_buffers(stmt) | written_buffers(stmt))
-
-
-def _ordered(stmt: Stmt) -> bool:
-    return _has(stmt, _ORDERED)
 
 
 def _has(stmt: Stmt, kinds: tuple[type[Stmt], ...]) -> bool:

@@ -15,17 +15,22 @@ from tilewright.ir.stmt import (
     Buffer,
     For,
     Kernel,
+    Prefetch,
     Program,
     Seq,
     Stmt,
     children,
+    map_children,
     read_buffers,
+    seq,
     written_buffers,
 )
 
 
 def as_chain(program: Program) -> Program:
-    """The program as a chain of its own, in which its kernels alone write."""
+    """The program as a chain of its own, in which its kernels alone write, if it has several."""
+    if len(program.kernels) < 2 or program.calls:
+        return program
     written = set[Buffer]().union(*(written_buffers(k.body) for k in program.kernels))
     return replace(program, steady=frozenset(program.args) - written, begins=True)
 
@@ -56,9 +61,15 @@ def waiting(
 
 
 def _first(stmt: Stmt, others: set[Buffer], runs_once: Callable[[For], bool]) -> Stmt | None:
-    if others.isdisjoint(read_buffers(stmt) | written_buffers(stmt)):
+    plain = _without_prefetches(stmt)
+    if others.isdisjoint(read_buffers(plain) | written_buffers(plain)):
         return None
     if isinstance(stmt, (Seq, Allocate)) or (isinstance(stmt, For) and runs_once(stmt)):
         found = (_first(s, others, runs_once) for s in children(stmt))
         return next((s for s in found if s is not None), stmt)
     return stmt
+
+
+def _without_prefetches(stmt: Stmt) -> Stmt:
+    """Who asks for memory reads nothing that is there."""
+    return seq() if isinstance(stmt, Prefetch) else map_children(stmt, _without_prefetches)

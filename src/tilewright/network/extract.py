@@ -32,9 +32,12 @@ from tilewright.graph.passes import (
     fuse_norms,
     join_gates,
     join_readers,
+    join_small,
+    join_writes,
     norms_beside,
     optimize,
     passes_of,
+    write_last,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
 from tilewright.graph.passes.single_pixels import single_pixels_dense
@@ -157,6 +160,9 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     if target is None or not target.has_threads:
         return ways
     ways = [join_readers(way) for way in ways]
+    if target.waits:
+        ways = [write_last(way) for way in ways]
+    ways = [join_small(join_writes(way)) for way in ways]
     return [join_gates(way) for way in ways] if target.atoms else ways
 
 

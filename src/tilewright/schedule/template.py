@@ -83,7 +83,8 @@ class RegisteredAnchor:
     alone:   where it fits, nothing else is predicted: others give sums that it computes along the
              way kernels of their own, of which trees know too little
     rows:    whether norms of the anchor's rows may follow it; else none do
-    usual:   where it comes first, its `fallback` was measured to be faster than what trees predict
+    usual:   where only such ones come before it, its `fallback` was measured to be faster than what
+             trees predict
     """
 
     name: str
@@ -113,6 +114,7 @@ _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 _ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is none, what to use
 
 _BUILT_IN = "offered templates"  # kind of plugins: modules that register those of the compiler
+PART = "part"  # tag of sums that are terms of another, which is the anchor
 MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
@@ -279,12 +281,22 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     best: ComputeOp | None = None
     most = 0
     for op in dag.compute_ops:
-        if op.combiner is None:
+        if op.combiner is None or op.tag == PART:
             continue
-        work = prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+        work = max(map(_work, (op, *_parts(op))))
         if work >= most:
             best, most = op, work
     return best
+
+
+def _work(op: ComputeOp) -> int:
+    return prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+
+
+def _parts(op: ComputeOp) -> list[ComputeOp]:
+    """Sums that are terms of this one."""
+    read = (t.op for t in op.input_tensors)
+    return [p for p in read if isinstance(p, ComputeOp) and p.tag == PART]
 
 
 def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:

@@ -16,6 +16,7 @@ from tilewright.measure.anchors import bests_by_anchor
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Helper
 from tilewright.measure.record import Key, Record
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import anchor_key, anchor_templates, find_anchor
 from tilewright.search.imported import Replays, first_candidates
@@ -51,16 +52,18 @@ class Known:
         return list(dict.fromkeys(found))
 
     def untuned(self, task: Task) -> list[Candidate]:
-        """What a build would run of a computation that knowledge does not have."""
+        """What a build would run of a computation that knowledge does not have; and what others of
+        its templates run usually."""
         predicted = None
         if self.predictions is not None and has_template(task):
             predicted = self.predictions.get(task.dag)
         if predicted is not None:
             chosen = candidate_of(task, predicted.origin, predicted.decisions)
             if chosen is not None:
-                return [*self.of_anchor(task), chosen]
-        defaults = ((s, s.fallback()) for s in task.sketches)
-        return [*(Candidate(s, at) for s, at in defaults if at is not None), *self.of_anchor(task)]
+                usual = {t.origin for t in anchor_templates(task.dag, task.target) if t.usual}
+                own = _defaults(s for s in task.sketches if s.origin in usual)
+                return [*self.of_anchor(task), chosen, *own]
+        return [*_defaults(task.sketches), *self.of_anchor(task)]
 
     def expect(self, tasks: Iterable[Task], requests: Mapping[str, Request]) -> dict[str, Awaited]:
         """Begin to look for what is predicted of them; see `Predictions.prefetch`."""
@@ -86,6 +89,11 @@ class Known:
                 if candidate is not None and not candidate.sketch.explain(candidate.index):
                     found.append(candidate)
         return list(dict.fromkeys(found))[:_MOST]
+
+
+def _defaults(sketches: Iterable[Sketch]) -> list[Candidate]:
+    found = ((s, s.fallback()) for s in sketches)
+    return [Candidate(s, at) for s, at in found if at is not None]
 
 
 def has_template(task: Task) -> bool:

@@ -50,6 +50,7 @@ from tilewright.schedule.rows_behind import is_row
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 MOVES = ("transpose", "strided_slice")
+ROWS = ("nn.dense", "nn.dense_narrow")  # whose kernels norm few rows and join gates
 
 # Operators of one kernel.  They become one expression, and what walks expressions goes as deep as
 # they are: up to 25 calls for each operator, of the thousand that Python allows.  The longest
@@ -253,7 +254,7 @@ def _norms_inside(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[E
     each block norms them for itself, which takes less than a kernel does."""
     for group in list(dict.fromkeys(group_of.values())):
         first = group.steps[0]
-        if not is_call(first, "nn.dense") or first.args[0].shape[0] > FEW:
+        if not is_call(first, *ROWS) or first.args[0].shape[0] > FEW:
             continue
         views: list[Call] = []
         value = first.args[0]
@@ -389,7 +390,7 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
     pattern = TABLE[op_name(node)].pattern
     if pattern in JOINS:
         return node.shape == arg.shape
-    if is_call(arg, "nn.dense") and _is_side_by_side(node, arg):
+    if is_call(arg, *ROWS) and _is_side_by_side(node, arg):
         return True
     moves = pattern == Pattern.INJECTIVE and group.anchor <= Pattern.INJECTIVE
     return (

@@ -119,13 +119,14 @@ def _joined(body: Expr) -> Expr:
         if own is not None:
             results = [c for c in own if c is body or not set(own).issuperset(readers[c])]
             call = call_of(own, results, new)
-            new.update(zip(results, _values(call), strict=True))
+            new.update(zip(results, values_of(call), strict=True))
         return new[old]
 
     return rewrite(body, visit)
 
 
-def _values(call: Call) -> list[Expr]:
+def values_of(call: Call) -> list[Expr]:
+    """Give the results of a call of a group."""
     if isinstance(call.checked_type, TensorType):
         return [call]
     return [TupleGetItem(call, k) for k in range(len(call.checked_type.fields))]

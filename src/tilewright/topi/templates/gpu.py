@@ -23,7 +23,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
-from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, same, where
 from tilewright.schedule.template import Anchored
 from tilewright.schedule.thread_loops import deal, fetch, over_blocks, ring_sizes, staged
 from tilewright.targets.target import Target
@@ -520,8 +520,7 @@ def copy_weight(
         return
     tile = cfg["tile_f"].size
     width = widest(prod(tile[1:]), factors.vectors)
-    alone = isinstance(width, int) and width == 1  # known once a configuration is closed
-    fetch(shared, threads, None if alone else width, slots=stages)
+    fetch(shared, threads, None if same(width, 1) else width, slots=stages)
     in_vectors(cfg, own, factors)
 
 

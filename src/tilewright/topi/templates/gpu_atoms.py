@@ -228,11 +228,12 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
 
 
 def whole_atoms(
-    s: Schedule, anchor: Tensor, groups: Groups, atom: Atom, units: tuple[int, int] = (M, N)
-) -> tuple[Tensor, Axes]:
+    s: Schedule, anchor: Tensor, groups: Groups, atom: Atom, units: tuple[int, int] = (M, N),
+    vectors: bool = False,
+) -> tuple[Tensor, Axes]:  # fmt: skip
     """The sum of products over rows, columns and depth of whole atoms; and which axes these are.
 
-    units: what rows and columns are rounded up to
+    units: what rows and columns are rounded up to; vectors: whether there may be one of them
     """
     op = op_of(s, anchor)
     rows, columns = ([op.axis[d] for d in dims] for dims in (groups.m, groups.n))
@@ -256,7 +257,7 @@ def whole_atoms(
             f"a group has {divided.size} channels, so that atoms would reach beyond it",
             "Other templates compute it.",
         )  # fmt: skip
-    if 1 in (m.size, n.size):
+    if 1 in (m.size, n.size) and not vectors:
         raise ScheduleError(
             f"template for {op.name}", "one factor is a vector", "Other templates compute it."
         )
