@@ -176,8 +176,10 @@ class _KernelPrinter(ValuePrinter):
         self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
         self._early = program.lets_in
+        self._leads = kernel is not program.kernels[-1]  # those behind belong to it
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
-        if program.steady is not None and AWAIT in dialect.instructions:
+        self._begins = program.begins and kernel is program.kernels[0]
+        if program.steady is not None and AWAIT in dialect.instructions and not self._begins:
             self._waiting = waiting(kernel, program.steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
@@ -198,6 +200,8 @@ class _KernelPrinter(ValuePrinter):
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
             self._await_kernel()
+        elif self._begins and self._leads:
+            self._call_helper(LET_IN, "")
         self._declare_given()
         self._declare_threads()
         self._declare_shared()
@@ -295,11 +299,13 @@ class _KernelPrinter(ValuePrinter):
         """From here on the kernel before has ended; compilers know nothing of what is read."""
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
-        self._define(AWAIT)
         joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
         self._lets_in = self._early and joins
         self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
+        if self._leads and not self._early:
+            self._call_helper(LET_IN, "")
         for buffer in fresh:
+            self._define(FRESH)
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
 

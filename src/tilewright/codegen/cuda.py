@@ -34,6 +34,7 @@ from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
+from tilewright.codegen.waiting import as_chain
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
@@ -295,19 +296,23 @@ _INSTRUCTIONS = {
     # What a pointer is after the wait must not be known to be what it was before: compilers read
     # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
     # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
-    # Kernels behind may come when nothing that this one waited for is left.
-    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
-static __device__ __forceinline__ void {AWAIT}() {{
-  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
-}}
+    FRESH: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
 template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
   size_t place = __cvta_generic_to_global(p);
   asm volatile("" : "+l"(place) :: "memory");
   return (T*)__cvta_global_to_generic(place);
 }}
 #else
-#define {AWAIT}()
 #define {FRESH}(p) (p)
+#endif
+""",
+    # Kernels behind may come when nothing that this one waited for is left.
+    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+static __device__ __forceinline__ void {AWAIT}() {{
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}}
+#else
+#define {AWAIT}()
 #endif
 """,
     # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
@@ -315,13 +320,16 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
     # the last blocks at work.
     AWAIT_ONLY: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
 #define {AWAIT_ONLY}() asm volatile("griddepcontrol.wait;" ::: "memory")
-#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #else
 #define {AWAIT_ONLY}()
+#endif
+""",
+    LET_IN: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
 #define {LET_IN}()
 #endif
 """,
-    LET_IN: "",
     # The first thread hands on what barriers put before to whoever finds its count (release), takes
     # what others handed on so (acquire), and the barrier shows it to all threads of its block.
     # A counter that was full begins at 0 again.
@@ -412,6 +420,8 @@ def generate(program: Program, target: Target) -> Source:
     if not target.waits:
         program = replace(program, steady=None)
     program = kept_in_place(program)
+    if target.waits and program.steady is None:
+        program = as_chain(program)
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)

@@ -359,7 +359,7 @@ class Program(Printed):
             arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
             of it may begin before the one before has ended, and reads these meanwhile
     lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
-            begins when all blocks have ended, before what they wrote is everywhere
+            begins when all blocks have ended; begins: whether the chain begins with it
     """
 
     name: str
@@ -370,6 +370,7 @@ class Program(Printed):
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
     lets_in: bool = False
+    begins: bool = False
 
     @property
     def counters(self) -> frozenset[Buffer]:
