@@ -28,7 +28,7 @@ from tilewright.models.decoders.config import NAMED
 from tilewright.models.decoders.read import is_decoder as is_decoder
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
-from tilewright.models.onnx.inputs import open_batch
+from tilewright.models.onnx.inputs import batch_shapes
 from tilewright.models.onnx.load import load as load_proto
 from tilewright.models.torch.export import (
     Keeps as Keeps,
@@ -235,10 +235,9 @@ def load_batches(
         return _sharing([_named(*get_network(what, batch_size=size)) for size in sizes])
     if _is_onnx(what):
         what = load_proto(what, Limits())
-        if names := open_batch(what):
-            return _sharing([
-                from_onnx(what, {**(shapes or {}), **dict.fromkeys(names, size)}) for size in sizes
-            ])  # fmt: skip
+        made = [batch_shapes(what, size, shapes or {}) for size in sizes]
+        if all(made):
+            return _sharing([from_onnx(what, shape) for shape in made])
     mod, params = load(what, shapes, inputs)
     weights = (*params, *bound)
     return [IRModule.from_expr(with_batch(mod["main"], size, weights)) for size in sizes], params

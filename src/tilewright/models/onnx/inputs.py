@@ -121,7 +121,7 @@ class Given:
 def _ways_to_say(name: str, declared: Sequence[int | str], open_: Sequence[str]) -> str:
     """The options that give open extents a number."""
     whole = _shape_option(name, declared)
-    if open_ == [declared[0]] and open_[0] != "?":
+    if open_ == [declared[0]]:
         return f"--batch 1, or {whole}"
     named = [d for d in dict.fromkeys(open_) if d != "?"]
     if len(named) < len({*open_}) or any(":" in d or " " in d for d in named):
@@ -136,12 +136,24 @@ def _shape_option(name: str, extents: Sequence[int | str]) -> str:
     return f"--shape {shlex.quote(f'{shown(name)}:[{numbers}]')}"
 
 
-def open_batch(proto: Any) -> tuple[str, ...]:
-    """The names of the first extents that the model leaves open in its inputs."""
+def batch_shapes(proto: Any, size: int, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """`shapes` with `size` for the first extents that the model leaves open in its inputs, also of
+    those that have a shape there; {} where there are none."""
     weights = {tensor.name for tensor in proto.graph.initializer}
-    dims = [_dims(info) for info in proto.graph.input if info.name not in weights]
-    first = [_extent(d[0]) for d in dims if len(d)]
-    return tuple(dict.fromkeys(d for d in first if isinstance(d, str) and d != "?"))
+    made: dict[str, Any] = {}
+    for info in proto.graph.input:
+        first, *rest = [_extent(d) for d in _dims(info)] or [0]
+        if info.name in weights or not isinstance(first, str):
+            continue
+        given = shapes.get(info.name)
+        behind = [shapes.get(d, d) if isinstance(d, str) else d for d in rest]
+        if isinstance(given, tuple | list) and given:
+            made[info.name] = (size, *given[1:])
+        elif first != "?":
+            made[first] = size
+        elif not any(isinstance(d, str) for d in behind):
+            made[info.name] = (size, *behind)
+    return {**shapes, **made} if made else {}
 
 
 def _dims(info: Any) -> Sequence[Any]:
