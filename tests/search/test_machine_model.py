@@ -3,20 +3,22 @@
 import numpy as np
 
 from search.spaces import CPU, flagship
-from tilewright import te
+from tilewright import te, topi
 from tilewright.base.dtype import FLOAT32
-from tilewright.cost.machine_model import GAP, predict_seconds, seconds
+from tilewright.cost.machine_model import predict_seconds, seconds
 from tilewright.schedule.schedule import create_schedule
+from tilewright.schedule.template import anchor_sketches
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
 
-GPU = Target("cuda")
+GPU, HOPPER = Target("cuda"), Target("cuda -arch=sm_90")
 
 
-def predicted(s, target, cold=False):
+def predicted(s, target):
     tree = LoopTree(s)
-    return float(seconds(Resources(tree.bounds(), target), 1, cold)[0])
+    return float(seconds(Resources(tree.bounds(), target), 1)[0])
 
 
 def transposed_or_not(along_rows):
@@ -38,7 +40,7 @@ def test_coalesced_copies_are_faster():
     assert transposed_or_not(True) * 1.5 < transposed_or_not(False)
 
 
-def gpu_rows(threads, blocks, cold=False):
+def gpu_rows(threads, blocks):
     n = threads * blocks
     a = te.placeholder((n, 64), name="A")
     r = te.reduce_axis((0, 64), "r")
@@ -47,14 +49,24 @@ def gpu_rows(threads, blocks, cold=False):
     block, thread = s[b].split(s[b].op.axis[0], factor=threads)
     s[b].bind(block, "blockIdx.x")
     s[b].bind(thread, "threadIdx.x")
-    return predicted(s, GPU, cold)
+    return predicted(s, GPU)
 
 
-def test_what_comes_from_memory_takes_longer_and_wants_room_for_the_next_kernel():
-    few, many = ((64, 132), (1024, 264))  # the half and all that runs on a core
-    assert gpu_rows(*few, cold=True) > gpu_rows(*few)
-    paid = [gpu_rows(*sizes, cold=True) - gpu_rows(*sizes) for sizes in (few, many)]
-    assert paid[1] > paid[0] + GAP / 2
+def test_what_comes_from_memory_takes_longer_and_wants_rings_that_are_far_ahead():
+    data = te.placeholder((16, 4096), "float16", "data")
+    weight = te.placeholder((4096, 4096), "float16", "weight", constant=True)
+    dag = ComputeDAG([data, weight, topi.nn.dense(data, weight)])
+    (few,) = (s for s in anchor_sketches(dag, HOPPER) if s.origin == "template:dense.few")
+    tiles = {
+        name: few.space.space_map[name][at].value for name, at in (("tile_m", 1), ("tile_n", 0))
+    }
+    held = {"warps_k": 8, "step_k": 1, "auto_unroll_max_step": 0, **tiles}
+    told = {}
+    for stages in (2, 8):
+        (group,) = few.groups(np.array([few.space.index_of({**held, "stages": stages})]))
+        told[stages] = [float(seconds(group.resources, 1, cold)[0]) for cold in (False, True)]
+    assert all(warm < cold for warm, cold in told.values())
+    assert told[2][1] - told[8][1] > 2 * (told[2][0] - told[8][0])
 
 
 def test_the_same_work_wants_more_than_one_core_and_whole_warps():

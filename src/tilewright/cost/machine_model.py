@@ -25,7 +25,7 @@ Vector = npt.NDArray[np.float64]
 
 # Cycles of a core, about the same on all GPUs of the last ten years.
 GLOBAL_LATENCY = 500
-MEMORY_LATENCY = 1400  # while memory is busy
+MEMORY_LATENCY = 2000  # while all cores ask for more
 SHARED_LATENCY = 30
 BARRIER = 40
 JOIN = 3500  # of a block, to have its stores seen, to be counted, to see those of others
@@ -39,7 +39,6 @@ LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
 SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
-GAP = 1.5e-6  # seconds that memory has nothing to do between kernels that do not overlap
 SHARED_PER_BLOCK = 1024  # shared bytes that the system takes from each block
 
 # Cycles of a CPU core.
@@ -121,8 +120,7 @@ def residency(k: GpuKernel, limits: Limits) -> Any:
 def gpu_times(k: GpuKernel, limits: Limits, cold: bool = False) -> Times:
     """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps.
 
-    cold: whether what it reads comes from memory, and kernels like it follow each other: where one
-          leaves room for the next, that one asks for its weights before this one has ended
+    cold: whether what it reads comes from memory, so that rings want to be far ahead
 
     Asynchronous copies take no time of their own while what was asked for before is computed with.
     """
@@ -166,9 +164,6 @@ def gpu_times(k: GpuKernel, limits: Limits, cold: bool = False) -> Times:
     far = cold or k.unique > limits.l2_bytes
     memory = k.unique / limits.memory_bandwidth * (1.0 if far else 0.2)
     total = soft_max(core * cycle, soft_max(cache, memory)) + limits.launch_seconds
-    if cold:
-        room = minimum(resident * limits.cores / k.blocks - 1, 1)  # for blocks of the next
-        total = total + (1 - maximum(room, 0)) * GAP
     slots = limits.max_threads_per_core / limits.warp_size
     return Times(
         total, busiest * issue * cycle, busiest * shared * cycle, cache, memory,
