@@ -125,6 +125,10 @@ def test_what_runs_untuned_keeps_most_cores_busy_and_is_well_ahead(rows: int) ->
     assert ring.ahead * slices * kernel.blocks > 40e3 * cores
 
 
+def test_a_gate_runs_untuned_by_another_template() -> None:
+    assert sketch_of(gated(4, 128, 32)[0]).fallback() is None
+
+
 def test_others_are_refused() -> None:
     def why(case: Case, target: Target = CUDA) -> str:
         with pytest.raises(ScheduleError) as caught:

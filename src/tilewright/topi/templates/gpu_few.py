@@ -163,7 +163,10 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, of those whose warps share the depth."""
+    """The fastest by the machine model; none where what follows has a kernel of its own, as a gate
+    that `gpu_rows.py` computes inside."""
+    if any(end is not a.output for end in a.schedule.dag.outputs):
+        raise _refused(op_of(a.schedule, a.anchor), "another kernel computes what follows")
     shares = [e.val for e in sketch.space.space_map["warps_k"]]
     held = {"warps_k": max(n for n in shares if n <= USUAL), "auto_unroll_max_step": 0}
     return fastest(sketch, held, cold=True)
