@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.device import opencl as opencl
     from tilewright.runtime.network.compiled import Compiled as Compiled
     from tilewright.runtime.network.compiled import open as open
+    from tilewright.runtime.network.decoder import Decoder as Decoder
     from tilewright.schedule.own_atoms import register_atom as register_atom
     from tilewright.schedule.task import Task as Task
     from tilewright.schedule.template import get_config as get_config
@@ -63,6 +64,7 @@ _plugins.register("offered templates", {"topi": "tilewright.topi.templates"})
 # Loaded on first use, so that `import tilewright` and the command line start fast.
 _LAZY = {
     "Compiled": "tilewright.runtime.network.compiled",
+    "Decoder": "tilewright.runtime.network.decoder",
     "Network": "tilewright.front",
     "Target": "tilewright.targets.target",
     "Task": "tilewright.schedule.task",

@@ -18,8 +18,7 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -46,28 +45,27 @@ from tilewright.graph.expr import (
     TupleType,
     post_order,
 )
+from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.traversal import op_name
 from tilewright.measure.database import Database
-from tilewright.measure.record import NetworkLine, task_label
 from tilewright.measure.sources import check_history
 from tilewright.models import networks, scripts
 from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
+from tilewright.network.narrow import Watch, accuracy, asking
 from tilewright.network.single import build_task
 from tilewright.network.tune import Measuring as Measuring
 from tilewright.network.tune import as_described as as_described
 from tilewright.network.tune_network import RULES, chosen_tasks, network_tasks, tune_network
+from tilewright.network.tuned import Tuned as Tuned
 from tilewright.runtime.device import cuda, local_target
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
-from tilewright.runtime.network.profile import layers_text
-from tilewright.runtime.timing import show_seconds
-from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.task import Task, create, task_of_dag
-from tilewright.search.progress import Progress, duration
+from tilewright.search.progress import Progress
 from tilewright.search.propose.named import tuner_name
-from tilewright.search.report import Options, Report, TaskReport
+from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.precision import HALVES
 from tilewright.targets.target import Target, TargetLike
@@ -92,7 +90,9 @@ class Network:
     params:  its weights by name; all other parameters of the graphs are inputs
     layout:  of its convolutions, where one was asked for
     dtype:   of its contractions, as it was asked for
+    weights: of dense layers, as they were asked for; "": as they are
     states:  inputs that stay on the device between calls, by name
+    bounds:  the least and the greatest number of an input, by name, where it has such
     """
 
     door_words = ("a network", "tilewright.load gives one.")
@@ -103,6 +103,8 @@ class Network:
     layout: str | None = None
     dtype: str = "float32"
     states: Mapping[str, State] = field(default_factory=dict)
+    weights: str = ""
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -137,8 +139,16 @@ class Network:
 
     def in_type(self, dtype: str) -> Network:
         """Give the same with its contractions, and what follows them, in another element type."""
-        mods = tuple(in_type(mod, self.params, dtype) for mod in self.modules)
-        return replace(self, modules=mods, params={}, dtype=dtype)
+        mods = (in_type(asking(mod, ""), self.params, dtype) for mod in self.modules)
+        asked = tuple(asking(mod, self.weights) for mod in mods)
+        return replace(self, modules=asked, params={}, dtype=dtype)
+
+    def with_weights(self, weights: str) -> Network:
+        """Give the same with the weights of dense layers as int8, int4 or float8, in groups along
+        the depth that have a scale: KIND[:GROUP][:head=KIND], such as "int4:64:head=none"; the head
+        is the last layer.  Raises ModelError."""
+        mods = tuple(asking(mod, weights) for mod in self.modules)
+        return replace(self, modules=mods, weights=weights)
 
     def __str__(self) -> str:
         held = [self.params.values(), (n.data for m in self.modules[:1] for n in _constants(m))]
@@ -151,6 +161,7 @@ class Network:
             *(("input", str(spec)) for spec in self.inputs),
             *(("output", str(spec)) for spec in self.outputs),
             ("parameters", f"{numbers:,} ({mib:.1f} MiB)"),
+            *([("weights", f"{self.weights}, of dense layers")] if self.weights else []),
             ("operators", ", ".join(operators)),
         ]
         indent = " " * 12
@@ -188,7 +199,8 @@ def load(
             unpickles parts of such files: trust who made it), buffers that it writes to are states;
             "script.py:function", whose code runs and returns one of these, with inputs or weights
             behind it where they belong to it; the name of a test network ("resnet-18", with random
-            weights); an IRModule or a Function of a graph
+            weights); an IRModule or a Function of a graph; the folder of a decoder, config.json and
+            safetensors, or a decoder's size ("llama-1b"), whose caches are states
     inputs: of a torch.nn.Module: examples, or shapes, which stand for float32: a tensor, an array,
             a tuple of them, or by the names of the arguments a mapping: inputs=(1, 3, 224, 224)
     params: of an IRModule: its weights by name; the other parameters are inputs
@@ -210,7 +222,7 @@ def load(
                 name, "it is one computation, not a network", "tilewright.task makes a task of it."
             )
     else:
-        name = os.fspath(model) if isinstance(model, str | os.PathLike) else _name_of(model)
+        name = os.fspath(model) if isinstance(model, str | os.PathLike) else networks.name_of(model)
     if params is not None and not isinstance(model, IRModule | Function):
         raise ModelError(f"load({name}, params=)", "the model has its weights", "Leave params out.")
     if not isinstance(dtype, str) or dtype not in DTYPES:
@@ -222,11 +234,17 @@ def load(
             f"load(batch={tuple(batch)})", "they are not different whole numbers of at least 1",
             "Example: batch=(1, 8).",
         )  # fmt: skip
+    if isinstance(model, str | os.PathLike) and networks.is_decoder(name):
+        found = networks.load_decoder(name, batch, shape, inputs, dtype, layout)
+        return Network(
+            name, found.modules, found.params, None, dtype, states=found.states,
+            bounds=found.bounds,
+        )  # fmt: skip
     own = dict(params or {})
     read = (f"from_onnx({name!r})", f"network {name!r}", f"load({type(model).__name__})",
             f"load({name!r})")  # fmt: skip
     calls = ("from_onnx", "from_exported_program", "batch_sizes", "layout", *read)
-    with _of_model(name), named(name, *calls):
+    with networks.of_model(name), named(name, *calls):
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
@@ -236,90 +254,7 @@ def load(
     return Network(name, tuple(changed), left, layout, dtype)
 
 
-@contextmanager
-def _of_model(name: str) -> Iterator[None]:
-    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
-    try:
-        yield
-    except TilewrightError as error:
-        if error.place.startswith("relay."):
-            error.place = f"{name}: {error.place.removeprefix('relay.')}"
-            error.args = (error.place, *error.args[1:])
-        raise
-
-
-def _name_of(model: Any) -> str:
-    graph = getattr(getattr(model, "graph", None), "name", "")
-    return graph if isinstance(graph, str) and graph else type(model).__name__
-
-
 # -- tuning ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What a search found; printable.
-
-    log:      the file that holds every result; None: none was written
-    report:   tasks with their best records, trials, wall seconds
-    networks: how the network is fastest as a whole, for each set of input shapes
-    """
-
-    log: Path | None
-    report: Report
-    networks: tuple[NetworkLine, ...] = ()
-
-    @property
-    def trials(self) -> int:
-        """How many candidates were measured now."""
-        return self.report.trials
-
-    @property
-    def best_seconds(self) -> tuple[float | None, ...]:
-        """Of one call of each task, as fast as any run found it; None where nothing was valid."""
-        return tuple(told.best_seconds for told in self.report.tasks)
-
-    def schedule(self, task: int = 0) -> Schedule:
-        """Give the best schedule of a task, by its number: printing it shows its loops,
-        `to_python()` gives it as calls, `build` takes it.
-
-        Raises RecordError where nothing valid was found.
-        """
-        told = self.report.tasks[task]
-        if told.best is None:
-            raise RecordError(
-                f"task {task_label(told.task)}", "no candidate was valid", "Tune it for longer."
-            )
-        database = Database() if self.log is None else Database.load(self.log)
-        return database.replay(told.best, told.task.dag)
-
-    def __str__(self) -> str:
-        report = self.report
-        failed = sum(told.failed for told in report.tasks)
-        where = "" if self.log is None else f"; the results are in {self.log}"
-        rows = [("calls", "trials", "best", "GFLOP/s", "task"), *map(_row, report.tasks)]
-        widths = [max(len(row[c]) for row in rows) for c in range(4)]
-        lines = [
-            "  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=False))
-            + f"  {row[4]}"
-            for row in rows
-        ]
-        whole = [
-            f"network: {show_seconds(line.seconds)} a run, {show_seconds(line.untuned_seconds)} "
-            "untuned"
-            for line in self.networks
-        ]
-        head = f"{report.trials} trials in {duration(report.seconds)}, {failed} failed{where}"
-        return "\n".join([head, *lines, *whole])
-
-
-def _row(told: TaskReport) -> tuple[str, str, str, str, str]:
-    best = told.best_seconds
-    time = "-" if best is None else show_seconds(best)
-    rate = "-" if not best else f"{told.task.flop / best * 1e-9:.1f}"
-    trials = str(told.known + told.trials)
-    named = "  ".join(filter(None, (layers_text(told.task.layers), task_label(told.task))))
-    return str(told.task.weight), trials, time, rate, named
 
 
 @door(ModelError, "tune")
@@ -338,6 +273,7 @@ def tune(
     farm: tuple[str, str] | Devices | None = None,
     progress: bool = True,
     precision: str | None = None,
+    weights: str | None = None,
 ) -> Tuned:
     """Search for fast kernels, and write every result to a log, which `compile` builds from.
 
@@ -360,6 +296,7 @@ def tune(
     precision: in what products of float32 may be computed, a name of `targets/precision.py`, as the
              target's option `-precision=` says it; default: as the target has it.  Of a network
              also "float16" or "bfloat16": the same as `load(dtype=)`
+    weights: of dense layers of a network, see `Network.with_weights`; default: as it has them
     Raises ModelError for a network without a kernel to tune, SearchError where every trial failed,
     DeviceError or TargetError without the device, RecordError for a log that cannot be written.
     """
@@ -374,11 +311,10 @@ def tune(
     stream = None if progress else io.StringIO()
     chosen = None
     if isinstance(what, Network):
-        what, precision = _in_halves(what, precision)
+        what, precision = _as_asked(what, precision, weights)
         chosen = as_described(_target(target, precision), devices)
-    elif target is not None or precision is not None:
-        word = "precision" if target is None else "target"
-        raise ModelError(f"tune({word}=)", "a task has its target", f"Leave {word} out.")
+    else:
+        _refuse("tune", target=target, precision=precision, weights=weights)
     path = Path(log) if log is not None else _log_of(what, chosen)
     shown = "network" if isinstance(what, Network) else "best" if isinstance(what, Task) else "sum"
     with (
@@ -438,6 +374,8 @@ def search(
         more = {"networks": what.modules, "params": what.params, "history_of": every}
         so_far = f"results in {database.path} ({len(database)} so far)"
         progress.note(f"tuning {what.name} for {target}, {so_far}")
+        if what.weights and (cost := accuracy(what.modules[0], what.params)) is not None:
+            progress.note(str(cost))
     else:
         found = [what] if isinstance(what, Task) else list(what)
     return tune_network(
@@ -478,11 +416,21 @@ def default_log(name: str, target: Target | None, dtype: str = "float32") -> Pat
     return Path(f"{stem}.{target.kind if target else ''}{kind}.jsonl")
 
 
-def _in_halves(net: Network, precision: str | None) -> tuple[Network, str | None]:
-    """The network in the element type that is asked for; the precision, if that is none of one."""
-    if precision not in HALVES:
-        return net, precision
-    return (net if net.dtype == precision else net.in_type(str(precision))), None
+def _as_asked(
+    net: Network, precision: str | None, weights: str | None
+) -> tuple[Network, str | None]:
+    """The network in the element type, and with the weights, that are asked for; the precision, if
+    that is none of an element type."""
+    if precision in HALVES:
+        net, precision = (net if net.dtype == precision else net.in_type(str(precision))), None
+    return (net if weights is None else net.with_weights(weights)), precision
+
+
+def _refuse(call: str, **given: Any) -> None:
+    """Refuse what is of networks only."""
+    for word in (word for word, value in given.items() if value is not None):
+        has = "its target" if word != "weights" else "its weights"
+        raise ModelError(f"{call}({word}=)", f"a task has {has}", f"Leave {word} out.")
 
 
 def _target(target: TargetLike | None, precision: str | None = None) -> Target:
@@ -507,6 +455,7 @@ def compile(
     partial_batches: bool = False,
     knowledge: bool = True,
     precision: str | None = None,
+    weights: str | None = None,
 ) -> Compiled:
     """Compile a network, or one computation, to a function of its inputs, with the best kernels
     that are known.
@@ -518,15 +467,14 @@ def compile(
     verify:  compare every kernel once with a reference, where the device is here
     partial_batches: run batches between two sizes in the network for the greater one
     knowledge: where the log has nothing, use what is known of devices of this class
-    precision: see `tune`
+    precision, weights: see `tune`; what narrow weights cost is measured, and in `report.accuracy`
     Raises RecordError for a log that is missing or has nothing for this target, ModelError for a
     network that cannot be compiled, TargetError for an unknown target or without its compiler.
     """
-    if isinstance(what, Task) and (target is not None or precision is not None):
-        word = "precision" if target is None else "target"
-        raise ModelError(f"compile({word}=)", "a task has its target", f"Leave {word} out.")
     if isinstance(what, Network):
-        what, precision = _in_halves(what, precision)
+        what, precision = _as_asked(what, precision, weights)
+    else:
+        _refuse("compile", target=target, precision=precision, weights=weights)
     chosen = what.target if isinstance(what, Task) else _target(target, precision)
     schedules = schedules_of(log, chosen) if isinstance(log, str | os.PathLike) else log
     given = {type(one).__name__ for one in (log if isinstance(log, list | tuple) else [log])}
@@ -537,10 +485,15 @@ def compile(
     ):
         if isinstance(what, Task):
             return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
+        watch = Watch()
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
+            pass_options=PassOptions(instruments=(watch,)) if what.weights else USUAL,
+            bounds=what.bounds,
         )  # fmt: skip
+        if verify and (cost := watch.accuracy()) is not None:
+            library.report = replace(library.report, accuracy=cost)
     return Compiled(library)
 
 

@@ -24,6 +24,7 @@ from tilewright.schedule.task import Task
 from tilewright.search import loop
 from tilewright.search.jobs import task_id
 from tilewright.targets.target import Target
+from tilewright_tvm import relay
 
 
 @pytest.fixture
@@ -440,7 +441,8 @@ def test_the_next_command_can_be_pasted(run, quick_device, monkeypatch):
 
 
 def test_a_network_without_templates_is_told_what_needs_none(run, quick_device, monkeypatch):
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
-    monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [])
+    x = relay.var("x", shape=(2, 3))
+    mod = relay.IRModule.from_expr(relay.nn.relu(x))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([mod], {}))
     code, _, err = run("tune", "resnet-18", "--trials", "5")
     assert code == 1 and "--tuner auto-scheduler needs none" in err

@@ -59,6 +59,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "cut.onnx").write_bytes(flatten_model(2)[:60])
     (folder / "a net.onnx").write_bytes(flatten_model("n"))
     (folder / "README.md").write_text("# no model\n")
+    y = relay.var("x", shape=(0, 3))
+    none = relay.IRModule.from_expr(relay.nn.relu(y))
+    (folder / "empty.onnx").write_bytes(relay.to_onnx(none, {}).SerializeToString())
+    (folder / "keep.so").write_text("int main() { return 0; }\n")
     (folder / "keep.c").write_text("int main() { return 0; }\n")
     with tarfile.open(folder / "strange.tar", "w") as tar:
         tar.add(folder / "keep.c", "keep.c")
@@ -170,10 +174,13 @@ BAD = [  # what there is does not fit: the words that tell
     (["tune", "open.onnx", "--shape", "y:[2,3]"], "the model has no such input. Its inputs are x"),
     (["bench", "open.onnx", "--shape", "n:[2]"], "is no int. Give a number by its name: --shape"),
     (["compile", "open.onnx"], "--batch 1"),
-    (["compile", "net.onnx", "--shape", "x:[100000000,3,4]"], "in Python, by relay.frontend"),
+    (["compile", "net.onnx", "--shape", "x:[100000000,3,4]"], "in Python, by tilewright.relay"),
     (["compile", "net.onnx", "--shape", "x:[100000000000,3,4]"], "net.onnx: input 'x': the shape"),
     (["compile", "mlp", "--shape", "x:[1]"], "mlp: its shapes are fixed"),
     (["compile", "net.onnx", "-o", "no/such/net.tar"], "-o no/such/net.tar: it cannot be written"),
+    (["compile", "net.onnx", "-o", "keep.so"], "is not a compiled network or kernel, so it is not"),
+    (["bench", "empty.onnx"], "error: empty.onnx: the network has no kernel to time"),
+    (["tune", "empty.onnx", "--trials", "1"], "the network has no kernel to tune. Tune one that"),
     (["compile", "net.onnx", "--target", "llvm -mcpu=hasswell"], "Did you mean haswell"),
     (["compile", "net.onnx", "--target", "llvm -mtriple=x-y"], "LLVM knows no target 'x-y'"),
     (["tune", "net.onnx", "--tasks", "7-9", "--trials", "1"], "--tasks list shows them"),
@@ -234,7 +241,9 @@ def test_what_fails_ends_with_1_and_speaks_of_options(
     told = err.strip().splitlines()[-1]
     assert code == 1 and words in told, err
     assert "Traceback" not in err and told.startswith("error: ")
-    told = told.replace("in Python, by relay.frontend.from_onnx", "")  # there is no other way
+    told = told.replace(
+        "in Python, by tilewright.relay.frontend.from_onnx", ""
+    )  # there is no other way
     assert not PYTHON.search(told), told
     assert set(Path().iterdir()) == before, "it left a file"
 
@@ -251,6 +260,26 @@ def test_a_number_that_cannot_be_ends_with_2(run: Run, args: list[str]) -> None:
 def test_options_that_are_numbers_are_found() -> None:
     found = {args[-1].partition("=")[0] for args in NUMBERS}
     assert {"--seed", "--trials", "--failures", "--repeat", "--minutes", "--port"} <= found
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["tune", "net.onnx", "--report", "no/such.html"],
+        ["bench", "net.onnx", "--report", "no/such.md"],
+        ["report", "log.jsonl", "-o", "no/such.csv"], ["compile", "net.onnx", "-o", "no/such.so"],
+        ["run", "net.tar", "--outputs", "no/such.npz"],
+    ],
+    ids=shlex.join,
+)  # fmt: skip
+def test_a_folder_that_is_not_there_is_told_before_the_work(
+    run: Run, args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for begun in ("models.networks.load_sizes", "runtime.network.compiled.open",
+                  "reporting.write.report"):  # fmt: skip
+        monkeypatch.setattr(f"tilewright.{begun}", None)
+    code, out, err = run(*args)
+    assert (code, out) == (1, "") and "it cannot be written (No such file or directory)" in err
 
 
 @pytest.mark.slow

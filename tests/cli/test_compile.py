@@ -187,3 +187,26 @@ def test_shapes_of_the_inputs_of_a_file(tmp_path):
     assert wrong.returncode == 2 and "no shape such as data:[1,3,224,224]" in wrong.stderr
     named = command("compile", "mlp", "--shape", "data:[1]", cwd=tmp_path)
     assert named.returncode == 1 and "its shapes are fixed" in named.stderr
+
+
+_DENSE = """
+import numpy as np
+from tilewright_tvm import relay
+
+def net():
+    rng, x = np.random.default_rng(0), relay.var("x", shape=(1, 256))
+    weights = (rng.standard_normal(shape).astype("float32") for shape in ((128, 256), (256, 128)))
+    first, second = map(relay.const, weights)
+    return relay.Function([x], relay.nn.dense(relay.nn.relu(relay.nn.dense(x, first)), second))
+"""
+
+
+@pytest.mark.slow
+def test_narrow_weights_of_a_network(tmp_path):
+    (tmp_path / "dense.py").write_text(_DENSE)
+    done = command("compile", "dense.py:net", "--weights", "int8", "-o", "n.tar", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "note: weights int8:128:head=int8 in 2 layers: outputs " in done.stdout
+    assert load_module(tmp_path / "n.tar").report.accuracy.layers == 2
+    wrong = command("compile", "dense.py:net", "--weights", "int3", cwd=tmp_path)
+    assert wrong.returncode == 2 and "there are no such weights" in wrong.stderr

@@ -43,6 +43,18 @@ def fails():
 def leaves():
     raise SystemExit(3)
 
+def derived():
+    class Odd(BaseException):
+        pass
+    raise Odd("skipped")
+
+def given():
+    import torch
+    return torch.nn.ReLU(), torch.zeros(4)
+
+def only_input():
+    return [te.placeholder((8,), name="a")]
+
 def takes(path, size=3):
     return graph
 
@@ -115,7 +127,7 @@ def test_a_computation_of_a_script_is_tuned_timed_and_compiled(run: Run) -> None
         (("no.py:net",), "no.py:net: there is no script no.py"),
         (
             ("made.py:no",),
-            "it has no no. Its functions: net, product, fails, leaves, takes, nothing",
+            "it has no no. Its functions: net, product, fails, leaves, derived, given,",
         ),
         (("no_such_module:net",), "ModuleNotFoundError: No module named 'no_such_module'"),
         (("made.py:fails",), "ValueError: the weights are not here (line 21 of made.py)"),
@@ -124,11 +136,16 @@ def test_a_computation_of_a_script_is_tuned_timed_and_compiled(run: Run) -> None
         (("made.py:nothing",), "it returns nothing. Return a graph,"),
         (("made.py:number",), "it returns something of type int. Return a graph,"),
         (("made.py:refused",), "nn.dense"),
+        (("made.py:derived",), "Odd: skipped (line "),
+        (("made.py:given", "--shape", "x:[8]"), "example inputs that it returns. Leave --shape"),
+        (("made.py:only_input",), "error: made.py:only_input: no computed output"),
+        (("keep.onnx:net",), "keep.onnx is no script of Python. Leave :net out"),
         (("made.py:product", "--batch", "2"), "it is one computation, which has its shapes. Leave"),
         (("made.py:product", "--dtype", "float16"), "which has its types. Leave --dtype out."),
     ],
 )
 def test_refusals_of_scripts(run: Run, args: tuple[str, ...], words: str) -> None:
+    Path("keep.onnx").write_text("no script")
     code, _, err = run("compile", *args, "--target", "llvm")
     assert code == 1 and words in err, err
     assert len(err.splitlines()) == 1 and not list(Path().glob("*.tar"))

@@ -18,6 +18,7 @@ from tilewright import cpu, te
 from tilewright.base.errors import DeviceError
 from tilewright.farm.runner import FarmRunner
 from tilewright.farm.session import RemoteSession
+from tilewright.network.build import State, build
 from tilewright.targets.target import Target
 from tilewright_tvm import nd, relay, rpc
 from tilewright_tvm.auto_scheduler import HardwareParams
@@ -75,8 +76,7 @@ def test_a_network_there_has_the_methods_that_one_here_has(
     library, device = remote.load_module("net.tar"), remote.cpu()
     module = graph_executor.GraphModule(library["default"](device))
     here = graph_executor.GraphModule(tilewright.runtime.load_module(path)["default"](cpu()))
-    ours = {"planned_bytes", "states", "state", "set_state", "reset", "fork"}  # not there yet
-    public = {name for name in dir(here) if not name.startswith("_")} - ours
+    public = {name for name in dir(here) if not name.startswith("_")} - {"planned_bytes"}
     assert public <= {name for name in dir(module) if not name.startswith("_")}
     assert module.get_input_info() == here.get_input_info() == ({"x": (2, 8)}, {"x": "float32"})
     mine = nd.array(value, device)
@@ -120,6 +120,32 @@ def test_a_network_there_has_the_methods_that_one_here_has(
         assert time.monotonic() < end
         time.sleep(0.02)
     remote.remove("net.tar")
+
+
+def test_states_live_there(remote: RemoteSession, tmp_path: Path):
+    x, total = relay.var("x", shape=(2,)), relay.var("total", shape=(2,))
+    f = relay.Function([x, total], relay.Tuple([total + x, total * relay.const(2.0)]))
+    library = build(f, "llvm", states={"total": State(0, np.ones(2, "float32"))}, verify=False)
+    library.export_library(tmp_path / "sum.tar")
+    remote.upload(tmp_path / "sum.tar")
+    module = graph_executor.GraphModule(remote.load_module("sum.tar")["default"](remote.cpu()))
+    assert [(s.name, s.shape, s.dtype) for s in module.states] == [("total", (2,), "float32")]
+    three = np.array([3, 4], "float32")
+    module.run(x=three)
+    other = module.fork()
+    other.run(x=three)
+    assert list(module.state()["total"]) == [4, 5] and list(other.state()["total"]) == [7, 9]
+    for wrong, words in (
+        ({"sum": three}, "no state 'sum'"), ({"total": np.ones(3, "float32")}, "the state float32"),
+        ({"total": np.ones(2, "int32")}, "the state float32"),
+    ):  # fmt: skip
+        with pytest.raises(DeviceError, match=words):
+            module.set_state(wrong)
+    module.set_state({"total": three})
+    assert list(module.state()["total"]) == [3, 4]
+    module.reset()
+    assert list(module.state()["total"]) == [1, 1] and list(other.state()["total"]) == [7, 9]
+    remote.remove("sum.tar")
 
 
 def test_arrays_live_there(remote: RemoteSession):

@@ -8,6 +8,7 @@ from graph import cases_resize, cases_window
 from graph.case import Case, function, random_inputs, tensor
 from graph.cases_elementwise import ELEMENTWISE
 from graph.cases_indexing import INDEXING
+from graph.cases_narrow import NARROW
 from graph.cases_norm import NORM
 from graph.cases_regions import REGIONS
 from graph.cases_sampling import SAMPLING
@@ -129,6 +130,7 @@ CASES: tuple[Case, ...] = (
     Case("nn.softmax", lambda: nn.softmax(tensor("x", 3, 5))),
     Case("nn.log_softmax", lambda: nn.log_softmax(tensor("x", 3, 5), axis=0)),
     *ELEMENTWISE,
+    *NARROW,
     *NORM,
     *INDEXING,
     *SAMPLING,

@@ -515,7 +515,8 @@ def test_what_measures_has_all_that_the_loop_uses():
         assert isinstance(runner, Runner)
     asked = {name for name in vars(Measurer) if not name.startswith("_")}
     used = {
-        "database", "devices", "helper", "repeats", "submit", "next", "forget", "final", "describe",
+        "database", "devices", "helper", "repeats", "start", "submit", "next", "forget", "final",
+        "describe",
     }  # fmt: skip
     assert asked == used
     assert asked <= set(dir(Pipeline(NullBuilder(), ReplayRunner(cost))))

@@ -1,5 +1,7 @@
 """Attention as one kernel: what is one, that it computes the same, when a build takes it."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -231,7 +233,7 @@ def test_turned_queries_are_part_of_it(target):
     dag = kernel(turned).dag
     assert nests(dag, target) == 1
     text = str(default_schedule(dag, target))
-    assert "T_reshape: float32[2, 2, 4]" in text or "T_reshape: float32[1, 2, 4]" in text
+    assert re.search(r"T_reshape: float32\[[12], [12], 4\]", text)
 
 
 def nests(dag, target: Target) -> int:
@@ -243,7 +245,7 @@ def nests(dag, target: Target) -> int:
 @pytest.mark.parametrize("target", [CPU, GPU], ids=str)
 def test_untuned_it_is_one_nest_unless_a_row_of_scores_has_no_room(target):
     assert nests(kernel(WHOLE["mask"]).dag, target) == 1
-    shapes = {"q": (1, 1, 2, 4), "k": (1, 1, 30000, 4), "v": (1, 1, 30000, 4)}
+    shapes = {"q": (1, 1, 2, 4), "k": (1, 1, 30011, 4), "v": (1, 1, 30011, 4)}
     assert nests(kernel(lambda: attention(shapes)).dag, target) > 1
 
 
@@ -306,12 +308,13 @@ def test_a_build_takes_what_was_measured_to_be_faster(seconds, knowledge, whole)
 
 
 @pytest.mark.parametrize(
-    ("dtype", "target", "whole"),
-    [("float16", "cuda -arch=sm_90", True), ("float32", "cuda -arch=sm_90", False),
-     ("float16", "cuda -arch=sm_70", False), ("float16", "llvm", False)],
+    ("dtype", "rows", "target", "whole"),
+    [("float16", 128, "cuda -arch=sm_90", True), ("float32", 128, "cuda -arch=sm_90", False),
+     ("float16", 128, "cuda -arch=sm_70", False), ("float16", 128, "llvm", False),
+     ("float32", 1, "cuda -arch=sm_90", True)],
 )  # fmt: skip
-def test_unmeasured_it_is_taken_where_matrix_units_are_predicted_to_gain(dtype, target, whole):
-    q, k, v = (tensor(n, 4, 128, 64, dtype=dtype) for n in "qkv")
+def test_unmeasured_it_is_taken_where_it_is_predicted_to_gain(dtype, rows, target, whole):
+    q, k, v = (tensor(n, 4, 128 if n != "q" else rows, 64, dtype=dtype) for n in "qkv")
     share = nn.softmax(nn.batch_matmul(q, k))
     f = function(nn.batch_matmul(share, v, transpose_b=False))
     main = decide(f, None, Records(f, {}, {}), Target(target)).main

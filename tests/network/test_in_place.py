@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from graph.case import function, tensor
-from tilewright.graph.expr import Expr
+from strategies import assert_computes
+from tilewright import te
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Expr, IRModule
+from tilewright.lowering.pipeline import lower_schedule
 from tilewright.network.build import build
-from tilewright.network.extract import prepare
+from tilewright.network.extract import groupings, prepare
 from tilewright.network.in_place import in_place
+from tilewright.network.memory import steps
 from tilewright.runtime.network.library import load
 from tilewright.runtime.network.plan import Pair
+from tilewright.schedule.default import default_schedule
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
 
@@ -48,16 +54,33 @@ def read_behind() -> Expr:
     return relay.Tuple([relay.sum(made, axis=1), made])
 
 
+def read_before() -> Expr:
+    """Another kernel reads the input; what is written to it comes last."""
+    x = cache()
+    return relay.Tuple([chosen(x), relay.sum(x, axis=1)])
+
+
+def made_of_it() -> Expr:
+    """A kernel of its own makes what is new of all of it, before any of it is written."""
+    x = cache()
+    return chosen(x, relay.sum(x, axis=0, keepdims=True))
+
+
 @pytest.mark.parametrize(
-    ("body", "result"), [(chosen(cache()), 0), (viewed(), 0), (read_behind(), 1)]
+    ("body", "result"),
+    [
+        (chosen(cache()), 0),
+        (viewed(), 0),
+        (read_behind(), 1),
+        (read_before(), 0),
+        (made_of_it(), 0),
+    ],
 )
 def test_a_choice_of_an_input_may_lie_there(body, result) -> None:
     assert pairs(body) == numbers(body, "x", result)
 
 
 OTHERS = {
-    "read twice": lambda x: relay.Tuple([chosen(x), relay.sum(x, axis=1)]),
-    "what is new depends on it": lambda x: chosen(x, relay.sum(x, axis=0, keepdims=True)),
     "where depends on it": lambda x: relay.where(relay.less(x, relay.const(0.0)), cache("u"), x),
     "another result, too": lambda x: relay.Tuple([chosen(x), x]),
     "every element is new": lambda x: relay.add(x, relay.const(1.0)),
@@ -98,3 +121,70 @@ def test_files_say_it_and_a_wrong_one_is_refused(tmp_path) -> None:
     for pair in (Pair(0, 9), Pair(1, 0), Pair(0, 0), Pair(-1, 1)):
         wrong = replace(plan, in_place=(pair,))
         assert "is to lie in" in wrong.misfit(made.kernels, made.constants)
+
+
+def test_what_is_read_later_is_not_written_over() -> None:
+    """A second write needs the first one's result, and the input itself."""
+    x = cache()
+    first = chosen(x)
+    second = chosen(cache("y"), relay.sum(first + x, axis=0, keepdims=True))
+    assert {pair.output for pair in pairs(relay.Tuple([first, second]))} == {1}
+
+
+def keys_and_values() -> Expr:
+    """Two caches that are written at one time, the first with rows that are made for it."""
+    update = relay.tanh(tensor("w", 1, SIZE))
+    keys, values = chosen(cache("k"), update), chosen(cache("v"))
+    return relay.Tuple([relay.sum(keys + values, axis=1), keys, values])
+
+
+def test_writes_at_one_time_are_one_kernel_in_place() -> None:
+    body = keys_and_values()
+    mod = groupings(function(body), target=Target("cuda -arch=sm_90"))[0]
+    params = [p.name_hint for p in mod["main"].params]
+    assert in_place(mod["main"]) == tuple(
+        Pair(k, params.index(name)) for k, name in ((1, "k"), (2, "v"))
+    )
+    written = [c for c in steps(mod["main"].body) if c.op.attrs["name"].count("where") == 2]
+    (write,) = written
+    rng = np.random.default_rng(0)
+    given = {p.name_hint: rng.random(p.shape, "float32") for p in mod["main"].params}
+    given["i"] = np.array([[4]])
+    for mine, its in zip(
+        evaluate(mod, given), evaluate(IRModule({"main": function(body)}), given), strict=True
+    ):
+        np.testing.assert_allclose(mine, its, rtol=1e-6)
+    assert write.checked_type.fields[0].shape == (ROWS, SIZE)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(6, 12), (1 << 14, 2048)])
+def test_a_large_cache_has_a_few_elements_for_each_thread(rows: int, blocks: int) -> None:
+    """Where it is written in place, whoever keeps its elements only asks where it is."""
+    target = Target("cuda -arch=sm_90")
+    x, u = te.placeholder((rows, SIZE), name="x"), te.placeholder((SIZE,), name="u")
+    here = te.placeholder((rows,), "bool", name="here")
+
+    def value(i: te.IterVar, j: te.IterVar) -> te.Expr:
+        half = SIZE // 2
+        turned = te.if_then_else(j < half, 0.0 - u[j + half], u[j - half])
+        return te.if_then_else(here[i], turned, x[i, j])
+
+    dag = te.ComputeDAG([x, u, here, te.compute((rows, SIZE), value)])
+    program = lower_schedule(default_schedule(dag, target), target)
+    (kernel,) = program.kernels
+    assert [thread.extent for thread in kernel.threads if "blockIdx" in thread.tag] == [blocks]
+    if rows < SIZE:
+        assert_computes(program, dag, 0)
+
+
+def one_after_the_other() -> Expr:
+    """What is written to the second is read from the first."""
+    keys = chosen(cache("k"))
+    return relay.Tuple([keys, chosen(cache("v"), relay.sum(keys, axis=0, keepdims=True))])
+
+
+def test_a_write_that_needs_another_one_comes_behind_it() -> None:
+    mod = groupings(function(one_after_the_other()), target=Target("cuda -arch=sm_90"))[0]
+    names = [c.op.attrs["name"] for c in steps(mod["main"].body)]
+    assert [name.count("where") for name in names if "where" in name] == [1, 1]
+    assert len(in_place(mod["main"])) == 2

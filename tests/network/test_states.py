@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,77 @@ def test_a_file_has_it(library: Any, tmp_path: Any) -> None:
     Compiled(library).save(tmp_path / "net.tar")
     net, given = tw.open(tmp_path / "net.tar"), rows(2)
     close(run(net, given), given)
+
+
+def rows_at_once(count: int) -> relay.Function:
+    """Several rows are written to a cache, and the position goes on behind them."""
+    x, cache = relay.var("x", shape=(count, SIZE)), relay.var("cache", shape=(LENGTH, SIZE))
+    at = relay.var("at", shape=(1, 1), dtype="int64")
+    places = at + relay.const(np.arange(count, dtype="int64").reshape(1, count))
+    further = at + relay.const(np.array([[count]], "int64"))
+    new = relay.scatter_nd(cache, places, x)
+    return relay.Function([x, cache, at], relay.Tuple([new, further, relay.nn.dense(x, new)]))
+
+
+def test_steps_of_one_row_and_of_several_go_on_from_each_other(tmp_path: Any) -> None:
+    states = {"cache": State(0), "at": State(1)}
+    both = build([rows_at_once(1), rows_at_once(3)], "llvm", states=states, verify=False)
+    both.export_library(tmp_path / "net.tar")
+    for net in (Compiled(both), tw.open(tmp_path / "net.tar")):
+        given = np.stack(rows(LENGTH))
+        for begin, end in ((0, 1), (1, 4), (4, 5)):
+            cache = np.zeros((LENGTH, SIZE), "float32")
+            cache[:end] = given[:end]
+            np.testing.assert_allclose(net(given[begin:end]), given[begin:end] @ cache.T, rtol=1e-5)
+            np.testing.assert_array_equal(net.state()["cache"], cache)
+        other = net.fork()
+        assert other.state()["at"] == 5
+        net.reset()
+        net(given[:3])
+        assert (net.state()["at"], other.state()["at"]) == (3, 5)
+
+
+def test_states_of_two_shapes_are_refused() -> None:
+    longer = rows_at_once(2)
+    cache = relay.var("cache", shape=(LENGTH + 1, SIZE))
+    other = relay.Function([longer.params[0], cache, longer.params[2]], relay.Tuple([
+        cache, longer.params[2], longer.params[0],
+    ]))  # fmt: skip
+    states = {"cache": State(0), "at": State(1)}
+    with pytest.raises(ModelError, match="state cache: .* is cache: "):
+        build([rows_at_once(1), other], "llvm", states=states, verify=False)
+
+
+def test_a_second_thread_is_one_error_and_a_fork_is_its_own(library: Any) -> None:
+    net, given = Compiled(library), rows(2)
+    run(net, given[:1])
+    other, found = net.fork(), list[Any]()
+
+    def call(which: Compiled) -> None:
+        try:
+            found.append(run(which, given[1:]))
+        except DeviceError as error:
+            found.append(error)
+
+    for which in (net, other):
+        thread = threading.Thread(target=call, args=(which,))
+        thread.start()
+        thread.join()
+    assert isinstance(found[0], DeviceError) and "fork()" in str(found[0])
+    close(found[1], given, 1)
+    assert net.state()["at"] == 1
+
+
+def test_numbers_beyond_the_bounds_of_an_input_are_refused() -> None:
+    x = relay.var("x", shape=(2,), dtype="int64")
+    made = build(relay.Function([x], x + x), "llvm", bounds={"x": (0, 5)}, verify=False)
+    net = Compiled(made)
+    assert list(net(np.array([0, 5]))) == [0, 10]
+    for wrong in ([0, 6], [-1, 0], np.array([6, 0], "int32")):
+        with pytest.raises(DeviceError, match="is not from 0 to 5"):
+            net(wrong)
+    with pytest.raises(ModelError, match="no input 'y'"):
+        build(relay.Function([x], x + x), "llvm", bounds={"y": (0, 5)}, verify=False)
 
 
 WRONG = {

@@ -407,6 +407,17 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("quotients_of_columns(2, 3, 4)", "s.divide_last(C)"),
         Case("matmul(2, 3, 4)", "s.divide_last(C)"),
     ],
+    S.SplitSoftmax: [
+        Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 2)"),
+        Case("softmax_of_products(2, 8, 3, even=True)", "s.split_softmax(O, 2)"),
+        Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 3)"),
+        Case("softmax_of_products(2, 8, 3)", "s.split_softmax(O, 0)"),
+        Case(
+            "softmax_of_products(2, 8, 3)", "s.split_softmax(O, 2)", ("s[O].split(O_i, factor=2)",)
+        ),
+        Case("shares(2, 3, 4)", "s.split_softmax(C, 2)"),
+        Case("matmul(2, 3, 4)", "s.split_softmax(C, 2)"),
+    ],
     S.Widen: [
         Case("half_chain(2, 4)", "s.widen(B)"),
         Case("half_chain(2, 4)", "s.widen(M)", ("s.widen(B)",)),

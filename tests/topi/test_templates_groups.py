@@ -106,6 +106,30 @@ def test_members_that_split_their_sums(engine: int) -> None:
     np.testing.assert_array_equal(got.astype(np.float64), reference("dense", tensors, given))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "cluster"), [
+    ((192, 64, 192), 1), ((150, 64, 130), 1), ((192, 64, 128), 2), ((150, 64, 130), -2),
+])  # fmt: skip
+def test_members_whose_blocks_stay(size: tuple[int, int, int], cluster: int) -> None:
+    """A device of two cores: each block takes several tiles, the last one perhaps none."""
+    target = Target(f"{CUDA} -num-cores=2")
+    tensors = dense(*size, constant=False)
+    sketch, rng = sketch_of(tensors, target), np.random.default_rng(0)
+    some = sketch.space.sample(2048, rng)
+    wanted = {"engine": 4, "stay": 1, "columns": 64, "strip": 1, "cluster": cluster}
+    index = next(
+        int(i) for i in some[sketch.legal(some)]
+        if all(sketch.space.get(int(i))[name].val == value for name, value in wanted.items())
+        and sketch.space.get(int(i))["tile_m"].size[1:] == [1, 1]
+    )  # fmt: skip
+    (kernel,) = lower_schedule(sketch.close(index), target).kernels
+    copies = [s for s in statements(kernel.body) if isinstance(s, BulkCopy)]
+    assert kernel.grid == (2, 1, 1) and any(s.everywhere for s in copies) == (cluster != 1)
+    given = [integers(rng, t) for t in tensors[:-1]]
+    got: Any = computed(sketch, index, tensors, given)
+    np.testing.assert_array_equal(got.astype(np.float64), reference("dense", tensors, given))
+
+
 def test_groups_whose_sums_do_not_fit_registers_are_refused() -> None:
     """Warps that only load take theirs, too; the assembler would refuse such a kernel."""
     sketch = sketch_of(dense(512, 384, 192, constant=False))
@@ -113,6 +137,7 @@ def test_groups_whose_sums_do_not_fit_registers_are_refused() -> None:
 
     def legal(groups: int, engine: int) -> bool:
         wanted = {"columns": 192, "stages": 2, "engine": engine, "strip": 1, "split_k": 1}
+        wanted |= {"stay": 0, "cluster": 1}
         places = []
         for name, values in space.space_map.items():
             size = [groups if name == "tile_m" else 1, 1]

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 EXTRAS: dict[str, tuple[str, ...]] = {
     "onnx": ("onnx>=1.17", "onnxruntime>=1.20"),
     "torch": ("torch>=2.6",),
+    "decoders": ("safetensors>=0.5", "tokenizers>=0.20"),
     "openvino": ("openvino>=2025.0",),
     "tensorrt": ("tensorrt>=10.0",),
     "peers": ("onnx>=1.17", "onnxruntime>=1.20", "openvino>=2025.0", "torch>=2.6"),

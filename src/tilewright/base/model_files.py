@@ -18,6 +18,7 @@ COMPILED = "a compiled network"
 ONNX = "an ONNX model"
 LOG = "a log of `tilewright tune`"
 SCRIPT = "a script of Python"
+DECODER = "the folder of a decoder"  # config.json beside weights
 _PYTORCH = "a file of PyTorch"
 EXPORTED = "a program of PyTorch (torch.export)"
 SCRIPTED = "a scripted module of PyTorch"
@@ -59,7 +60,8 @@ _WAYS = {  # what it is -> how to bring it
     "a web page": "Download the file itself, not the page about it.",
     SCRIPT: "Name the function in it that makes the model: FILE:FUNCTION",
     "a shared object": "Machine code tells no network; give the model that it was made of.",
-    "a folder": "Give a file in it: an .onnx or a .pt2 file.",
+    "a folder": "Give a file in it: an .onnx or a .pt2 file.  That of a decoder has a config.json.",
+    DECODER: "tilewright.load(PATH) reads it.",
     "a file of numpy": "Arrays by name are what `tilewright run` takes as --inputs.",
 }  # fmt: skip
 _BEGINNINGS = (
@@ -122,6 +124,8 @@ def kind_of(path: Path) -> str:
     if path.is_dir():
         if (path / "saved_model.pb").exists():
             return _SAVED
+        if (path / "config.json").exists():
+            return DECODER
         return "a model of Core ML" if path.suffix == ".mlpackage" else "a folder"
     if not path.is_file():
         return ""  # what is read from a pipe is gone

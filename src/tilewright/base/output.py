@@ -37,13 +37,15 @@ def beginning(*magics: bytes, at: int = 0) -> Callable[[Path], bool]:
 
 
 def check(path: PathLike, kind: FileKind, place: str, error: type[TilewrightError]) -> None:
-    """Raises `error` where `path` is a file of another kind, or none that can be.  Files without
-    content are of no kind."""
+    """Raises `error` where `path` is a file of another kind, or none that can be, or its folder is
+    not there or cannot be written to.  Files without content are of no kind."""
     file = Path(path)
     if "\0" in str(file):
         raise error(place, "no path has a NUL character in it", "Check the path.")
     try:
         other = file.is_file() and file.stat().st_size > 0 and not kind.is_one(file)
+        if not file.exists():
+            _check_folder(os.path.dirname(os.path.realpath(file)))
     except OSError as found:
         raise _unwritable(place, found, error) from None
     if other:
@@ -51,6 +53,13 @@ def check(path: PathLike, kind: FileKind, place: str, error: type[TilewrightErro
             place, f"{os.fspath(path)!r} is there and is not {kind.what}, so it is not replaced",
             "Name another file, or remove that one first.",
         )  # fmt: skip
+
+
+def _check_folder(folder: str) -> None:
+    if not stat.S_ISDIR(os.stat(folder).st_mode):
+        raise NotADirectoryError(20, os.strerror(20))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(13, os.strerror(13))
 
 
 @contextmanager

@@ -97,8 +97,8 @@ for _command in (tune, report, compile_command, run, farm):
 @farm_options
 def bench(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, reports: tuple[Path, ...], farm: str | None,
-    key: str | None,
+    layout: str | None, weights: str | None, log: Path | None, reports: tuple[Path, ...],
+    farm: str | None, key: str | None,
 ) -> None:  # fmt: skip
     """Time MODEL untuned, tuned, and in other engines, and compare what they compute.
 
@@ -120,7 +120,9 @@ def bench(
         raise click.UsageError("--report is of one size on a device of this machine")
     target = front.as_described(target, devices)
     if devices is not None:
-        net = network(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        net = network(
+            model, target, batch=batch, shape=shape, dtype=dtype, layout=layout, weights=weights
+        )
         for told in bench_there(net, target, path if path.exists() else None, devices):
             click.echo(told)
         return
@@ -128,7 +130,9 @@ def bench(
     if database is not None:
         check_history(database, path, target, f"a kernel of {model}")
     correct = True
-    given: dict[str, Any] = {"batch": batch, "shape": shape, "dtype": dtype, "layout": layout}
+    given: dict[str, Any] = {
+        "batch": batch, "shape": shape, "dtype": dtype, "layout": layout, "weights": weights,
+    }  # fmt: skip
     what = loaded(model, target, **given, as_it_is=True)
     if database is None:
         click.echo(f"There is no log {path}: only what is untuned is timed.", err=True)
@@ -136,7 +140,7 @@ def bench(
         if isinstance(one, Task):
             found = bench_task(one, database, model)
         else:
-            found = bench_network(one, target, database, dtype, layout)
+            found = bench_network(one, target, database, dtype, layout, weights)
         tables.print_bench(found)
         correct &= found.correct
         after_bench(reports, found, path if database is not None else None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.base.errors import named
 from tilewright.cli.tables import BenchReport, KernelLine, Latency
 from tilewright.runtime.network.profile import layers_text
 
@@ -36,12 +37,14 @@ def bench_network(
     database: Database | None,
     dtype: str = "float32",
     layout: str | None = None,
+    weights: str | None = None,
 ) -> BenchReport:
     """Time a network for one set of input shapes.
 
     database: its best records; None: untuned only
     dtype:  the network in it is timed, and compared with what it computes as it is
     layout: of convolutions, in our own engines only
+    weights: of dense layers, likewise: what they compute is compared with numpy on the same weights
     Raises ModelError where the network cannot be built for the target.
     """
     from tilewright import front
@@ -49,6 +52,7 @@ def bench_network(
     from tilewright.graph.samples import sample_inputs
     from tilewright.models.peers.engines import peer_times, reference
     from tilewright.network.conversion import in_layout
+    from tilewright.network.narrow import packed_outputs
 
     (mod,), params = net.modules, dict(net.params)
     inputs = sample_inputs(mod, params)
@@ -60,7 +64,11 @@ def bench_network(
         tolerance += rounding_tolerance(mod, {**params, **inputs}, dtype)
         net, title = net.in_type(dtype), f"{title} in {dtype}"
         (mod,), params = net.modules, {}
-    net = replace(net, modules=(in_layout(mod, layout),))
+    net, wanted = replace(net, modules=(in_layout(mod, layout),)), expected.outputs
+    if weights is not None:
+        net = net.with_weights(weights)
+        wanted = packed_outputs(net.modules[0], params, inputs)
+        title = f"{title}, {weights}"
     engines = [("untuned", front.compile(net, target, []))]
     if database is not None:
         engines.append(("tuned", front.compile(net, target, database)))
@@ -68,10 +76,11 @@ def bench_network(
     for name, run in engines:
         computed = run(inputs)
         for found, want in zip(
-            computed if isinstance(computed, tuple) else (computed,), expected.outputs, strict=True
+            computed if isinstance(computed, tuple) else (computed,), wanted, strict=True
         ):
             worst = max(worst, largest_deviation(found, np.asarray(want)))
-        times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
+        with named(title, f"benchmark({run.device}, 'run')"):
+            times = run.benchmark(inputs, repeat=REPEAT, number=NUMBER)
         counts = ", ".join(f"{n} {source}" for source, n in run.report.sources.items())
         latencies.append(Latency(name, tuple(times.results), f"kernels: {counts}"))
     for peer in peer_times(mod, params, target, NUMBER, REPEAT):
@@ -81,8 +90,8 @@ def bench_network(
     alone = {k.first.name: k.seconds / k.calls for k in profile.kernels}
     return BenchReport(
         title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
-        worst / tolerance, worst, expected.engine, net,
-        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels},
+        worst / tolerance, worst, expected.engine if weights is None else "numpy", net,
+        {k.group: (alone.get(k.name), k.source) for k in run.report.kernels}, run.report.accuracy,
     )  # fmt: skip
 
 

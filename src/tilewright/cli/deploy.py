@@ -66,7 +66,7 @@ def check_header(file: Path, target: Target) -> None:
 )  # fmt: skip
 def compile_command(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, log: Path | None, output: Path | None, header: bool,
+    layout: str | None, weights: str | None, log: Path | None, output: Path | None, header: bool,
 ) -> None:  # fmt: skip
     """Build MODEL with the best that is known, and write one file that runs without the compiler.
 
@@ -83,7 +83,9 @@ def compile_command(
     check_output(made)
     if header:
         check_header(made, target)
-    net = loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
+    net = loaded(
+        model, target, batch=batch, shape=shape, dtype=dtype, layout=layout, weights=weights
+    )
     schedules = None
     if not path.exists():
         click.echo(f"There is no log {path}: the kernels are untuned.", err=True)
@@ -104,7 +106,8 @@ def compile_command(
 
         c_interface.write_header(made.with_name(c_interface.HEADER.name))
     say(library.report.summary())
-    for note in library.report.notes:
+    cost = library.report.accuracy
+    for note in (*([] if cost is None else [cost]), *library.report.notes):
         say(f"note: {note}")
     say(f"Done.  The library is in {made}: {library!r}")
 

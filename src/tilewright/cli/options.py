@@ -161,6 +161,25 @@ def devices_of(place: str | None, key: str | None, builders: str | None = None) 
     return Devices(key, *parsed(place), builders)
 
 
+def _weights(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    from tilewright.graph.narrow import NarrowWeights
+
+    try:
+        NarrowWeights.parsed(value)
+    except TilewrightError as error:
+        raise click.BadParameter(f"{error.reason}.  {error.way_out}", ctx, param) from None
+    return value
+
+
+weights_option = click.option(
+    "--weights", callback=_weights, metavar="int8|int4|float8[:GROUP][:head=KIND]",
+    help="What the weights of dense layers become; what that costs is measured and told.  "
+    "[default: as MODEL has them]",
+)  # fmt: skip
+
+
 dtype_option = click.option(
     "--dtype", type=click.Choice(["float32", "float16", "bfloat16"]), default="float32",
     show_default=True, help="Element type of contractions and what follows; sums stay float32.",
@@ -230,8 +249,8 @@ layout_option = click.option(
 
 
 def network_options(command: Any) -> Any:
-    """MODEL, and what it is built for: --target, --dtype, --batch, --shape, --desired-layout, and
-    --precision, which becomes part of the target."""
+    """MODEL, and what it is built for: --target, --dtype, --batch, --shape, --desired-layout,
+    --weights, and --precision, which becomes part of the target."""
 
     @wraps(command)
     def in_precision(*, target: Target, precision: str | None, dtype: str, **given: Any) -> Any:
@@ -253,7 +272,8 @@ def network_options(command: Any) -> Any:
 
     made = in_precision
     for option in (
-        layout_option, shape_option, batch_option, dtype_option, precision_option, target_option,
+        weights_option, layout_option, shape_option, batch_option, dtype_option, precision_option,
+        target_option,
     ):  # fmt: skip
         made = option(made)
     return click.argument("model")(made)

@@ -36,8 +36,11 @@ FORMS = (
 
 
 def check_form(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-    """Files whose names say in which form they are to be, before anything takes long."""
-    from tilewright.reporting.write import form_of
+    """Files whose names say in which form they are to be, before anything takes long.
+
+    Raises RecordError for those that could not be written then.
+    """
+    from tilewright.reporting.write import check_output, form_of
 
     for path in value if isinstance(value, tuple) else [value]:
         try:
@@ -46,6 +49,8 @@ def check_form(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         except TilewrightError as error:
             text = f"{str(path)!r}: {error.reason}.  {error.way_out}"
             raise click.BadParameter(text, ctx=ctx, param=param) from None
+        if path is not None:
+            check_output(path)
     return value
 
 

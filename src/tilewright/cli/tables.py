@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tilewright.measure.database import Database
     from tilewright.measure.importing import ImportReport
     from tilewright.measure.record import TaskId
+    from tilewright.runtime.network.report import Accuracy
 
 _FIGURES = {
     "GFLOP/s", "best", "calls", "count", "failed", "lines", "mean", "median", "records", "share",
@@ -77,6 +78,7 @@ class BenchReport:
     network: that was built, in the type and layout that were asked for
     timed:   of its kernels, by the key of what they compute: seconds of a call alone, and where the
              schedule is from
+    accuracy: what narrow weights cost, where there are any
     """
 
     model: str
@@ -89,6 +91,7 @@ class BenchReport:
     reference: str = "an independent reference"
     network: Network | None = None
     timed: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
+    accuracy: Accuracy | None = None
 
     @property
     def correct(self) -> bool:
@@ -123,6 +126,8 @@ def print_bench(report: BenchReport, console: Console | None = None) -> None:
         f"largest error against {report.reference}: {report.relative_error:.2e} of the "
         f"largest output, {report.largest_error:.2f} of the tolerance ({verdict} it)"
     )
+    if report.accuracy is not None:
+        console.print(str(report.accuracy))
 
 
 def _kernel_row(k: KernelLine) -> tuple[str, ...]:

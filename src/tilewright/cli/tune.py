@@ -125,8 +125,8 @@ def _measuring_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--builders", metavar="KEY", help="Builders of --farm, which then build instead.")
 def tune(
     model: str, target: Target, dtype: str, batch: tuple[int, ...], shape: dict[str, Any],
-    layout: str | None, trials: int | None, minutes: float | None, log: Path | None,
-    tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
+    layout: str | None, weights: str | None, trials: int | None, minutes: float | None,
+    log: Path | None, tuner: str, templates: bool, seed: int, farm: str | None, key: str | None,
     builders: str | None, tasks: str, reports: tuple[Path, ...], **more: Any,
 ) -> None:  # fmt: skip
     """Search for fast kernels for MODEL and write every result to a log.
@@ -152,7 +152,9 @@ def tune(
     target = front.as_described(target, devices)
 
     def load() -> front.Network | Task:
-        return loaded(model, target, batch=batch, shape=shape, dtype=dtype, layout=layout)
+        return loaded(
+            model, target, batch=batch, shape=shape, dtype=dtype, layout=layout, weights=weights
+        )
 
     if tasks == "list":
         what = load()
@@ -194,6 +196,7 @@ def tune(
     following += ["--log", typed_path(path), *there]
     following += ["--dtype", dtype] if dtype != "float32" else []
     following += ["--desired-layout", layout] if layout is not None else []
+    following += ["--weights", weights] if weights is not None else []
     following += ["--batch", ",".join(map(str, batch))] if batch else []
     say(f"Done.  Next: {shlex.join([*following, *typed_shapes(shape)])}")
 

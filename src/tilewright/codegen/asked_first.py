@@ -3,7 +3,9 @@
 In: a program of a chain.  Out: the same, with prefetches in front: of what each thread will copy
 behind its wait, to registers or to shared memory, of weights that no two threads read.  Copies to
 registers cannot come first themselves, the assembler puts them behind the wait again, and a ring
-has its slots; but the memory need not stand still until then.
+has its slots; but the memory need not stand still until then.  So it is with what else goes to
+shared memory and a few blocks share, such as a cache of which the kernel before writes one row: who
+asks for a line does not read it.
 Read next: `steady_first.py`, which moves copies to shared memory.
 """
 
@@ -39,6 +41,7 @@ from tilewright.ir.stmt import (
 MOST = 16  # accesses of a thread: of all that run together, about what a device has under way
 LEAST_BYTES = 8  # of an access: smaller ones are not what a kernel waits for
 OFTEN = 1.5  # times that the bytes of a buffer are read in all, where most pass once
+SHARED = 8  # times that those of another buffer are, where few blocks copy the same
 
 Asked = tuple[Stmt | None, int]  # prefetches, and how many a thread makes
 
@@ -66,7 +69,8 @@ class _Kernel:
             self._count(s, float(prod(t.extent for t in self.kernel.threads)), {}, read)
         once = {
             b for b, nbytes in read.items()
-            if isinstance(b.size, int) and nbytes <= OFTEN * b.size * b.dtype.bytes
+            if isinstance(b.size, int)
+            if nbytes <= (OFTEN if b in self.steady else SHARED) * b.size * b.dtype.bytes
         }  # fmt: skip
         asked, _ = self._all(behind, MOST, once)
         if asked is None:
@@ -114,11 +118,13 @@ class _Kernel:
             self._count(child, times, loops, read)
 
     def _copied(self, stmt: Stmt) -> list[Region]:
-        """What a copy takes of steady arguments, in accesses that are worth it."""
-        found: list[Region] = []
+        """What a copy takes of steady arguments, or brings to shared memory, in accesses that are
+        worth it."""
         if isinstance(stmt, AsyncCopy):
-            found = [stmt.source]
-        elif isinstance(stmt, Store) and stmt.buffer.scope == "local":
+            own = stmt.source.buffer in self.kernel.params
+            return [stmt.source] if own and self._is_worth(stmt.source) else []
+        found: list[Region] = []
+        if isinstance(stmt, Store) and stmt.buffer.scope == "local":
             loads = dict.fromkeys(n for n in E.walk(stmt.value) if n.op == "load")
             vectors = [n for n in loads if _together(n.args[0])]
             found = [Region(n.attr, n.args[0].args[0], n.lanes) for n in vectors]

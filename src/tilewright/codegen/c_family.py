@@ -17,11 +17,13 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
+from tilewright.codegen.byte_floats import BYTE, in_words, of_words
 from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
     LET_IN,
+    MEET_ALL,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -39,6 +41,8 @@ from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
+    CLUSTER_TAG,
+    GRID_TAGS,
     THREAD_TAGS,
     Allocate,
     AsyncCopy,
@@ -195,7 +199,10 @@ class _KernelPrinter(ValuePrinter):
             views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
             params = ", ".join([params, *views])
         x, y, z = kernel.block
-        head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        together = d.together.format(cluster=kernel.cluster) if kernel.cluster > 1 else ""
+        head = d.head.format(
+            name=name, params=params, threads=x * y * z, x=x, y=y, z=z, together=together
+        )
         if self._waiting is not None and self._waiting.before is None:
             self._await_kernel()
         self._declare_given()
@@ -219,7 +226,10 @@ class _KernelPrinter(ValuePrinter):
                 raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
             if var not in self._fixed:
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
-                value = f"({kind}){self.dialect.threads[tag]}"
+                index = self.dialect.threads[GRID_TAGS[0] if tag == CLUSTER_TAG else tag]
+                if self.kernel.cluster > 1 and tag in (CLUSTER_TAG, GRID_TAGS[0]):
+                    index = f"({index} {'%' if tag == CLUSTER_TAG else '/'} {self.kernel.cluster})"
+                value = f"({kind}){index}"
                 if self.maps and tag in THREAD_TAGS[1:] and self.kernel.block[0] % WARP == 0:
                     self._define(UNIFORM)
                     value = f"{UNIFORM}({value})"
@@ -256,7 +266,10 @@ class _KernelPrinter(ValuePrinter):
             self._statement(s)
 
     def _barrier(self, stmt: Barrier) -> None:
-        self._line(self.dialect.barrier)
+        if stmt.cluster:
+            self._call_helper(MEET_ALL, "")
+        else:
+            self._line(self.dialect.barrier)
 
     def _async_copy(self, stmt: AsyncCopy) -> None:
         name = async_copy(stmt.to.count * stmt.to.buffer.dtype.bytes)
@@ -403,6 +416,8 @@ class _KernelPrinter(ValuePrinter):
         """`buffer[index] = value`, in groups of as many lanes as one access can have."""
         buffer, lanes = stmt.buffer, stmt.index.lanes
         index, value = self._closed(stmt.index), self._closed(stmt.value)
+        if self.words:
+            value = of_words(value, self.words, self._simplify)
         if value.lanes not in (1, lanes):
             raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
         if value.dtype is not buffer.dtype:
@@ -423,6 +438,8 @@ class _KernelPrinter(ValuePrinter):
             else:
                 places = (lanes_of(place, i, 1) for i in range(width))
                 assignments += zip(places, scalars, strict=True)
+        if BYTE in self.dialect.instructions and in_words(buffer, lanes):
+            self.words.add(buffer)
         if len(assignments) > 1 and _overlaps(buffer, index, value):
             assignments = [(place, self._named(part)) for place, part in assignments]
         for place, part in assignments:

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from tilewright.base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
 from tilewright.base.errors import InternalError
+from tilewright.codegen.byte_floats import BYTE, BYTE8, FLOAT
 from tilewright.codegen.c_dialect import (
     Dialect,
     conversion,
@@ -27,6 +28,7 @@ from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer
 from tilewright.ir.swizzle import period
 
+APART = "apart"  # a test of two arguments: whether they lie in different memory
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
 ACCESS_BYTES = (8, 16)  # of a vector access
@@ -97,6 +99,7 @@ class ValuePrinter:
         self.buffers = dict(buffers)
         self.helpers: dict[str, str] = {}
         self.dtypes: set[DType] = set()
+        self.words: set[Buffer] = set()  # of bytes that come several at a time
         self._variables: dict[Expr, str] = {}
         self._texts: dict[Expr, tuple[str, int]] = {}
         self._simplify = Simplifier(dict(ranges))
@@ -235,6 +238,10 @@ class ValuePrinter:
     def _not(self, node: Expr) -> tuple[str, int]:
         return f"!{self._print(node.args[0], UNARY)}", UNARY
 
+    def _apart(self, node: Expr) -> tuple[str, int]:
+        a, b = (f"(const void*){self._buffer(buffer)}" for buffer in node.attr)
+        return f"{a} != {b}", EQUALITY
+
     def _cast(self, node: Expr) -> tuple[str, int]:
         """Integers wrap around in C; what it has no cast for goes through another type."""
         (value,), to = node.args, node.dtype
@@ -251,6 +258,16 @@ class ValuePrinter:
                 text = self._converted(value.dtype, "odd", text)
             return self._converted(FLOAT32, to, text), ATOM
         return f"({self._type(to)}){self._print(value, UNARY)}", UNARY
+
+    def _byte_float(self, node: Expr) -> tuple[str, int]:
+        """A float of a byte that lies in a word."""
+        (index, shift), (buffer, mask) = node.args, node.attr
+        name = BYTE8 if mask is None else BYTE
+        self.helpers[name] = self.dialect.instructions[name]
+        given = [self._buffer(buffer), self._print(self._index(buffer, index))]
+        if mask is not None:
+            given += [self._print(shift), f"0x{mask:02x}u"]
+        return f"{name}({', '.join(given)})", ATOM
 
     def _converted(self, source: DType, to: str, text: str) -> str:
         """A call of one of the dialect's conversions."""
@@ -342,9 +359,9 @@ class ValuePrinter:
 
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
-        "select": _conditional, "if_then_else": _conditional, "call": _call, "min": _call,
-        "max": _call, "floordiv": _floor, "floormod": _floor, **dict.fromkeys(_BINARY, _binary),
-        **dict.fromkeys(_BITWISE, _bits),
+        APART: _apart, FLOAT: _byte_float, "select": _conditional, "if_then_else": _conditional,
+        "call": _call, "min": _call, "max": _call, "floordiv": _floor, "floormod": _floor,
+        **dict.fromkeys(_BINARY, _binary), **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip
 
     # -- names and types ---------------------------------------------------------------------------

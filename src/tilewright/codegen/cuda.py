@@ -15,12 +15,14 @@ from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import c_family
+from tilewright.codegen import byte_floats, c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
+    EVERYWHERE,
     FRESH,
     LAST,
     LET_IN,
+    MEET_ALL,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -31,6 +33,7 @@ from tilewright.codegen.c_dialect import (
     multiply,
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
+from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.ir.atoms import ATOMS, Atom
@@ -200,10 +203,23 @@ void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
 """
 
 
-def _bulk_copy(n: int) -> str:
+# Without a scope an arrival at a far gate is one instruction, with one all memory is waited for.
+_CAST = """template <int N> static __device__ __forceinline__
+void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
+  asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {{{places}}}], [%2], %{mask};"
+      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(&map),
+         "r"((unsigned int)__cvta_generic_to_shared(gate)), {values},
+         "h"((unsigned short)((1 << N) - 1)) : "memory");
+}}
+"""
+
+
+def _bulk_copy(n: int, everywhere: bool = False) -> str:
     corner = [f"c{k}" for k in range(n)]
-    return _BULK.format(
-        name=bulk_copy(n), n=n, corner=", ".join(f"int {c}" for c in corner),
+    return (_CAST if everywhere else _BULK).format(
+        name=bulk_copy(n, everywhere), n=n, mask=3 + n,
+        corner=", ".join(f"int {c}" for c in corner),
         places=", ".join(f"%{3 + k}" for k in range(n)),
         values=", ".join(f'"r"({c})' for c in corner),
     )  # fmt: skip
@@ -219,7 +235,29 @@ _GATES = {
 }
 """,
     TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
-    **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
+    **{
+        bulk_copy(n, everywhere): _bulk_copy(n, everywhere)
+        for n in range(1, MOST_DIMENSIONS + 1)
+        for everywhere in (False, True)
+    },
+    # The fence behind the making of gates releases them: else all memory would be waited for.
+    MEET_ALL: f"""static __device__ __forceinline__ void {MEET_ALL}() {{
+  asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+      ::: "memory");
+}}
+""",
+    f"tw_arrive{EVERYWHERE}": f"""template <int N> static __device__ __forceinline__
+void tw_arrive{EVERYWHERE}(long long* gate) {{
+  __syncwarp();
+  const unsigned int block =
+      (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
+  if (block < N) {{
+    asm volatile("{{ .reg .b32 far; mapa.shared::cluster.u32 far, %0, %1;"
+        " mbarrier.arrive.shared::cluster.b64 _, [far]; }}"
+        :: "r"((unsigned int)__cvta_generic_to_shared(gate)), "r"(block) : "memory");
+  }}
+}}
+""",
     "tw_make_gates": """static __device__ __forceinline__
 void tw_make_gates(long long* gates, int count, unsigned int arrivals) {
   for (int k = 0; k < count; ++k) {
@@ -278,6 +316,8 @@ _INSTRUCTIONS = {
         for n in ASYNC_BYTES
     },
     **_GATES,
+    byte_floats.BYTE: byte_floats.TEXT,
+    byte_floats.BYTE8: byte_floats.TEXT8,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
@@ -389,7 +429,8 @@ DIALECT = Dialect(
     packs=True,
     spaces={"global": "", "shared": ""},
     threads={f"{kind}Idx.{d}": f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"},
-    head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',
+    head='extern "C" __global__ void {together}__launch_bounds__({threads}) {name}({params})',
+    together="__cluster_dims__({cluster}, 1, 1) ",
     literal="make_{type}({values})",
     pointer="reinterpret_cast<{type}*>({value})",
     arena="extern __shared__ __align__({alignment}) unsigned char tw_shared[];",
@@ -408,6 +449,7 @@ def generate(program: Program, target: Target) -> Source:
     """CUDA C for `program`.  Raises InternalError for what lowering must have removed."""
     if not target.waits:
         program = replace(program, steady=None)
+    program = kept_in_place(program)
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)

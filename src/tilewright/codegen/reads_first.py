@@ -89,6 +89,8 @@ class _Nest:
         if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition):
             first, body = self._parts(stmt.then, loops)
             return _with(first, lambda s: replace(stmt, then=s)), replace(stmt, then=body)
+        if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition, "global"):
+            return None, replace(stmt, then=_Nest(self.others).arranged(stmt.then))
         if isinstance(stmt, Allocate):
             first, body = self._parts(stmt.body, loops)
             return first, replace(stmt, body=body)
@@ -128,5 +130,5 @@ def _with(first: Stmt | None, around: Callable[[Stmt], Stmt]) -> Stmt | None:
     return None if first is None else around(first)
 
 
-def _reads(node: Expr) -> bool:
-    return any(n.op == "load" for n in E.walk(node))
+def _reads(node: Expr, scope: str | None = None) -> bool:
+    return any(n.op == "load" and scope in (None, n.attr.scope) for n in E.walk(node))

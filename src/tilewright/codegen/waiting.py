@@ -18,11 +18,14 @@ from tilewright.ir.stmt import (
     For,
     If,
     Kernel,
+    Prefetch,
     Seq,
     Stmt,
     Wait,
     children,
+    map_children,
     read_buffers,
+    seq,
     statements,
     written_buffers,
 )
@@ -83,9 +86,15 @@ def _is_refill(stmt: Stmt) -> bool:
 
 
 def _first(stmt: Stmt, others: set[Buffer], runs_once: Callable[[For], bool]) -> Stmt | None:
-    if others.isdisjoint(read_buffers(stmt) | written_buffers(stmt)):
+    plain = _without_prefetches(stmt)
+    if others.isdisjoint(read_buffers(plain) | written_buffers(plain)):
         return None
     if isinstance(stmt, (Seq, Allocate)) or (isinstance(stmt, For) and runs_once(stmt)):
         found = (_first(s, others, runs_once) for s in children(stmt))
         return next((s for s in found if s is not None), stmt)
     return stmt
+
+
+def _without_prefetches(stmt: Stmt) -> Stmt:
+    """Who asks for memory reads nothing that is there."""
+    return seq() if isinstance(stmt, Prefetch) else map_children(stmt, _without_prefetches)

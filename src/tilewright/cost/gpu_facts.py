@@ -39,7 +39,7 @@ from tilewright.cost.atom_facts import (
 )
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.ir.atoms import Atom
-from tilewright.ir.stmt import PLACE
+from tilewright.ir.stmt import BLOCK_TAGS, PLACE
 from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
@@ -47,7 +47,7 @@ from tilewright.schedule.tree.joins import group, joined_in
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, lag, ring_axis, slots
+from tilewright.schedule.tree.rings import is_asynchronous, lag, loaders, ring_axis, sharing, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
@@ -208,8 +208,8 @@ class _Counter:
         x, y, z = (vector(self.kernel.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
         threads = x * y * z
         blocks: Any = 1
-        for d in "xyz":
-            blocks = blocks * vector(self.kernel.launch.get(f"blockIdx.{d}", 1))
+        for tag in BLOCK_TAGS:
+            blocks = blocks * vector(self.kernel.launch.get(tag, 1))
         k = GpuKernel(
             node=self.anchor,
             dtype=arithmetic_of(self.anchor),
@@ -256,7 +256,7 @@ class _Counter:
         moved = runs * vector(self.bounds.elements(node)) * node.op.bytes
         k.instructions = k.instructions + runs * (BOX_COST + GATE_COST * k.warps)
         k.shared_store.add(moved / (BANKS * BANK_BYTES), 1.0, 1.0)
-        k.traffic = k.traffic + moved * k.blocks
+        k.traffic = k.traffic + moved * k.blocks / vector(sharing(node, self.bounds))
 
     def _count(self, k: GpuKernel, node: Node) -> None:
         if node.view is not None:
@@ -428,7 +428,7 @@ class _Counter:
         blocks = self._blocks(k, nest.node)
         if touch.write:
             return moved * blocks
-        inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
+        inside = [lp for lp in nest.loops if lp.tag not in BLOCK_TAGS]
         room = self.limits.l1_bytes - k.shared_bytes
         once = footprint(nest, touch, inside, SECTOR_BYTES)
         kept = where(once <= room / 2, minimum(moved, once), moved)
@@ -563,16 +563,17 @@ class _Counter:
 
     def _ring(self, k: GpuKernel, nodes: list[Node], executions: Any) -> None:
         """Barriers and waits of the stages that fill shared memory at one loop."""
-        held = [vector(slots(node, self.bounds)) for node in nodes]
+        first, held = nodes[0], [vector(slots(node, self.bounds)) for node in nodes]
         least, alone = reduce(minimum, held), reduce(maximum, map(self._alone, nodes))
         if any(node.view is None for node in nodes):
             k.barriers = k.barriers + executions * where(least > 1, 1, 2)
         if any(node.stage.is_copied for node in nodes):
-            axis = ring_axis(nodes[0])
+            axis = ring_axis(first)
             turns = 1 if axis is None else vector(self.bounds.extent[axis])
             least = reduce(minimum, [where(n > 0, n, MOST_SLOTS) for n in held])
-            ahead = maximum(least - 1 - self._lag(nodes[0]), 0)
-            starts = executions / where(ahead > 0, turns, 1)
+            ahead = maximum(least - 1 - self._lag(first), 0)
+            own = vector(loaders(first, self.bounds)) > 0  # they go on while others store
+            starts = where(own, 1, executions / where(ahead > 0, turns, 1))
             k.rings.append(Ring(executions * alone, starts * alone, ahead))
 
 

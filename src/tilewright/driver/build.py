@@ -283,15 +283,20 @@ def payload_of(
     schedule: Schedule, name: str = "main", *, chained: bool | str = False
 ) -> dict[str, Any]:
     """A build job as plain data: the DAG and the closed steps; chained: as of `generate_source`."""
-    payload = {"dag": schedule.dag.to_json(), "steps": schedule.to_json(), "name": name}
-    return {**payload, "chained": chained} if chained else payload
+    return payload(schedule.dag.to_json(), schedule.to_json(), name, chained=chained)
 
 
-def build_payload(payload: dict[str, Any], target: Target | str) -> Artifact:
+def payload(dag: Any, steps: Any, name: str, *, chained: bool | str = False) -> dict[str, Any]:
+    """`payload_of` a schedule that is there as JSON."""
+    told = {"dag": dag, "steps": steps, "name": name}
+    return {**told, "chained": chained} if chained else told
+
+
+def build_payload(told: dict[str, Any], target: Target | str) -> Artifact:
     """Build from `payload_of`'s data, as a worker does."""
-    schedule = Schedule.replay(ComputeDAG.from_json(payload["dag"]), payload["steps"])
-    chained = payload.get("chained", False)
-    return build_artifact(schedule, Target(target), payload["name"], chained=chained)
+    schedule = Schedule.replay(ComputeDAG.from_json(told["dag"]), told["steps"])
+    chained = told.get("chained", False)
+    return build_artifact(schedule, Target(target), told["name"], chained=chained)
 
 
 def kernel_name(name: str) -> str:

@@ -7,9 +7,10 @@ Read next: `session.py`, `session_calls.py`.
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.param_dict import load_param_dict
+from tilewright.runtime.network.plan import TensorSpec
 from tilewright.runtime.network.profile import KernelTime, Profile
 from tilewright.runtime.timing import BenchmarkResult
 
@@ -112,7 +114,11 @@ class RemoteGraph:
         about = self._session.call(
             "graph", held=module.library.held, kind=self.device.kind, index=self.device.index
         )
-        self._held = about["held"]
+        self._hold(about)
+
+    def _hold(self, about: dict[str, Any]) -> None:
+        """about: what the other side says of the module that it holds"""
+        self._about, self._held = about, about["held"]
         _kept(self, self._session, self._held)
         self._inputs = {name: (tuple(shape), dtype) for name, shape, dtype in about["inputs"]}
         self._outputs = about["outputs"]
@@ -190,6 +196,34 @@ class RemoteGraph:
         """Functions by name and `time_evaluator`, as of `GraphModule`."""
         return Functions(self, self.loaded)
 
+    @property
+    def states(self) -> tuple[TensorSpec, ...]:
+        """What stays on the device: inputs whose next value each run computes."""
+        return tuple(TensorSpec(name, *self._inputs[name]) for name in self._about["states"])
+
+    def reset(self) -> None:
+        """Let all states begin anew."""
+        self._session.call("reset", held=self._held)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Bring all states here, by name; `set_state` takes them."""
+        held = dict(self._session.call("state", held=self._held))
+        specs = {spec.name: spec for spec in self.states}
+        return {name: self._array(n, *_shape(specs[name])).numpy() for name, n in held.items()}
+
+    @door(DeviceError)
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """As `GraphModule.set_state`: none is set where one cannot be."""
+        there = [self._there(value) for value in values.values()]  # live until the call is over
+        arrays = [_of(one) for one in there]
+        self._session.call("set_state", held=self._held, names=list(values), arrays=arrays)
+
+    def fork(self) -> RemoteGraph:
+        """Make another module there, which goes on from the same states by itself."""
+        made = copy.copy(self)
+        made._hold({**self._about, "held": self._session.call("fork", held=self._held)})
+        return made
+
     def benchmark(
         self, device: Device, func_name: str = "run", repeat: int = 5, number: int = 5,
         min_repeat_ms: float | None = None, limit_zero_time_iterations: int = 100,
@@ -231,12 +265,14 @@ class RemoteGraph:
 
     def _got(self, what: str, key: str | int, out: NDArray | None) -> NDArray:
         held, shape, dtype = self._session.call("get", held=self._held, what=what, key=key)
+        found = self._array(held, tuple(shape), dtype)
+        return found if out is None else found.copyto(out)
+
+    def _array(self, held: int, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """What the other side holds under a number."""
         kind = DType(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.bytes
-        found = NDArray(
-            tuple(shape), kind, self.device, RemoteMemory(self._session, held, max(nbytes, 1))
-        )
-        return found if out is None else found.copyto(out)
+        return NDArray(shape, kind, self.device, RemoteMemory(self._session, held, max(nbytes, 1)))
 
 
 class RemoteModule(_Loaded):
@@ -278,6 +314,10 @@ class RemoteModule(_Loaded):
         for one in arrays:
             self._check(one.device, "an argument")
         return [_of(one) for one in arrays]
+
+
+def _shape(spec: TensorSpec) -> tuple[tuple[int, ...], str]:
+    return spec.shape, spec.dtype
 
 
 def _of(one: NDArray) -> list[Any]:

@@ -29,7 +29,7 @@ from tilewright.runtime.device import Device, device
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.load import load_module
 from tilewright.runtime.module import Module
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.ndarray import NDArray, array
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.timing import BenchmarkResult
@@ -43,6 +43,7 @@ Name = Annotated[str, Meta(max_length=200)]
 Shape = Annotated[list[Bytes], Meta(max_length=32)]
 Of = tuple[Held, Shape, Name]  # an array: its memory, shape and type
 Arrays = Annotated[list[Of], Meta(max_length=4096)]
+Names = Annotated[list[Name], Meta(max_length=4096)]
 
 
 class Timing(msgspec.Struct, forbid_unknown_fields=True):
@@ -205,7 +206,29 @@ def _graph(folder: Path, held: Held, kind: Name, index: Index) -> dict[str, Any]
         "held": _hold(made),
         "inputs": [_about(spec.name, spec) for spec in library.plan.inputs],
         "outputs": [_about(str(k), spec) for k, (spec, _) in enumerate(library.plan.outputs)],
+        "states": [spec.name for spec in made.states],
     }
+
+
+def _reset(folder: Path, held: Held) -> None:
+    module: GraphModule = _held[held]
+    module.reset()
+
+
+def _state(folder: Path, held: Held) -> list[Any]:
+    module: GraphModule = _held[held]
+    found = {name: array(value, module.device) for name, value in module.state().items()}
+    return [[name, _hold((a.device, a.memory))] for name, a in found.items()]
+
+
+def _set_state(folder: Path, held: Held, names: Names, arrays: Arrays) -> None:
+    module: GraphModule = _held[held]
+    module.set_state({n: _array(*of) for n, of in zip(names, arrays, strict=True)})
+
+
+def _fork(folder: Path, held: Held) -> int:
+    module: GraphModule = _held[held]
+    return _hold(module.fork())
 
 
 def _about(name: str, spec: Any) -> list[Any]:
@@ -227,8 +250,8 @@ def _run(folder: Path, held: Held) -> None:
 
 def _get(folder: Path, held: Held, what: Name, key: Name | Index) -> list[Any]:
     module: GraphModule = _held[held]
-    array = module.get_output(int(key)) if what == "output" else module.get_input(key)
-    return [_hold((array.device, array.memory)), list(array.shape), str(array.dtype)]
+    found = module.get_output(int(key)) if what == "output" else module.get_input(key)
+    return [_hold((found.device, found.memory)), list(found.shape), str(found.dtype)]
 
 
 def _benchmark(folder: Path, held: Held, options: Benchmark) -> list[float]:
@@ -266,6 +289,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "describe": _describe, "files": _files, "remove": _remove, "drop": _drop,
     "allocate": _allocate, "write": _write, "read": _read, "copy": _copy, "sync": _sync,
     "load": _load, "graph": _graph, "set_input": _set_input, "use_input": _use_input, "run": _run,
+    "reset": _reset, "state": _state, "set_state": _set_state, "fork": _fork,
     "get": _get, "benchmark": _benchmark, "profile": _profile, "launch_seconds": _launch_seconds,
     "call_module": _call_module, "time_module": _time_module,
 }  # fmt: skip

@@ -116,7 +116,8 @@ def rounding_tolerance(
 
 def largest_deviation(out: Array, want: Array) -> float:
     """The largest |out - want| by the largest |want|; infinity where a NaN is among them."""
-    error = np.max(np.abs(out.astype(np.float64) - want)) / max(float(np.max(np.abs(want))), 1e-30)
+    largest = float(np.max(np.abs(want), initial=0.0))  # arrays may have no elements
+    error = np.max(np.abs(out.astype(np.float64) - want), initial=0.0) / max(largest, 1e-30)
     return float(error) if np.isfinite(error) else float("inf")
 
 

@@ -27,7 +27,9 @@ from tilewright.ir.swizzle import period, swizzled
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
-BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+GRID_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+CLUSTER_TAG = "clusterCtaIdx.x"  # which of the blocks that run together, neighbours along x
+BLOCK_TAGS = (CLUSTER_TAG, *GRID_TAGS)  # what tells a block, the fastest first
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
 ROW, PLACE = 16, 4  # bytes of a row of `LoadRows`, and of what a lane gets of a matrix
@@ -40,7 +42,6 @@ class Buffer:
     """`size` elements of `dtype`.  A buffer starts at a multiple of 64 bytes (on a GPU: of 16).
 
     size, shape: of arguments, workspaces and a CPU's scratch also expressions of symbols
-
     scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
@@ -148,7 +149,10 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Barrier(Stmt):
-    """All threads of the block wait; shared memory written before is visible after."""
+    """All threads of the block wait; shared memory written before is visible after.
+    cluster: those of all blocks that run together wait, and see gates that were made before."""
+
+    cluster: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -169,8 +173,7 @@ class AsyncCopy(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Prefetch(Stmt):
-    """Asks for `source`, in global memory, to come near: it will be read.  It changes nothing, and
-    nobody waits for it."""
+    """Asks for `source`, in global memory, to come near: it will be read.  Nobody waits for it."""
 
     source: Region
 
@@ -288,9 +291,7 @@ class Exchange(Stmt):
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
-
-    extent: an int; of blocks also an expression of symbols
-    """
+    extent: an int; of blocks also an expression of symbols"""
 
     tag: str
     var: Expr
@@ -328,8 +329,14 @@ class Kernel(Printed):
         return x, y, z
 
     @property
+    def cluster(self) -> int:
+        """Blocks that run together: neighbours along x."""
+        return int(self._dims((CLUSTER_TAG,) * 3)[0])
+
+    @property
     def grid(self) -> tuple[Any, Any, Any]:
-        return self._dims(BLOCK_TAGS)
+        x, y, z = self._dims(GRID_TAGS)
+        return x * self.cluster, y, z
 
     @property
     def block(self) -> tuple[int, int, int]:

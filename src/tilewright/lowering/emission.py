@@ -97,7 +97,7 @@ class Emission:
         """
         children, bounds = self.place.children(node, axis), self.place.bounds
         made = {child: self._tiles(child, emit(child)) for child in children}
-        front, begin = turned(
+        front, begin, wait = turned(
             [t for child, t in made.items() if t.slots and child.view is None],
             self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
             self.place.simplify, int(lag(node, axis, bounds)),
@@ -126,7 +126,10 @@ class Emission:
             counts = self.accesses.counters(joined)
             body = finished(joined, self.place, counts, made[joined].copy, body)
             children = children[:at]
-        body = during(children, seq(bulk.begin, begin, *plain(children), body, bulk.end))
+        alone = [child for child in children if made[child].slots == 1 and child.view is None]
+        at = next((k for k, c in enumerate(children) if _reads(c, alone)), len(children))
+        before, behind = plain(children[:at]), plain(children[at:])
+        body = during(children, seq(bulk.begin, begin, *before, wait, *behind, body, bulk.end))
         loop = self.loop(node, axis, body) if repeat else body
         if int(lag(node, axis, bounds)):
             loop = self._last_alone(loop)
@@ -196,6 +199,12 @@ class Emission:
         for ax in reversed(axes):
             body = self.loop(node, ax, body, fresh[leaf[ax]])
         return body
+
+
+def _reads(node: Node, copies: Sequence[Node]) -> bool:
+    """Whether a stage, or one that is computed in it, reads one of `copies`."""
+    own = any(read.reader is node for copy in copies for read in copy.reads)
+    return own or any(_reads(child, copies) for child in node.children)
 
 
 def guarded(test: Expr, body: Stmt) -> Stmt:

@@ -12,9 +12,10 @@ number of groups that may be pending is always the same.  The barrier stands beh
 it shows each thread what others have copied, and before the copies, which take the slot that was
 read last: one is enough.  Stages of one loop share it, and their groups.
 
-A stage of one slot is copied and waited for in the same place.  The barriers around that are, like
-those in front of the first copies of a ring, those of `ir/barriers.py`, which knows what the
-barrier here is for.  Read next: `emission.py`, which puts both around a loop.
+A stage of one slot is copied and waited for in the same place: what else the iteration computes
+before the first stage that reads it stands between.  The barriers around that are, like those in
+front of the first copies of a ring, those of `ir/barriers.py`, which knows what the barrier here is
+for.  Read next: `emission.py`, which puts both around a loop.
 """
 
 from __future__ import annotations
@@ -67,8 +68,9 @@ class Tiles:
 def turned(
     tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], simple: Simplifier,
     lag: int = 0,
-) -> tuple[Stmt, Stmt]:  # fmt: skip
-    """(what stands in front of the loop, what each iteration begins with).
+) -> tuple[Stmt, Stmt, Stmt]:  # fmt: skip
+    """(what stands in front of the loop, what each iteration begins with, what it waits for before
+    stages of one slot are read).
 
     var, extent: of the loop; limits: per loop variable, as of `fresh_loops`
     simple: knows the ranges of variables
@@ -93,9 +95,11 @@ def turned(
             later = var + (t.slots - 1 - lag)
             begin.append(_when((later < extent,), fresh_loops(t.copy, limits, {var: later})))
         begin.append(Commit())
+    wait: list[Stmt] = []
     if alone := [t for t in tiles if t.slots == 1]:
-        begin += [*(t.copy for t in alone), Commit(), Wait(0), *_arrived(alone, limits, simple)]
-    return seq(*front), seq(*begin)
+        begin += [*(t.copy for t in alone), Commit()]
+        wait += [Wait(0), *_arrived(alone, limits, simple)]
+    return seq(*front), seq(*begin), seq(*wait)
 
 
 def _arrived(tiles: Sequence[Tiles], limits: dict[Expr, int], simple: Simplifier) -> list[Stmt]:

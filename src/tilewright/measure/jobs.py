@@ -164,6 +164,14 @@ class Helper(Protocol):
 
 
 @runtime_checkable
+class Starts(Protocol):
+    """A builder whose processes may start before there is something to build."""
+
+    def start(self, target: Target, jobs: int | None) -> None:
+        """Begin to start those that so many jobs want; None: as many as there are at most."""
+
+
+@runtime_checkable
 class Builder(Protocol):
     """Turns payloads into artefacts.  A candidate's failure is a result, never an exception."""
 

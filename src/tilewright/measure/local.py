@@ -105,6 +105,12 @@ class LocalBuilder:
         `WorkerPool.submit`."""
         return self._pool(target.kind).submit(function, *args, timeout=timeout, can_wait=True)
 
+    def start(self, target: Target, jobs: int | None = None) -> None:
+        """Start the processes that so many jobs want, which they need not wait for then."""
+        pool = self._pool(target.kind)
+        for _ in range(self.n_parallel if jobs is None else min(self.n_parallel, jobs)):
+            pool.submit(calls.warm_build, target.kind, timeout=self.timeout)
+
     def probe(self, target: Target) -> None:
         """Build a small kernel.  Raises DeviceError where that fails, too."""
         kind = target.kind

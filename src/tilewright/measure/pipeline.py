@@ -41,6 +41,7 @@ from tilewright.measure.jobs import (
     RunJob,
     Runner,
     RunResult,
+    Starts,
     proving,
 )
 from tilewright.measure.record import Key, Record
@@ -106,6 +107,11 @@ class Pipeline:
     def helper(self) -> Helper | None:
         """The builder, where its processes do other work, too."""
         return self.builder if isinstance(self.builder, Helper) else None
+
+    def start(self, target: Target, jobs: int | None = None) -> None:
+        """Begin to start what so many jobs will be built by, where that takes time."""
+        if isinstance(self.builder, Starts):
+            self.builder.start(target, jobs)
 
     def describe(self, target: Target) -> DeviceSpec:
         """The device that measures for `target`."""

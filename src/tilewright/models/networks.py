@@ -11,17 +11,20 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.base import model_files
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, TilewrightError
 from tilewright.graph.expr import Array, Function, IRModule
 from tilewright.graph.layers import name_by_weights
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
 from tilewright.models import scripts
+from tilewright.models.decoders import read as decoders
+from tilewright.models.decoders.read import is_decoder as is_decoder
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
 from tilewright.models.onnx.inputs import open_batch
@@ -62,7 +65,7 @@ def check(name_or_path: str) -> None:
     """Raises ModelError for a name that is no network, a file that is not there, and for one that
     is no model that is read.  Nothing of a script runs.
     """
-    if is_network(name_or_path):
+    if is_network(name_or_path) or is_decoder(name_or_path):
         return
     if scripts.parts_of(name_or_path) is not None:
         scripts.check(name_or_path)
@@ -252,6 +255,17 @@ def _sharing(made: Sequence[Loaded]) -> tuple[list[IRModule], dict[str, Array]]:
     return [with_weights(mod, own, weights) for mod, own in made], weights
 
 
+def load_decoder(
+    model: str, batch: Sequence[int], shape: Mapping[str, Any] | None, inputs: Any, dtype: str,
+    layout: str | None,
+) -> decoders.Read:  # fmt: skip
+    """A decoder for each number of positions at once.  Raises ModelError for what cannot be."""
+    if inputs is not None or layout is not None:
+        what = "inputs" if inputs is not None else "layout"
+        raise ModelError(f"load({model!r}, {what}=)", "a decoder has none", f"Leave {what} out.")
+    return decoders.load(model, batch, shape, dtype)
+
+
 def load_step(
     found: Keeps, batch: Sequence[int], dtype: str, layout: str | None
 ) -> tuple[list[IRModule], dict[str, Array], dict[str, State]]:
@@ -273,3 +287,21 @@ def load_step(
             "Leave dtype out, or convert the module before it is exported.",
         )  # fmt: skip
     return made, left, states
+
+
+@contextmanager
+def of_model(name: str) -> Iterator[None]:
+    """Errors of a graph's functions name the model, which calls none of them by a name of relay."""
+    try:
+        yield
+    except TilewrightError as error:
+        if error.place.startswith("relay."):
+            error.place = f"{name}: {error.place.removeprefix('relay.')}"
+            error.args = (error.place, *error.args[1:])
+        raise
+
+
+def name_of(model: Any) -> str:
+    """What a model in memory calls itself, or its class."""
+    graph = getattr(getattr(model, "graph", None), "name", "")
+    return graph if isinstance(graph, str) and graph else type(model).__name__

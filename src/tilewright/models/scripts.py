@@ -58,9 +58,13 @@ def parts_of(text: str) -> tuple[str, str] | None:
 
 def check(text: str) -> None:
     """Raise ModelError where the script is not there; nothing of it runs."""
-    where, _ = parts_of(text) or ("", "")
+    where, name = parts_of(text) or ("", "")
     if where.endswith(".py") and not Path(where).is_file():
         raise ModelError(text, f"there is no script {where}", "Check the path.")
+    if Path(where).is_file() and not where.endswith(".py"):  # else a module, net.onnx: onnx of net
+        raise ModelError(
+            text, f"{where} is no script of Python", f"Leave :{name} out, or name a file in .py."
+        )
 
 
 def made(text: str) -> Made:
@@ -78,9 +82,9 @@ def made(text: str) -> Made:
             raise ModelError(text, f"it has no {name}", _names(module))
         plain = inspect.isroutine(found) or inspect.isclass(found)
         value = _without_arguments(found, text)() if plain else found
-    except TilewrightError:
+    except (TilewrightError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # SystemExit, and what others derive from it: their code ran
         raise ModelError(text, _told(error, where), "Run it with Python to see where.") from error
     return _understood(text, value)
 

@@ -57,7 +57,7 @@ from tilewright.network.memory import (
 from tilewright.network.schedules import DEFAULT
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
-from tilewright.runtime.network.plan import COUNTERS, Kept, Launch, Operand, Plan, TensorSpec
+from tilewright.runtime.network.plan import COUNTERS, Bound, Kept, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
 from tilewright.search.predictions import Predictions
@@ -90,6 +90,7 @@ def build(
     use_knowledge: bool = True,
     pass_options: PassOptions = USUAL,
     states: Mapping[str, State] | None = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
 ) -> Library:
     """Compile a network.
 
@@ -117,7 +118,10 @@ def build(
                ships with Tilewright, and what a site added; see `tilewright.knowledge`
     pass_options: which passes run, and who is told of them
     states:    inputs that stay on the device from run to run, by name, and which output is the next
-               value of each; of a network for one set of shapes
+               value of each.  Networks for several shapes of inputs have them in common: a step of
+               one position and one of many, as a decoder's prefill, go on from each other
+    bounds:    the least and the greatest number that an input may hold, by name, such as positions
+               of a cache: a run refuses others before anything is written
 
     Raises ModelError for a network that cannot be compiled.
     """
@@ -179,18 +183,40 @@ def build(
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
     plans = [replace(plan, partial=partial_batches) for plan in plans]
     if states:
-        plans = [_with_states(plans, states, constants)]
+        plans = [_with_states(plan, plans[0], states, constants) for plan in plans]
+    plans = [_with_bounds(plan, bounds or {}) for plan in plans]
     return Library(plans, artifacts, constants.arrays, report)
 
 
-def _with_states(plans: Sequence[Plan], states: Mapping[str, State], constants: _Constants) -> Plan:
-    """The one plan, with its states.  Raises ModelError for those that it cannot have."""
-    plan, *others = plans
-    if others or plan.partial:
+def _with_bounds(plan: Plan, bounds: Mapping[str, tuple[int, int]]) -> Plan:
+    index = {spec.name: k for k, spec in enumerate(plan.inputs)}
+    if missing := [name for name in bounds if name not in index]:
         raise ModelError(
-            "relay.build(states=)", f"the network is for {len(plans)} shapes of inputs",
-            "Build it for one, without partial_batches.",
+            "relay.build(bounds=)", f"there is no input {missing[0]!r}",
+            f"Its inputs are {', '.join(index) or 'none'}.",
         )  # fmt: skip
+    return replace(plan, bounds=tuple(Bound(index[n], *ends) for n, ends in bounds.items()))
+
+
+def _with_states(
+    plan: Plan, first: Plan, states: Mapping[str, State], constants: _Constants
+) -> Plan:  # fmt: skip
+    """A plan with its states, which it has in common with the first.
+
+    Raises ModelError for those that it cannot have.
+    """
+    if plan.partial:
+        raise ModelError(
+            "relay.build(states=)", "what a batch is filled up with would be written to them",
+            "Leave partial_batches out.",
+        )  # fmt: skip
+    for name in states:
+        mine, its = ([s for s in p.inputs if s.name == name] for p in (plan, first))
+        if mine != its:
+            raise ModelError(
+                "relay.build(states=)", f"state {its[0]} is {mine[0]} for other inputs",
+                "All shapes of inputs have the same states: give these one shape.",
+            )  # fmt: skip
     index = {spec.name: k for k, spec in enumerate(plan.inputs)}
     kept = []
     for name, state in states.items():

@@ -15,6 +15,7 @@ from tilewright.network.extract import FusedGroup
 from tilewright.schedule.template import find_anchor
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import PlaceholderOp
+from tilewright.topi.templates import gpu_narrow
 from tilewright.topi.templates.gpu_rows import FEWER, TAGS
 
 MOST = 0.5  # of all bytes that kernels read and write: what bounds the network
@@ -41,7 +42,7 @@ def chained(groups: Sequence[FusedGroup]) -> str:
 def _weights_of_rows(dag: ComputeDAG) -> int:
     """Bytes of the weights of a product of few rows; 0 of all else."""
     anchor = find_anchor(dag)
-    if anchor is None or anchor.tag not in TAGS or dag.symbols:
+    if anchor is None or anchor.tag not in (*TAGS, *gpu_narrow.TAGS) or dag.symbols:
         return 0
     if min(ax.size for ax in anchor.axis[-2:]) > FEWER:
         return 0

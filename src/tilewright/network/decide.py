@@ -53,11 +53,15 @@ from tilewright.network.layouts import (
     usual_layouts,
 )
 from tilewright.network.schedules import Choice, choices
-from tilewright.schedule.template import anchor_sketches, registered_computations
+from tilewright.schedule.template import (
+    anchor_sketches,
+    registered_computations,
+    without_norms,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
-ATTENTION = "template:attention.tensor"
+ATTENTION = ("template:attention.tensor", "template:attention.rows")
 NEAR = 0.9  # of what the model says of fewer kernels: it knows nothing of the time between two
 CLEARLY = 0.98  # of the time in the usual layouts: what takes longer may seem faster by luck
 
@@ -146,7 +150,7 @@ def _fastest_way(ways: Sequence[Function], evidence: Evidence, target: Target) -
         return 0
     costs = _measured_costs(evidence, target)
     without = _measured_costs(evidence.without_log, target) if evidence.sources else costs
-    modelled = Costs(lambda group: _on_matrix_units(group, target), guess=False)
+    modelled = Costs(lambda group: _of_one_kernel(group, target), guess=False)
 
     def difference(usual: Sequence[FusedGroup], other: Sequence[FusedGroup]) -> tuple[float, float]:
         more, less = costs.difference(usual, other)
@@ -160,11 +164,11 @@ def _fastest_way(ways: Sequence[Function], evidence: Evidence, target: Target) -
     return _best([fused_groups(way) for way in ways], difference)
 
 
-def _on_matrix_units(group: FusedGroup, target: Target) -> float | None:
-    """What the machine model says of a kernel; None of an attention that matrix units do not run:
-    of others it knows too little to take them for several kernels."""
+def _of_one_kernel(group: FusedGroup, target: Target) -> float | None:
+    """What the machine model says of a kernel; None of an attention that has more than a few rows
+    and that matrix units do not run: of such it knows too little to take it for several kernels."""
     if group.name == "attention" and not any(
-        sketch.origin == ATTENTION for sketch in anchor_sketches(group.dag, target)
+        sketch.origin in ATTENTION for sketch in anchor_sketches(group.dag, target)
     ):
         return None
     return modelled_seconds(group.dag, target)
@@ -172,9 +176,20 @@ def _on_matrix_units(group: FusedGroup, target: Target) -> float | None:
 
 def _measured_costs(evidence: Evidence, target: Target) -> Costs:
     def seconds(group: FusedGroup) -> float | None:
-        return evidence.seconds(implemented(group, evidence, target).dag)
+        known = evidence.seconds(implemented(group, evidence, target).dag)
+        return _with_norms(group.dag, evidence) if known is None else known
 
     return Costs(seconds, guess=False)
+
+
+def _with_norms(dag: ComputeDAG, evidence: Evidence) -> float | None:
+    """What a product takes with the norms behind it: as it was measured without, and what trees
+    predict to come to that; None where that is not known, or there are none."""
+    apart = without_norms(dag)
+    if apart is None or (known := evidence.seconds(apart)) is None:
+        return None
+    before, after = (evidence.predicted_seconds(d) for d in (apart, dag))
+    return None if before is None or after is None else known + max(after - before, 0.0)
 
 
 # -- layouts ---------------------------------------------------------------------------------------

@@ -32,8 +32,12 @@ from tilewright.graph.passes import (
     fuse_norms,
     join_gates,
     join_readers,
+    join_small,
+    join_writes,
+    norms_beside,
     optimize,
     passes_of,
+    write_last,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
 from tilewright.graph.passes.single_pixels import single_pixels_dense
@@ -46,6 +50,7 @@ from tilewright.network.alternatives import Alternative, Transformed, alternativ
 from tilewright.network.computation import compute_dag
 from tilewright.network.user_templates import registered
 from tilewright.schedule.task import Task, task_of_dag
+from tilewright.schedule.template import find_anchor
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.topi.templates.gpu_rows import KINDS
@@ -140,18 +145,30 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
     kernel.
 
     last:   the pass that groups
-    target: norms of few rows are part of products on devices whose template for those has them;
-            where a launch of a kernel costs as much as it computes, kernels have several results
+    target: norms of few rows are part of products on devices whose template for those has them,
+            and of products of more rows in a further way, where there are any; where a launch of a
+            kernel costs as much as it computes, kernels have several results
     """
     if last is not fuse:
         return [last(mod)]
     norms = target is not None and bool(set(target.device_kind.templates).intersection(KINDS))
     whole = [fuse_attention(mod, norms)] if has_attention(mod) else []
     ways = [fuse_norms(mod) if norms else fuse(mod), *whole]
+    if norms and target is not None and target.atoms:
+        behind = norms_beside(fuse_attention(mod, norms, behind=True))
+        ways += [behind] if _kernels(behind) < _kernels(ways[-1]) else []
     if target is None or not target.has_threads:
         return ways
     ways = [join_readers(way) for way in ways]
+    if target.waits:
+        ways = [write_last(way) for way in ways]
+    ways = [join_small(join_writes(way)) for way in ways]
     return [join_gates(way) for way in ways] if target.atoms else ways
+
+
+def _kernels(mod: IRModule) -> int:
+    nodes = post_order(mod["main"].body)
+    return sum(isinstance(n, Call) and isinstance(n.op, Function) for n in nodes)
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:
@@ -247,8 +264,12 @@ def label_of(what: Op | Function, dag: ComputeDAG) -> tuple[str, tuple[Any, ...]
         return "+".join(map(_short, steps)) or "identity", shapes
     if is_attention(steps):
         return "attention", tuple(workloads[0][1:])
-    name, *args = workloads[-1]  # a norm may be before it
-    heads = [k for k, s in enumerate(steps) if TABLE[s].pattern >= Pattern.REDUCTION]
+    patterns = [TABLE[s].pattern for s in steps]
+    anchored = Pattern.ANCHOR in patterns  # a norm may be before it, or behind
+    anchor = find_anchor(dag) if anchored else None
+    name, *args = anchor.attrs.get("workload", workloads[-1]) if anchor else workloads[-1]
+    head = Pattern.ANCHOR if anchored else Pattern.REDUCTION
+    heads = [k for k, pattern in enumerate(patterns) if pattern >= head]
     behind = steps[heads[-1] + 1 :] if heads else []
     return "+".join([name, *map(_short, behind)]), tuple(args)
 

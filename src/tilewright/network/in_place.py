@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.expr import Call, Expr, Function, Tuple, Var, post_order
+from tilewright.graph.expr import Call, Expr, Function, Tuple, TupleGetItem
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.passes.views import made_by
-from tilewright.graph.traversal import is_call, users
+from tilewright.graph.passes.writes import kept_by
+from tilewright.graph.traversal import users
+from tilewright.network.memory import steps
 from tilewright.runtime.network.plan import Pair
 
 
 def in_place(main: Function) -> tuple[Pair, ...]:
-    """Give each result that is `where(c, u, x)` of an input `x` that nothing else reads.
+    """Give each result that is `where(c, u, x)` of an input `x` that nothing reads later, by
+    itself or beside other results of a kernel.
 
     An element either stays what it is, so that it does not matter whether it was written before it
     is read, or does not depend on `x`: this holds for any schedule, one that computes an element
@@ -26,53 +29,41 @@ def in_place(main: Function) -> tuple[Pair, ...]:
     if any(isinstance(result, Tuple) for result in results):
         return ()
     readers = users(main.body)
+    order: dict[Expr, int] = {call: k for k, call in enumerate(steps(main.body))}
     made = [made_by(result) for result in results]
     inputs: dict[Expr, int] = {param: k for k, param in enumerate(main.params)}
     found = []
     for k, node in enumerate(made):
         if made.count(node) > 1:
             continue
-        kept = _kept(node)
+        kept = kept_by(node)
         position = inputs.get(made_by(kept)) if kept is not None else None
         if position is None or kept is None:
             continue
-        alone = _read_once(made_by(kept), readers) and made_by(kept) not in made
+        alone = made_by(kept) not in made and _is_read_first(made_by(kept), node, readers, order)
         if alone and kept.tensor_type.nbytes == results[k].tensor_type.nbytes:
             found.append(Pair(k, position))
     return tuple(found)
 
 
-def _kept(node: Expr) -> Expr | None:
-    """The argument of a group of which its result keeps elements, each at its place."""
-    if not isinstance(node, Call) or not isinstance(node.op, Function):
-        return None
-    body, params = node.op.body, node.op.params
-    if not is_call(body, "where") or not isinstance(body, Call):
-        return None
-    inside = [n for n in post_order(body) if n is not body]
-    for side in body.args[1:]:
-        reads = sum(_arguments(n).count(side) for n in inside) + _arguments(body).count(side)
-        if isinstance(side, Var) and side in params and reads == 1 and side.shape == body.shape:
-            return node.args[list(params).index(side)]
-    return None
-
-
-def _arguments(node: Expr) -> list[Expr]:
-    if isinstance(node, Tuple):
-        return list(node.fields)
-    return list(node.args) if isinstance(node, Call) else []
-
-
-def _read_once(value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> bool:
-    """Whether one group reads `value`, at one place, whatever views are before it."""
-    while True:
-        if len(readers[value]) != 1:
-            return False
-        (reader,) = readers[value]
-        if not isinstance(reader, Call):
-            return False
-        if isinstance(reader.op, Function):
-            return list(reader.args).count(value) == 1
-        if not is_view(reader):  # a part of it
-            return False
-        value = reader
+def _is_read_first(
+    value: Expr, result: Expr, readers: Mapping[Expr, Sequence[Expr]], order: Mapping[Expr, int]
+) -> bool:
+    """Whether one kernel gives `result` and reads `value` at one place, whatever views are before
+    it, and all others that read it run before."""
+    write = result.tuple_value if isinstance(result, TupleGetItem) else result
+    places, waiting = 0, [value]
+    for node in waiting:
+        for reader in readers[node]:
+            if not isinstance(reader, Call):
+                return False
+            if reader is write:
+                places += list(reader.args).count(node)
+            elif isinstance(reader.op, Function):
+                if order[reader] > order[write]:
+                    return False
+            elif is_view(reader):
+                waiting.append(reader)
+            else:  # a part of it
+                return False
+    return places == 1

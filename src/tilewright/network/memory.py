@@ -36,6 +36,7 @@ from tilewright.graph.expr import (
     post_order,
 )
 from tilewright.graph.passes.views import begin_of, made_by
+from tilewright.graph.passes.writes import last_writes
 from tilewright.graph.traversal import is_call, op_name
 from tilewright.runtime.drivers import ALIGNMENT
 
@@ -251,8 +252,11 @@ def made_in(body: Expr) -> dict[Expr, list[Expr]]:
 
 
 def steps(body: Expr) -> list[Call]:
-    """Give the calls of groups, in the order in which they run."""
-    return [n for n in post_order(body) if isinstance(n, Call) and isinstance(n.op, Function)]
+    """Give the calls of groups, in the order in which they run: what is written to inputs comes
+    last, when all has read these."""
+    calls = [n for n in post_order(body) if isinstance(n, Call) and isinstance(n.op, Function)]
+    last = set(last_writes(body))
+    return [*(c for c in calls if c not in last), *(c for c in calls if c in last)]
 
 
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:

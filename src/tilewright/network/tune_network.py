@@ -49,6 +49,10 @@ def network_tasks(
     Raises ModelError where there is none.
     """
     found = tuning.tasks_of(mods, params, target, tuner == RULES, templates, simple)
+    if not found and not tuning.tasks_of(mods, params, target, True):
+        raise ModelError(
+            place, "the network has no kernel to tune", "Tune one that computes something."
+        )
     if not found:
         raise ModelError(
             place, "no kernel of the network has a template to tune",

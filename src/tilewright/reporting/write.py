@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import front
 from tilewright.base.doors import door
 from tilewright.base.errors import RecordError
-from tilewright.base.output import FileKind, beginning, write
+from tilewright.base.output import FileKind, beginning, check, write
 from tilewright.reporting import markdown, page, trace
 from tilewright.reporting.collect import collect
 from tilewright.reporting.model import Report
@@ -80,6 +80,7 @@ class Document:
         Raises RecordError for another name, for a file of another kind that is there, and for one
         that cannot be written.
         """
+        check_output(path)
         form = form_of(path)
         data = form.made(self.report)
         write(path, data, form.kind, f"report {os.fspath(path)!r}", RecordError)
@@ -90,6 +91,11 @@ class Document:
 
     def _repr_html_(self) -> str:
         return page.inner(self.report)
+
+
+def check_output(path: PathLike) -> None:
+    """Raises RecordError for what `Document.save` will not write, before anything takes long."""
+    check(path, form_of(path).kind, f"report {os.fspath(path)!r}", RecordError)
 
 
 @door(RecordError, "report")

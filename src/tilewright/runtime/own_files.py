@@ -38,7 +38,7 @@ def _is_loadable(path: Path) -> bool:
         return False
 
 
-LIBRARY = FileKind("what load_module reads", _is_loadable)
+LIBRARY = FileKind("a compiled network or kernel", _is_loadable)
 _MARKS = [f"{comment} {_MARK}".encode() for comment in _COMMENTS.values()]
 TEXT = FileKind("a text that Tilewright wrote", beginning(*_MARKS))
 

@@ -23,6 +23,7 @@ from tilewright.schedule.vectors import (
     MIN_PARALLEL_WORK,
     flat_from,
     gpu_vector,
+    gpu_write,
     inlined_body,
     lane_axis,
     lanes_inside,
@@ -223,7 +224,9 @@ def _gpu(s: Schedule, stage: Stage, target: Target) -> None:
         anchor.compute_at(stage, block)
         _share_reduction(anchor, min(limit, 128))
         return
-    wide = gpu_vector(s, stage, target) if anchor is None else None
+    wide = None
+    if anchor is None:
+        wide = gpu_vector(s, stage, target) or gpu_write(s, stage, target)
     if wide is not None:
         over_vectors(stage, wide, threads)
         return

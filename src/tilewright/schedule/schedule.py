@@ -351,6 +351,15 @@ class Schedule(ScheduleState[Stage]):
         return self.do(S.DivideLast(self[tensor].name))  # type: ignore[no-any-return]
 
     @door(ScheduleError)
+    def split_softmax(self, tensor: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """Sum up products of exponentials in pieces; see `steps.SplitSoftmax`.
+
+        Returns what a piece has: its maximum, the sum of its exponentials, its sums, and all three
+        side by side.
+        """
+        return self.do(S.SplitSoftmax(self[tensor].name, parts))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
     def widen(self, tensor: Tensor) -> Tensor:
         """Keep what a stage computes in the type of its arithmetic; see `steps.Widen`.
 

@@ -295,6 +295,11 @@ class ScheduleState(ABC, Generic[S]):
         kept = [st for st in self.stages if st not in late]
         self.stages[:] = [*kept[:at], *late, *kept[at:]]
 
+    def put_before(self, stage: StageState, other: StageState) -> None:
+        """Have a stage come right before another one; who calls knows that no reader is between."""
+        self.stages.remove(stage)  # type: ignore[arg-type]
+        self.stages.insert(self.stages.index(other), stage)  # type: ignore[arg-type]
+
     def replace_op(self, stage: StageState, op: ComputeOp) -> None:
         """The stage computes `op`, and its tensors are those of `op`, of other shapes; whoever asks
         for the stage of the old ones still finds it.  Readers are the caller's to redirect."""

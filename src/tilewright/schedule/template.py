@@ -20,6 +20,7 @@ from tilewright.base import context, plugins
 from tilewright.base.doors import check_arguments
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.ir import expr as E
+from tilewright.schedule.rows_behind import before_rows
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace, FallbackConfigEntity
@@ -40,12 +41,14 @@ class Anchored:
     anchor: the stage that does the work (a convolution, a matrix product, ...)
     output: the last stage of the DAG; the anchor itself when nothing follows, or what follows is
             not elementwise: then it is scheduled by itself
+    rows_follow: whether norms of the anchor's rows follow the output, which is no result then
     """
 
     schedule: Schedule
     anchor: Tensor
     output: Tensor
     target: Target
+    rows_follow: bool = False
 
     @property
     def has_epilogue(self) -> bool:
@@ -79,6 +82,7 @@ class RegisteredAnchor:
              any of them
     alone:   where it fits, nothing else is predicted: others give sums that it computes along the
              way kernels of their own, of which trees know too little
+    rows:    whether norms of the anchor's rows may follow it; else none do
     usual:   where only such ones come before it, its `fallback` was measured to be faster than what
              trees predict
     """
@@ -94,6 +98,7 @@ class RegisteredAnchor:
     special: bool = False
     alone: bool = False
     usual: bool = False
+    rows: bool = False
 
     @property
     def origin(self) -> str:
@@ -109,6 +114,7 @@ _ANCHORS: dict[str, RegisteredAnchor] = {}  # by origin
 _ELSEWHERE: dict[str, tuple[str, str]] = {}  # part of a name -> why there is none, what to use
 
 _BUILT_IN = "offered templates"  # kind of plugins: modules that register those of the compiler
+PART = "part"  # tag of sums that are terms of another, which is the anchor
 MADE_BY = "autotvm"  # attribute of what a template of the user's computed: its name and arguments
 _LONG_NAME = 100  # characters of a name that is unknown
 
@@ -159,6 +165,7 @@ def anchor_template(
     special: bool = False,
     alone: bool = False,
     usual: bool = False,
+    rows: bool = False,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
@@ -178,6 +185,7 @@ def anchor_template(
             special,
             alone,
             usual,
+            rows,
         )
         _anchors()[registered.origin] = registered
         return function
@@ -273,12 +281,22 @@ def find_anchor(dag: ComputeDAG) -> ComputeOp | None:
     best: ComputeOp | None = None
     most = 0
     for op in dag.compute_ops:
-        if op.combiner is None:
+        if op.combiner is None or op.tag == PART:
             continue
-        work = prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+        work = max(map(_work, (op, *_parts(op))))
         if work >= most:
             best, most = op, work
     return best
+
+
+def _work(op: ComputeOp) -> int:
+    return prod(ax.size for ax in (*op.axis, *op.reduce_axis))
+
+
+def _parts(op: ComputeOp) -> list[ComputeOp]:
+    """Sums that are terms of this one."""
+    read = (t.op for t in op.input_tensors)
+    return [p for p in read if isinstance(p, ComputeOp) and p.tag == PART]
 
 
 def anchor_key(anchor: ComputeOp) -> tuple[str, bool]:
@@ -328,6 +346,19 @@ def separate(dag: ComputeDAG, anchor: ComputeOp) -> bool:
     return len(dag.outputs) == 1
 
 
+def without_norms(dag: ComputeDAG) -> ComputeDAG | None:
+    """Give the part of a DAG before the norms of its anchor's rows; None where none follow."""
+    anchor = find_anchor(dag)
+    if anchor is None or epilogue(dag, anchor) is not None or separate(dag, anchor):
+        return None
+    last = before_rows(dag, anchor)
+    if last is None:
+        return None
+    needed = set(ComputeDAG([last.output_tensor]).placeholders)
+    inputs = [t for t in dag.args if t.op in needed]
+    return ComputeDAG([*inputs, last.output_tensor])
+
+
 def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[int]) -> bool:
     return all(
         i is v or (n == 1 and i.op == "const" and i.attr == 0)
@@ -337,13 +368,20 @@ def _same_place(index: Sequence[E.Expr], own: Sequence[E.Expr], shape: Sequence[
 
 def anchor_templates(dag: ComputeDAG, target: Target) -> list[RegisteredAnchor]:
     """Templates that fit the anchor of `dag` on `target`, also those that are taken by name only,
-    as far as they were asked for: what follows it is elementwise, or can be computed behind it."""
+    as far as they were asked for: what follows it is elementwise, or can be computed behind it, or
+    are norms of its rows."""
     anchor = find_anchor(dag)
-    if anchor is None or (epilogue(dag, anchor) is None and not separate(dag, anchor)):
+    if anchor is None:
         return []
+    rows = False
+    if epilogue(dag, anchor) is None and not separate(dag, anchor):
+        rows = before_rows(dag, anchor) is not None
+        if not rows:
+            return []
     own = {op.attrs[MADE_BY][0] for op in dag.compute_ops if MADE_BY in op.attrs}
     known = sorted(_anchors().values(), key=lambda t: not t.special)
-    return [t for t in known if t.fits(target) and (anchor.tag in t.tags or t.name in own)]
+    fitting = (t for t in known if t.fits(target) and (t.rows or not rows))
+    return [t for t in fitting if anchor.tag in t.tags or t.name in own]
 
 
 def registered_computations(target: Target) -> list[RegisteredAnchor]:
@@ -361,9 +399,11 @@ def anchored_schedule(dag: ComputeDAG, target: Target) -> Anchored:
     """A fresh schedule of a DAG that has an anchor, as its templates get it."""
     anchor = find_anchor(dag)
     assert anchor is not None
-    joined = epilogue(dag, anchor) is not None
-    output = dag.outputs[0] if joined else anchor.output_tensor
-    return Anchored(Schedule(dag), anchor.output_tensor, output, target)
+    if epilogue(dag, anchor) is not None:
+        return Anchored(Schedule(dag), anchor.output_tensor, dag.outputs[0], target)
+    last = None if separate(dag, anchor) else before_rows(dag, anchor)
+    output = (last or anchor).output_tensor
+    return Anchored(Schedule(dag), anchor.output_tensor, output, target, last is not None)
 
 
 def anchor_sketches(dag: ComputeDAG, target: Target) -> list[Sketch]:

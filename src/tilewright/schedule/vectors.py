@@ -21,6 +21,7 @@ from tilewright.te.tensor import ComputeOp
 MIN_PARALLEL_WORK = 1 << 14  # elements or reduction steps below which threads of a CPU cost more
 NARROWEST = 8  # bytes of an access of a GPU that is worth being a vector
 BUSY = 128  # threads for each core of a GPU, below which vectors have fewer lanes
+FULL = 2048  # threads that a core of a GPU has at most
 MAX_STRIDE = 4  # elements between lanes up to which a vector is read by wide loads and shuffles
 
 
@@ -155,6 +156,31 @@ def gpu_vector(s: Schedule, stage: Stage, target: Target) -> Wide | None:
             return Wide(first, end, lanes)
         lanes //= 2
     return None
+
+
+def gpu_write(s: Schedule, stage: Stage, target: Target) -> Wide | None:
+    """Neighbours for a thread of a GPU that keeps elements of what it may lie in the memory of.
+
+    Whoever keeps its elements there only asks where it is (`codegen/kept_in_place.py`), so a large
+    one has as few threads as there can be.  None for other stages and for few elements.
+    """
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    if not target.waits or op.combiner is not None or not op.axis or s.dag.symbols:
+        return None
+    if not all(_keeps(value, op) for value in parts(inlined_body(s, stage))):
+        return None
+    lanes = target.limits.vector_bytes // max(kind.bytes for kind in op.dtypes)
+    many = prod(op.shape) > FULL * target.limits.cores and op.axis[-1].size % lanes == 0
+    return Wide(len(op.axis) - 1, len(op.axis), lanes) if many and lanes > 1 else None
+
+
+def _keeps(value: Expr, op: ComputeOp) -> bool:
+    """Whether it is a new element or that of another tensor in the same place."""
+    if value.op not in ("select", "if_then_else"):
+        return False
+    own = tuple(ax.var for ax in op.axis)
+    return any(e.op == "read" and e.args == own for e in value.args[1:])
 
 
 def _line(read: Expr, inner: Sequence[Expr], shape: Sequence[int]) -> tuple[int, bool] | None:

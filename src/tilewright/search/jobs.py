@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
-from tilewright.driver.build import payload_of
+from tilewright.driver.build import payload
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Helper, Job
@@ -54,6 +54,10 @@ class Measurer(Protocol):
     def helper(self) -> Helper | None:
         """Processes for other work while it measures; None: there are none."""
         return None
+
+    def start(self, target: Target, jobs: int | None = None) -> None:
+        """Begin to start what so many jobs will need, where that takes time; None: nobody knows how
+        many there will be."""
 
     def submit(self, job: Job) -> None:
         """Add a job.  Raises TargetError or DeviceError when its device cannot be used."""
@@ -148,13 +152,14 @@ def make_job(
     identity: TaskId | None = None, dag: Any = None, predicted: float = 0.0,
 ) -> Job:  # fmt: skip
     """Raises a TilewrightError where the template or a step refuses the candidate."""
-    schedule = candidate.sketch.close(candidate.index)
-    payload = payload_of(schedule, task.name)
+    sketch, own = candidate.sketch, dag
+    steps = sketch.steps(candidate.index)
+    if own is None or sketch.dag is not task.dag:
+        own = sketch.dag.to_json()
     return Job(
-        task=identity or task_id(task), payload=payload, reference=reference,
-        origin=candidate.sketch.origin, decisions=decisions_of(candidate), steps=payload["steps"],
-        target=task.target, dag=dag if dag is not None else payload["dag"], seed=seed, trial=trial,
-        predicted=predicted,
+        task=identity or task_id(task), payload=payload(own, steps, task.name), reference=reference,
+        origin=sketch.origin, decisions=decisions_of(candidate), steps=steps, target=task.target,
+        dag=dag if dag is not None else own, seed=seed, trial=trial, predicted=predicted,
     )  # fmt: skip
 
 

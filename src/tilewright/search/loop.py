@@ -44,6 +44,7 @@ from tilewright.search.jobs import (
     task_id,
 )
 from tilewright.search.portfolio import Portfolio, TaskState
+from tilewright.search.predictions import FEW
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import LooksFirst, begin_look
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
@@ -157,6 +158,8 @@ class _Loop:
         self.tasks, self.measurer, self.options = list(tasks), measurer, options
         self.database: Database | None = database if database is not None else measurer.database
         self.on_event, self.clock, self.sleep = on_event, clock, sleep
+        if not tasks[0].target.device_kind.shares_host:  # while the device is opened
+            measurer.start(tasks[0].target, options.trials)
         self.device = device = measurer.describe(tasks[0].target)
         specs = [measurer.describe(t.target) for t in tasks]
         for task, spec in zip(tasks, specs, strict=True):
@@ -211,8 +214,9 @@ class _Loop:
     # -- before the first proposal -----------------------------------------------------------------
     def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:
         past = None if self.past is None else recall(self.past, self.tasks[0].target.kind)
-        if self.learns and self.known.trees is not None and not len(self.model):
-            self.model.begin_with(self.known.trees)
+        prior = self.known.predictions.prior if self.known.predictions else None
+        if self.learns and prior is not None and not len(self.model):
+            self.model.begin_with(prior)
         found = _Found({} if self.database is None else imports(self.database), past)
         for at, task in enumerate(self.tasks):
             state = self._begin(at, task, found, None if proposers is None else proposers[at])
@@ -222,6 +226,8 @@ class _Loop:
         for message in (*self.known.messages, *found.messages()):
             self._tell("imported", self.portfolio.states[0], message=message)
         self._look_ahead(predict=proposers is None)
+        if self.helper is not None and prior is not None:
+            _ = prior.booster  # made while others look
         self._note_run()
         self._fit_first(past)
 
@@ -275,6 +281,9 @@ class _Loop:
             looks = self.known.expect(tasks, {key: p.request for key, p in firsts.items()})
             for key, taken in looks.items():
                 firsts[key].begin_with(taken)
+            if len(firsts) <= FEW:
+                for state in self.portfolio.states:
+                    self._look_first(state)
         if self.references is not None and not self.quiet:
             for task in in_turn:
                 self.references.prefetch(task)
@@ -332,7 +341,10 @@ class _Loop:
         """Have others look at the spaces of a task, whose next turn comes after all others'."""
         proposer, task = state.proposer, state.report.task
         if self.helper is not None and isinstance(proposer, LooksFirst) and not proposer.has_looked:
-            proposer.begin_with(begin_look(self.helper, task, proposer.request))
+            looks = begin_look(self.helper, task, proposer.request)
+            proposer.begin_with(looks)
+            if self.known.predictions is not None:
+                self.known.predictions.begin_with(task, looks)
 
     def _submit(self, state: TaskState, candidate: Candidate, expected: float) -> None:
         task, trial = state.report.task, state.report.known + state.submitted

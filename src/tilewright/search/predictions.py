@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.errors import TilewrightError
 from tilewright.driver.cache import default_cache
 from tilewright.knowledge.trees import Trees
@@ -28,14 +29,21 @@ from tilewright.schedule.task import Task, task_of_dag
 from tilewright.schedule.template import all_ours, anchor_templates
 from tilewright.search.jobs import decisions_of
 from tilewright.search.propose.cost_model import CostModel
-from tilewright.search.propose.first_look import Awaited, Looks, Request, looks_at
+from tilewright.search.propose.first_look import (
+    Awaited,
+    Looks,
+    Request,
+    looks_at,
+    looks_of,
+)
 from tilewright.search.propose.model_proposer import ModelProposer
+from tilewright.search.propose.prior import Prior
 from tilewright.search.propose.proposers import Candidate
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
-_FEW = 2  # computations, for which no process is worth its start
+FEW = 2  # computations, for which no process is worth its start
 _SECONDS = 60.0  # of one computation, at most; usually it is one
 
 
@@ -49,10 +57,10 @@ class Predicted(msgspec.Struct, frozen=True):
 
 def predict(dag: ComputeDAG, target: Target, trees: Trees) -> Predicted | None:
     """None where no template fits, or masks leave none of its members."""
-    return _predict(task_of_dag(dag, target), trees, Looks())
+    return _predict(task_of_dag(dag, target), Prior(trees), Looks())
 
 
-def _predict(task: Task, trees: Trees, looks: Looks) -> Predicted | None:
+def _predict(task: Task, prior: Prior, looks: Looks) -> Predicted | None:
     """Of the sketches of templates.  looks: of which it takes what it would look at itself"""
     if not task.sketches:
         return None
@@ -61,7 +69,7 @@ def _predict(task: Task, trees: Trees, looks: Looks) -> Predicted | None:
     task = replace(task, sketches=alone) if alone else task
     usual = _usual(task, {origin for origin, t in templates.items() if t.usual})
     model = CostModel()
-    model.begin_with(trees)
+    model.begin_with(prior)
     proposer = ModelProposer(task, 0, model)
     proposer.begin_with(lambda: looks)
     for candidate in usual or proposer.suggest(1):
@@ -95,6 +103,13 @@ class Predictions:
         self.target, self.trees, self.helper = target, trees, helper
         self._found: dict[str, Predicted | None] = {}
         self._awaited: dict[str, Future[tuple[Predicted | None, Looks]]] = {}
+        self._looked: dict[str, tuple[Task, Awaited]] = {}
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The trees, ready to predict."""
+        assert self.trees is not None
+        return Prior(self.trees)
 
     def __bool__(self) -> bool:
         return self.trees is not None
@@ -111,7 +126,7 @@ class Predictions:
             return {}
         new = {d.hash: d for d in dags if not self._is_known(d) and d.hash not in self._awaited}
         looks: dict[str, Awaited] = {}
-        if len(new) > _FEW:
+        if len(new) > FEW:
             for key, dag in new.items():
                 request = (requests or {}).get(key)
                 call = _predict_json, dag.to_json(), self.target, self.trees, request
@@ -120,6 +135,12 @@ class Predictions:
                     looks[key] = partial(_looks, self._awaited[key])
         return looks
 
+    def begin_with(self, task: Task, looks: Awaited) -> None:
+        """Take the sketches of a task, and looks at them that a search needs anyway, for what is
+        predicted of its computation."""
+        if task.target.limits == self.target.limits:
+            self._looked[task.dag.hash] = task, looks
+
     def get(self, dag: ComputeDAG) -> Predicted | None:
         """Waits for it.  None, too, where that failed: the computation has a default schedule."""
         if self.trees is None:
@@ -127,16 +148,21 @@ class Predictions:
         if not self._is_known(dag):
             awaited = self._awaited.pop(dag.hash, None)
             try:
-                if awaited is None:
-                    found = predict(dag, self.target, self.trees)
-                else:
-                    found = awaited.result()[0]
+                found = awaited.result()[0] if awaited else self._predict(dag)
             except (WorkerFailure, TilewrightError):
                 self._found[dag.hash] = None
             else:
                 self._found[dag.hash] = found
                 default_cache().keep(self._key(dag), msgspec.json.encode(found))
         return self._found[dag.hash]
+
+    def _predict(self, dag: ComputeDAG) -> Predicted | None:
+        task, looks = self._looked.pop(dag.hash, (None, None))
+        if task is None:
+            return _predict(task_of_dag(dag, self.target), self.prior, Looks())
+        templates = {t.origin for t in anchor_templates(dag, task.target) if t.offered}
+        own = [sketch for sketch in task.sketches if sketch.origin in templates]
+        return _predict(replace(task, sketches=own), self.prior, looks_of(looks))
 
     def _is_known(self, dag: ComputeDAG) -> bool:
         """Whether it need not be looked for: it was, here or by an earlier process; or a template
@@ -161,7 +187,7 @@ def _predict_json(
 ) -> tuple[Predicted | None, Looks]:
     task = task_of_dag(ComputeDAG.from_json(dag), target)
     looks = Looks() if request is None else looks_at(with_rules(task), request)
-    return _predict(task, trees, looks), looks
+    return _predict(task, Prior(trees), looks), looks
 
 
 def _looks(awaited: Future[tuple[Predicted | None, Looks]]) -> Looks:

@@ -65,7 +65,7 @@ def compile_model(
     if tuning_records is not None and not os.path.exists(tuning_records):
         raise ModelError(
             f"tuning_records={os.fspath(tuning_records)!r}", "there is no such file",
-            "tvmc.tune writes one, and returns its path.",
+            "tvmc.tune writes one, and returns its path.", command="`tvmc tune` writes one.",
         )  # fmt: skip
     if use_vm:
         raise ModelError(

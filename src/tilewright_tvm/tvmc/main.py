@@ -215,23 +215,27 @@ def _do_compile(args: argparse.Namespace) -> None:
                 "Leave it out; TVM 0.18 was the last version that has microTVM.",
             )  # fmt: skip
     passes = args.disabled_pass.split(",") if args.disabled_pass else None
-    compile_model(
-        _model(args), _target(args), target_host=args.target_host,
-        opt_level=args.opt_level, tuning_records=args.tuning_records or None,
-        package_path=args.output, cross=args.cross_compiler or None,
-        cross_options=args.cross_compiler_options or None, output_format=args.output_format,
-        dump_code=args.dump_code or None, desired_layout=args.desired_layout,
-        disabled_pass=passes, pass_context_configs=args.pass_config,
-        additional_target_options=reconstruct_target_args(args),
-        print_pass_times=args.print_pass_times, use_vm=args.use_vm,
-    )  # fmt: skip
+    records = args.tuning_records or None
+    with named(f"--tuning-records {records}", f"tuning_records={records!r}"):
+        compile_model(
+            _model(args), _target(args), target_host=args.target_host,
+            opt_level=args.opt_level, tuning_records=records,
+            package_path=args.output, cross=args.cross_compiler or None,
+            cross_options=args.cross_compiler_options or None, output_format=args.output_format,
+            dump_code=args.dump_code or None, desired_layout=args.desired_layout,
+            disabled_pass=passes, pass_context_configs=args.pass_config,
+            additional_target_options=reconstruct_target_args(args),
+            print_pass_times=args.print_pass_times, use_vm=args.use_vm,
+        )  # fmt: skip
 
 
 def _do_run(args: argparse.Namespace) -> None:
     if args.device == "micro":
         raise ModelError("tvmc run --device micro", *_MICRO)
+    with named(args.PATH, f"load_module({args.PATH!r})", f"load({args.PATH!r})"):
+        package = TVMCPackage(args.PATH)
     result = run_module(
-        TVMCPackage(args.PATH), _DEVICES[args.device] if args.device else None,
+        package, _DEVICES[args.device] if args.device else None,
         inputs=read_arrays(args.inputs, f"--inputs {args.inputs}") if args.inputs else None,
         fill_mode=args.fill_mode, benchmark=args.print_time, repeat=args.repeat,
         number=args.number, profile=args.profile, end_to_end=args.end_to_end, **_tracker(args),

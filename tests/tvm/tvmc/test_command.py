@@ -88,7 +88,9 @@ REFUSED = [
     ("tune net.onnx -o r --target llvm --trials 0", "nothing to try"),
     ("tune net.onnx -o r --target llvm --num-cores 2", "only rules look at them"),
     ("tune net.onnx -o r --target llvm --rpc-tracker h:1", "need both"),
-    ("run net.onnx", "net.onnx"),
+    ("compile net.onnx --target llvm --tuning-records no", "^Error: --tuning-records no: there is"),
+    ("run net.onnx", "^Error: net.onnx: it is no compiled network"),
+    ("run gone.tar", "^Error: gone.tar: the file cannot be read"),
     ("run module.tar --device micro", "no such file|microcontrollers"),
     ("micro create-project x", "TVM 0.18 was the last"),
 ]

@@ -75,6 +75,7 @@ def _grid_sample(node: Call) -> int:
 
 _INNER: dict[str, Callable[[Call], int]] = {  # operations for each element of the result
     "nn.dense": lambda n: 2 * n.args[0].shape[1],
+    "nn.dense_narrow": lambda n: 2 * n.args[0].shape[1],
     "nn.batch_matmul": lambda n: 2 * n.args[0].shape[1 if n.attrs.transpose_a else 2],
     "image.grid_sample": _grid_sample,
     "image.resize": _resize,

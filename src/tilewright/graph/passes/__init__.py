@@ -31,15 +31,18 @@ from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
+from tilewright.graph.passes.narrow import narrow_weights
 from tilewright.graph.passes.norms import join_norms, widen_inside
 from tilewright.graph.passes.pairs import pair_gates
 from tilewright.graph.passes.points import choose_points
-from tilewright.graph.passes.results import join_readers
+from tilewright.graph.passes.results import join_readers, norms_beside
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before
 from tilewright.graph.passes.shift import fold_shift
 from tilewright.graph.passes.simplify import simplify_inference
 from tilewright.graph.passes.slices import slices_first
+from tilewright.graph.passes.small import join_small
 from tilewright.graph.passes.transposes import merge_transposes
+from tilewright.graph.passes.writes import join_writes, write_last
 from tilewright.graph.traversal import each_function
 from tilewright.graph.waiting import made_of_constants
 
@@ -68,6 +71,7 @@ PASSES: tuple[Pass, ...] = (
     eliminate_dead_code,  # operators that do nothing disappear
     widen_inside,         # norms of halves cast them by themselves
     work_out_indices,     # where a cache is written is known in the kernel that writes
+    narrow_weights,       # weights are bytes where that is asked for
     fuse,                 # groups that become one kernel each
 )
 # fmt: on
@@ -144,7 +148,8 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "fuse_norms",
-    "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "merge_transposes",
-    "moves_last", "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
-    "single_heads", "slices_first", "widen_inside", "work_out_indices",
+    "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "join_small",
+    "join_writes", "merge_transposes", "moves_last", "narrow_weights", "norms_beside",
+    "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
+    "single_heads", "slices_first", "widen_inside", "work_out_indices", "write_last",
 ]  # fmt: skip

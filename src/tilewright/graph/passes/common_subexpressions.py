@@ -15,10 +15,12 @@ from tilewright.graph.traversal import each_function, rewrite, with_body
 SMALL = 64  # elements of constants that are compared by what they hold; others by identity
 
 
-def eliminate_common(mod: IRModule, keep: Callable[[Expr], bool] | None = None) -> IRModule:
+def eliminate_common(
+    mod: IRModule, keep: Callable[[Expr], bool] | None = None, small: int = SMALL
+) -> IRModule:
     """relu(x) + relu(x)  ->  y + y, where y = relu(x)
 
-    keep: of a call, whether it stays by itself
+    keep: of a call, whether it stays by itself; small: elements of constants that are compared
     """
 
     def once(body: Expr) -> Expr:
@@ -27,7 +29,7 @@ def eliminate_common(mod: IRModule, keep: Callable[[Expr], bool] | None = None) 
         def visit(old: Expr, node: Expr) -> Expr:
             if keep is not None and isinstance(node, Call) and keep(node):
                 return node
-            key = _key(node)
+            key = _key(node, small)
             return node if key is None else known.setdefault(key, node)
 
         return rewrite(body, visit)
@@ -35,7 +37,7 @@ def eliminate_common(mod: IRModule, keep: Callable[[Expr], bool] | None = None) 
     return each_function(mod, lambda f: with_body(f, once(f.body)))
 
 
-def _key(node: Expr) -> Any:
+def _key(node: Expr, small: int) -> Any:
     """Equal for nodes that give the same; None where only the node itself does."""
     if isinstance(node, Call):
         return node.op, node.args, tuple((k, repr(v)) for k, v in sorted(node.attrs.items()))
@@ -43,6 +45,6 @@ def _key(node: Expr) -> Any:
         return node.fields
     if isinstance(node, TupleGetItem):
         return node.tuple_value, node.index
-    if isinstance(node, Constant) and node.data.size <= SMALL:
+    if isinstance(node, Constant) and node.data.size <= small:
         return str(node.checked_type), node.data.tobytes()
     return None

@@ -46,9 +46,11 @@ from tilewright.graph.traversal import (
     users,
     with_body,
 )
+from tilewright.schedule.rows_behind import is_row
 
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 MOVES = ("transpose", "strided_slice")
+ROWS = ("nn.dense", "nn.dense_narrow")  # whose kernels norm few rows and join gates
 
 # Operators of one kernel.  They become one expression, and what walks expressions goes as deep as
 # they are: up to 25 calls for each operator, of the thousand that Python allows.  The longest
@@ -113,11 +115,13 @@ def fuse_norms(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _fused(f.body, norms=True)))
 
 
-def fuse_attention(mod: IRModule, norms: bool = False) -> IRModule:
-    """Do `fuse` with each attention, softmax(a b) c, in one group; norms: see `fuse_norms`."""
+def fuse_attention(mod: IRModule, norms: bool = False, behind: bool = False) -> IRModule:
+    """Do `fuse` with each attention, softmax(a b) c, in one group; norms: see `fuse_norms`; behind:
+    norms that alone read a product of more rows are in its group."""
 
     def change(f: Function) -> Function:
-        return with_body(f, _fused(f.body, whole=attentions(f.body), norms=norms))
+        whole = attentions(f.body)
+        return with_body(f, _fused(f.body, whole=whole, norms=norms, behind=behind))
 
     return each_function(mod, change)
 
@@ -128,11 +132,12 @@ def separate(mod: IRModule) -> IRModule:
 
 
 def partition(
-    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False
-) -> list[Group]:
+    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False,
+    behind: bool = False,
+) -> list[Group]:  # fmt: skip
     """Give the groups of `body`, in an order in which each group's inputs come before it.
 
-    whole: steps that are groups already; norms: see `fuse_norms`
+    whole: steps that are groups already; norms, behind: see `fuse_norms`, `fuse_attention`
     """
     nodes = post_order(body)
     readers, position = users(body), {node: k for k, node in enumerate(nodes)}
@@ -159,6 +164,8 @@ def partition(
         _widen(group_of, readers, position)
     if norms:
         _norms_inside(group_of, readers)
+    if behind:
+        _norms_behind(group_of, readers)
     return sorted(dict.fromkeys(group_of.values()), key=lambda g: position[g.result])
 
 
@@ -247,7 +254,7 @@ def _norms_inside(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[E
     each block norms them for itself, which takes less than a kernel does."""
     for group in list(dict.fromkeys(group_of.values())):
         first = group.steps[0]
-        if not is_call(first, "nn.dense") or first.args[0].shape[0] > FEW:
+        if not is_call(first, *ROWS) or first.args[0].shape[0] > FEW:
             continue
         views: list[Call] = []
         value = first.args[0]
@@ -263,6 +270,47 @@ def _norms_inside(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[E
             continue
         merged = Group([*norm.steps, *views, *group.steps], group.anchor, group.sizes)
         group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def _norms_behind(group_of: dict[Expr, Group], readers: Mapping[Expr, Sequence[Expr]]) -> None:
+    """A norm of the rows of a product of more rows, which it alone reads, under whatever shape,
+    becomes part of it: what adds up a split sum has whole rows at hand."""
+    for group in list(dict.fromkeys(group_of.values())):
+        first, value = group.steps[0], group.result
+        views: list[Call] = []
+        while len(readers[value]) == 1 and is_view(reader := readers[value][0]):
+            assert isinstance(reader, Call)
+            views.append(reader)
+            value = reader
+        ends = {group_of.get(r) for r in _calls(value, readers)}
+        norm = next(iter(ends)) if len(ends) == 1 else None
+        if norm is None or not is_call(first, "nn.dense"):
+            continue
+        if group_of[group.result] is not group or not norms_rows(norm.steps, group.steps):
+            continue
+        merged = Group([*group.steps, *views, *norm.steps], group.anchor, group.sizes)
+        group_of |= dict.fromkeys(merged.steps, merged)
+
+
+def norms_rows(norm: Sequence[Call], product: Sequence[Call]) -> bool:
+    """Whether the steps of a group are one norm of rows, those of the columns of a product of more
+    than a few rows and what follows it, and no more than one kernel has with that."""
+    own = [s for s in norm if is_call(s, "nn.standardize")]
+    first, last = product[0], product[-1]
+    if len(own) != 1 or any(TABLE[op_name(s)].pattern > Pattern.REDUCTION for s in norm):
+        return False
+    if not is_call(first, "nn.dense") or first.shape[0] <= FEW or last.shape != first.shape:
+        return False
+    data, along = own[0].args[0], own[0].attrs.axis
+    rank = len(data.shape)
+    columns = data.shape[-1]
+    rows = [k % rank for k in along] == [rank - 1] and columns == first.shape[-1]
+    return (
+        rows
+        and is_row(columns)
+        and norm[-1].shape == data.shape
+        and len(product) + len(norm) <= LONGEST
+    )
 
 
 def _takes(reader: Expr, value: Expr) -> bool:
@@ -342,7 +390,7 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
     pattern = TABLE[op_name(node)].pattern
     if pattern in JOINS:
         return node.shape == arg.shape
-    if is_call(arg, "nn.dense") and _is_side_by_side(node, arg):
+    if is_call(arg, *ROWS) and _is_side_by_side(node, arg):
         return True
     moves = pattern == Pattern.INJECTIVE and group.anchor <= Pattern.INJECTIVE
     return (
@@ -362,9 +410,11 @@ def _is_side_by_side(node: Expr, product: Expr) -> bool:
 
 
 def _fused(
-    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False
-) -> Expr:
-    group_of_result: dict[Expr, Group] = {g.result: g for g in partition(body, join, whole, norms)}
+    body: Expr, join: bool = True, whole: Sequence[Sequence[Call]] = (), norms: bool = False,
+    behind: bool = False,
+) -> Expr:  # fmt: skip
+    groups = partition(body, join, whole, norms, behind)
+    group_of_result: dict[Expr, Group] = {g.result: g for g in groups}
     new: dict[Expr, Expr] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:

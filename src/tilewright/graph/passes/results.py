@@ -26,7 +26,9 @@ from tilewright.graph.expr import (
 )
 from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
-from tilewright.graph.passes.fuse import JOINS, Group
+from tilewright.graph.op import call as make_call
+from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.fuse import JOINS, Group, norms_rows
 from tilewright.graph.traversal import (
     each_function,
     is_call,
@@ -48,6 +50,61 @@ def join_readers(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _joined(f.body)))
 
 
+def norms_beside(mod: IRModule) -> IRModule:
+    """Let a norm of the rows of a product that others read as well join its kernel, where all else
+    that the norm reads is there when that runs.
+
+    rewrite: s = dense_add(x, r); y = standardize_add(view(s), b); f(s, y)
+       ->    t = dense_add_standardize_add(x, r, b); f(view(t.0), t.1)
+    """
+    return each_function(mod, lambda f: with_body(f, _beside(f.body)))
+
+
+def _beside(body: Expr) -> Expr:
+    nodes = post_order(body)
+    readers, position = users(body), {node: k for k, node in enumerate(nodes)}
+    found: dict[Expr, list[Call]] = {}
+    for first in nodes:
+        own = _normed(first, readers) if isinstance(first, Call) and steps_of(first) else []
+        early = (
+            a in own or isinstance(a, (Var, Constant)) or position[a] < position[first]
+            for a in (own[-1].args if own else ())
+        )
+        if own and all(early):
+            found[first] = own
+    if not found:
+        return body
+    new: dict[Expr, Expr] = {}
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if old in new:
+            return new[old]
+        new[old] = node
+        own = found.get(old)
+        if own is not None:
+            rows, norm = own[-2], own[-1]  # the product itself, or a view of it
+            call = call_of(own, [rows, norm], new)
+            new[rows], new[norm] = TupleGetItem(call, 0), TupleGetItem(call, 1)
+            if rows is not old:
+                new[old] = make_call("reshape", new[rows], newshape=old.shape)
+        return new[old]
+
+    return rewrite(body, visit)
+
+
+def _normed(product: Call, readers: Mapping[Expr, Sequence[Expr]]) -> list[Call]:
+    """The product, perhaps a view of it, and the norm of its rows, if something else reads it."""
+    for reader in readers[product]:
+        through = [reader] if is_view(reader) and isinstance(reader, Call) else []
+        ends = readers[reader] if through else [reader]
+        others = len(readers[product]) > 1 or len(ends) > 1
+        for norm in ends if others else ():
+            steps = steps_of(norm)
+            if isinstance(norm, Call) and steps and norms_rows(steps, steps_of(product)):
+                return [product, *through, norm]
+    return []
+
+
 def _joined(body: Expr) -> Expr:
     together, new = _together(body), dict[Expr, Expr]()
     if not together:
@@ -62,13 +119,14 @@ def _joined(body: Expr) -> Expr:
         if own is not None:
             results = [c for c in own if c is body or not set(own).issuperset(readers[c])]
             call = call_of(own, results, new)
-            new.update(zip(results, _values(call), strict=True))
+            new.update(zip(results, values_of(call), strict=True))
         return new[old]
 
     return rewrite(body, visit)
 
 
-def _values(call: Call) -> list[Expr]:
+def values_of(call: Call) -> list[Expr]:
+    """Give the results of a call of a group."""
     if isinstance(call.checked_type, TensorType):
         return [call]
     return [TupleGetItem(call, k) for k in range(len(call.checked_type.fields))]

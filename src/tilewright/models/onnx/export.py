@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Call, Expr, Function, IRModule, Tuple
-from tilewright.graph.op import TABLE, regions
+from tilewright.graph.op import TABLE, narrow, regions
 from tilewright.graph.op.reduction import reduced_axes
 from tilewright.models.onnx import export_elementwise as elementwise
 from tilewright.models.onnx import export_indexing as indexing
@@ -174,7 +174,7 @@ def refused(w: _Writer, node: Call) -> str:
 
 
 EXPORTERS: dict[str, Exporter] = {
-    **{r.name: refused for r in regions.ROWS},
+    **{r.name: refused for r in (*regions.ROWS, *narrow.ROWS)},
     **{r.name: _plain for r in TABLE.values() if r.onnx and not r.attrs},
     **indexing.EXPORTERS,
     **elementwise.EXPORTERS,

@@ -93,7 +93,10 @@ def compiled(
 
     _without_tf32()
     given = _tensors(mod, params, inputs, where)
-    network = torch.compile(_network(mod["main"], params or {}, where).eval(), **options)
+    module = _network(mod["main"], params or {}, where).eval()
+    with torch.no_grad():  # a graph first: Dynamo would read this walk over our expressions, too
+        exported = torch.export.export(module, tuple(given), strict=False)
+    network = torch.compile(exported.module(), **options)
 
     def run() -> Any:
         results = network(*given)

@@ -19,6 +19,8 @@ from typing import Any
 from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.graph.expr import IRModule
+from tilewright.graph.narrow import NarrowWeights
+from tilewright.graph.pass_options import PassOptions
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
 from tilewright.models.torch.aliases import results_of, shared
@@ -40,6 +42,7 @@ from tilewright.models.torch.weights import bind, cast_inside, is_number, is_sta
 from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
+from tilewright.network.narrow import Watch, asking
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
@@ -77,6 +80,8 @@ class Options:
                   torch.set_float32_matmul_precision does: "highest" float32, others tf32 where the
                   device and the schedules for it have that.  "float16" or "bfloat16": contractions
                   of float32, and what follows them, are of that type; inputs and results stay
+    weights:      of dense layers: "int8", "int4", "float8", as `Network.with_weights` takes them;
+                  what they cost is measured, and told by a warning
     """
 
     log: str | None = None
@@ -88,6 +93,7 @@ class Options:
     cache: bool = True
     verify: bool = True
     precision: str | None = None
+    weights: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
@@ -98,6 +104,8 @@ class Options:
                 PLACE, f"there is no option {unknown[0]!r}", f"There are {', '.join(known)}."
             )
         made = cls(**given)
+        if made.weights is not None:
+            NarrowWeights.parsed(made.weights, f"{PLACE}: weights")
         if made.budget is not None and made.log is None:
             what = "tune_minutes" if made.tune_minutes else "trials"
             raise ModelError(PLACE, f"{what} needs a log", 'Add "log": "model.jsonl".')
@@ -282,7 +290,8 @@ def _compiled(
     site = _Site(torch, where, target, options)
     if torch.is_autocast_enabled(where.type):
         cast_inside(torch, module, where.type, torch.get_autocast_dtype(where.type))
-    key_of = partial(store.key, torch, gm, args, dynamic, target, options.log, options.precision)
+    asked = options.precision, options.weights
+    key_of = partial(store.key, torch, gm, args, dynamic, target, options.log, asked)
     key = key_of() if options.cache else None
     found = None if key is None or options.budget is not None else store.load(key)
     library: Library | None
@@ -380,11 +389,19 @@ class _Site:
         mod, params = import_program(program, PLACE, staged=False)
         if self.options.precision in HALVES:
             mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
+        if self.options.weights is not None:
+            mod = asking(mod, self.options.weights)
         if self.options.log is not None and (budget := self.options.budget) is not None:
             self._tune(mod, params, Path(self.options.log), budget)
         has_log = self.options.log is not None and Path(self.options.log).is_file()
         log = self.options.log if has_log else None
-        return build(mod, self.target, params, log, verify=self.options.verify)
+        watch, verify = Watch(), self.options.verify
+        passes = PassOptions(instruments=(watch,))
+        library = build(mod, self.target, params, log, verify=verify, pass_options=passes)
+        if verify and (cost := watch.accuracy()) is not None:
+            library.report = replace(library.report, accuracy=cost)
+            warn(str(cost))
+        return library
 
     def _tune(
         self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options

@@ -32,9 +32,12 @@ _KNOWN = ("torch", "_operator", "builtins", "math", "")  # whose functions are w
 
 def key(
     torch: Any, gm: Any, args: Sequence[Any], dynamic: Sequence[int], target: Target,
-    log: str | None, precision: str | None,
+    log: str | None, asked: Sequence[str | None] = (),
 ) -> str | None:  # fmt: skip
-    """What a compiled graph depends on, as a digest; None where that cannot be told or is large."""
+    """What a compiled graph depends on, as a digest; None where that cannot be told or is large.
+
+    asked: precision, weights
+    """
     if not all(map(_is_known, gm.graph.nodes)):
         return None
     held = [a for k, a in enumerate(args) if isinstance(a, torch.Tensor) and k not in dynamic]
@@ -51,7 +54,7 @@ def key(
     digest = hashlib.sha256()
     parts = [
         code_digest(), torch.__version__, gm.code, shapes, list(dynamic),
-        str(chosen), chosen.fingerprint, _log_digest(log), precision,
+        str(chosen), chosen.fingerprint, _log_digest(log), list(asked),
         [str(torch.get_autocast_dtype(k)) for k in ("cpu", "cuda") if torch.is_autocast_enabled(k)],
     ]  # fmt: skip
     digest.update(json.dumps(parts).encode())

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tilewright.runtime.network.archives import complete
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
+from tilewright.runtime.network.ownership import Ownership
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.runtime.network.profile import Profile
 from tilewright.runtime.network.report import BuildReport
@@ -33,6 +35,7 @@ from tilewright.runtime.network.torch_calls import current_stream, function
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target
 
+_FORK = "Give each thread states of its own, which share code and weights: run.fork()."
 Back = Callable[[NDArray], Any]  # from the buffer of an output, which the next run overwrites
 
 
@@ -45,7 +48,8 @@ class Compiled:
     It gives one array, or a tuple where the network has several outputs: of numpy for arrays and
     lists of numpy, of PyTorch for tensors, otherwise of the library whose arrays were given, by
     DLPack.  Tensors of PyTorch on the device of the network are read where they are, and results
-    are computed in tensors of PyTorch's.  Threads may share it; they take turns.
+    are computed in tensors of PyTorch's.  Threads may share it; they take turns.  One with states
+    belongs to the thread that calls it first, until that ends; `fork` gives another thread its own.
 
     States (`states`), such as caches of keys and values and a position, stay on the device between
     calls: they are neither given nor returned.
@@ -60,6 +64,7 @@ class Compiled:
         self.device = device or _first(library)
         self._on_tensors: dict[Any, Callable[[Sequence[Any]], Any] | None] = {}
         self._turn = lock()
+        self._own = Ownership("a network with states", _FORK) if library.plan.states else None
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -95,7 +100,7 @@ class Compiled:
         quick = self._call_of(given)
         if quick is not None:
             return _unpacked(quick(given))
-        with self._module as module:
+        with self._held() as module:
             self._set(module, dict(zip(self._names, given, strict=True)))
             back = _back(given)
             module.run()
@@ -126,7 +131,7 @@ class Compiled:
         min_repeat_ms: `number` grows until a repeat lasts so long
         end_to_end:    also count bringing inputs to the device and outputs to host memory
         """
-        with self._module as module:
+        with self._held() as module:
             self._set(module, self._filled("benchmark", args, by_name))
             return module.benchmark(
                 self.device, repeat=repeat, number=number, min_repeat_ms=min_repeat_ms,
@@ -138,7 +143,7 @@ class Compiled:
 
         args, by_name: as of `time`
         """
-        with self._module as module:
+        with self._held() as module:
             self._set(module, self._filled("profile", args, by_name))
             return module.profile(number=number)
 
@@ -150,12 +155,12 @@ class Compiled:
 
     def reset(self) -> None:
         """Let all states begin anew."""
-        with self._module as module:
+        with self._held() as module:
             module.reset()
 
     def state(self) -> dict[str, np.ndarray]:
         """Copy all states to host memory, by name; `set_state` takes them."""
-        with self._module as module:
+        with self._held() as module:
             found: dict[str, np.ndarray] = module.state()
         return found
 
@@ -165,7 +170,7 @@ class Compiled:
 
         Raises DeviceError for a name that is none, another shape or element type; then none is set.
         """
-        with self._module as module:
+        with self._held() as module:
             module.set_state(values)
 
     def fork(self) -> Compiled:
@@ -199,6 +204,12 @@ class Compiled:
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.inputs)
+
+    @contextmanager
+    def _held(self) -> Iterator[GraphModule]:
+        """The module, for this thread.  Raises DeviceError where its states are another's."""
+        with self._own or nullcontext(), self._module as module:
+            yield module
 
     @cached_property
     def _module(self) -> GraphModule:

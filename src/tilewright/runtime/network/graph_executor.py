@@ -71,6 +71,7 @@ class GraphModule:
         self._instances: dict[int, Instance] = {}  # by plan; those whose shapes were given
         self._unset: set[int] = set()  # inputs whose value has the shape of another plan
         self._given: dict[int, int] = {}  # samples of inputs that have fewer than their shape says
+        self._bounds = {bound.input: bound for bound in module.library.plan.bounds}
         self._now = self._instance(0)
         self._states = States(self._now)
 
@@ -350,7 +351,8 @@ class GraphModule:
     def _instance(self, index: int) -> Instance:
         if index not in self._instances:
             plan = self.loaded.library.plans[index]
-            self._instances[index] = Instance(self.loaded, plan, self._slots)
+            first = self._instances.get(0)
+            self._instances[index] = Instance(self.loaded, plan, self._slots, first)
         return self._instances[index]
 
     def _run(self) -> None:
@@ -386,6 +388,7 @@ class GraphModule:
             and value.dtype == held.dtype.storage
             and value.shape == held.shape
         ):  # as nearly always
+            self._check_bound(k, value)
             held.copyfrom(value)
             self._unset.discard(k)
             self._given.pop(k, None)
@@ -397,6 +400,8 @@ class GraphModule:
         if str(value.dtype) != spec.dtype:
             source = value.numpy() if isinstance(value, NDArray) else value
             value = converted(source, DType(spec.dtype), place)
+        if k in self._bounds:
+            self._check_bound(k, value.numpy() if isinstance(value, NDArray) else value)
         if tuple(value.shape) != spec.shape:
             self._take_plan(k, tuple(value.shape))
             spec = self._now.plan.inputs[k]
@@ -416,6 +421,17 @@ class GraphModule:
         if given != spec.shape:
             self._given[k] = given[0]
 
+    def _check_bound(self, k: int, value: np.ndarray) -> None:
+        """Raises DeviceError for numbers that input `k` may not have."""
+        bound = self._bounds.get(k)
+        wrong = None if bound is None else bound.wrong(value)
+        if bound is not None and wrong is not None:
+            name = self._now.plan.inputs[k].name
+            raise DeviceError(
+                f"set_input({name!r})", f"{wrong} is not from {bound.least} to {bound.most}",
+                "Give numbers from there: nothing was written.",
+            )  # fmt: skip
+
     def _take_plan(self, k: int, shape: tuple[int, ...]) -> None:
         """Run the plan whose input `k` has this shape from now on, if there is one; or the smallest
         that such a batch is a part of.
@@ -430,7 +446,10 @@ class GraphModule:
         if index is None or self._instance(index) is self._now:
             return
         before, self._now = self._now, self._instance(index)
+        self._states.of(self._now)
         for i, (old, new) in enumerate(zip(before.inputs, self._now.inputs, strict=True)):
+            if old is new:  # a state
+                continue
             if old.shape == new.shape and i not in self._unset:
                 old.copyto(new)
             else:

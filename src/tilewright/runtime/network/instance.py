@@ -25,24 +25,36 @@ def slots_of(module: LoadedLibrary) -> list[NDArray]:
 
     They are bytes; the kernels say what is in them.
     """
-    plans = module.library.plans
-    over = plans[0].written_over  # in the memory of a state instead; then there is one plan
-    count = max(len(plan.slot_bytes) for plan in plans)
-    sizes = [max(p.slot_bytes[k] for p in plans if k < len(p.slot_bytes)) for k in range(count)]
-    sizes = [1 if k in over else n for k, n in enumerate(sizes)]
-    return [empty((max(n, 1),), "bool", module.device) for n in sizes]
+    sizes: dict[int, int] = {}
+    for plan in module.library.plans:
+        over = plan.written_over  # in the memory of a state instead
+        for k, nbytes in enumerate(plan.slot_bytes):
+            sizes[k] = max(sizes.get(k, 1), 1 if k in over else nbytes)
+    return [empty((sizes[k],), "bool", module.device) for k in range(len(sizes))]
 
 
 class Instance:
     """launches: of each launch of the plan the kernel calls it makes; sequence: all of them, None
-    where there is nothing to compute; slots: intermediate values."""
+    where there is nothing to compute; slots: intermediate values.
 
-    def __init__(self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray]) -> None:
+    other: an instance of another plan, with which it has its states in common
+    """
+
+    def __init__(
+        self, module: LoadedLibrary, plan: Plan, slots: Sequence[NDArray],
+        other: Instance | None = None,
+    ) -> None:  # fmt: skip
         self.module, self.plan, self.slots = module, plan, slots
         self._over = plan.written_over
-        self.inputs = [empty(s.shape, s.dtype, module.device) for s in plan.inputs]
-        for held in self.inputs:
+        kept = () if other is None else [state.input for state in plan.states]
+        self.inputs: list[NDArray] = []
+        for k, spec in enumerate(plan.inputs):
+            if other is not None and k in kept:
+                self.inputs.append(other.inputs[k])
+                continue
+            held = empty(spec.shape, spec.dtype, module.device)
             held.copyfrom(np.zeros(held.shape, held.dtype))
+            self.inputs.append(held)
         self._bind()
 
     def use_input(self, index: int, array: NDArray) -> None:

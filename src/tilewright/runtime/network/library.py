@@ -57,7 +57,8 @@ class Library:
                 "Library", "its report is of other kernels", "Build and save it again."
             )
         for plan in self.plans:
-            if wrong := plan.misfit(self.kernels, self.constants):
+            wrong = plan.misfit(self.kernels, self.constants) or plan.unlike(self.plans[0])
+            if wrong:
                 raise ModelError("Library", wrong, "Build and save it again.")
 
     @property

@@ -86,6 +86,20 @@ class Kept:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """What numbers of an input may be, such as positions of a cache: from least to most."""
+
+    input: int
+    least: int
+    most: int
+
+    def wrong(self, value: Array) -> int | None:
+        """Give a number of `value` that is none of them."""
+        outside = value[(value < self.least) | (value > self.most)]
+        return int(outside.flat[0]) if outside.size else None
+
+
+@dataclass(frozen=True)
 class Plan:
     """The network for one set of input shapes.
 
@@ -95,6 +109,7 @@ class Plan:
                 other: fewer of them may be given
     in_place:   results for which a caller may give the memory of an input, which is theirs then
     states:     what stays on the device from run to run
+    bounds:     of inputs; others are refused before anything runs
     """
 
     target: str
@@ -106,6 +121,7 @@ class Plan:
     partial: bool = False
     in_place: tuple[Pair, ...] = ()
     states: tuple[Kept, ...] = ()
+    bounds: tuple[Bound, ...] = ()
 
     @property
     def given(self) -> tuple[int, ...]:
@@ -173,7 +189,24 @@ class Plan:
             made, given = self.outputs[pair.output][0], self.inputs[pair.input]
             if (made.nbytes, made.dtype) != (given.nbytes, given.dtype):
                 return f"{made.name} is to lie in {given.name}, which is another"
+        for bound in self.bounds:
+            if not 0 <= bound.input < len(self.inputs):
+                return f"input {bound.input} has bounds, of {len(self.inputs)}"
         return self._unkept(held["constant"])
+
+    def unlike(self, first: Plan) -> str:
+        """Why it cannot have its states in common with the first plan of its library; "" where it
+        can."""
+        if not self.states and not first.states:
+            return ""
+        names = [[spec.name for spec in plan.inputs] for plan in (self, first)]
+        if names[0] != names[1] or self.states != first.states:
+            return "plans of one library have other states"
+        for state in self.states:
+            mine, its = self.inputs[state.input], first.inputs[state.input]
+            if mine != its:
+                return f"state {its} is {mine} in another plan"
+        return ""
 
     def _unkept(self, constants: Sequence[int]) -> str:
         """What is wrong with the states; "" where nothing is."""

@@ -47,11 +47,38 @@ class KernelReport:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """What narrow weights cost of a network, measured on random inputs.
+
+    weights: as they were asked for; layers: how many have them
+    outputs: the largest distance of an output from that with float weights, by its size (both
+             Euclid's); None: not measured, since it would take too long
+    worst:   the largest distance of a layer's weights from its floats, likewise; of which layer
+    """
+
+    weights: str
+    layers: int
+    outputs: float | None
+    worst: float
+    worst_layer: str
+
+    def __str__(self) -> str:
+        if not self.layers:
+            return f"weights {self.weights}: no layer is large enough, or divides into groups"
+        off = "not measured" if self.outputs is None else f"{self.outputs:.2%} off"
+        return (
+            f"weights {self.weights} in {self.layers} layers: outputs {off}, by their size, "
+            f"against float32; weights {self.worst:.2%} at most ({self.worst_layer})"
+        )
+
+
+@dataclass(frozen=True)
 class BuildReport:
     """seconds: wall time of the build.  planned_bytes: memory of intermediate values on the device,
     of which one buffer each would take unshared_bytes.  constant_bytes: weights, as kernels read
     them.  live_bytes: of intermediate values at the step with most, the least that any plan of
-    memory needs.  notes: what the reader should know.
+    memory needs.  notes: what the reader should know.  accuracy: what narrow weights cost, where
+    there are any.
     """
 
     target: str
@@ -62,6 +89,7 @@ class BuildReport:
     constant_bytes: int
     notes: tuple[str, ...] = ()
     live_bytes: int = 0
+    accuracy: Accuracy | None = None
 
     @property
     def sources(self) -> dict[str, int]:
@@ -101,7 +129,8 @@ class BuildReport:
         )
 
     def _notes(self) -> list[str]:
-        return [*self.notes, *(f"{k.name}: {k.note}" for k in self.kernels if k.note)]
+        told = [] if self.accuracy is None else [str(self.accuracy)]
+        return [*told, *self.notes, *(f"{k.name}: {k.note}" for k in self.kernels if k.note)]
 
 
 def _row(k: KernelReport) -> tuple[str, str, str, str, str]:

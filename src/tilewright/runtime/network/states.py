@@ -17,17 +17,25 @@ from tilewright.runtime.network.instance import Instance
 
 
 class States:
-    """Those of one instance; the names are those of the inputs that they are to the plan."""
+    """Those of one library's instances; the names are those of the inputs that they are to a plan.
+
+    instance: the first; all that come later have the same memory for them
+    """
 
     def __init__(self, instance: Instance) -> None:
-        self._held, plan = instance, instance.plan
+        plan = instance.plan
         self.names = {plan.inputs[s.input].name: s for s in plan.states}
+        self.of(instance)
+        if self.names:
+            self.reset()
+
+    def of(self, instance: Instance) -> None:
+        """Bring forward what `instance` computes, from now on."""
+        self._held, plan = instance, instance.plan
         over = set(plan.written_over.values())
         self._copied = [s for s in plan.states if s.input not in over]
         # Of a value that is another input itself, which another state may change first.
         self._early = {s.output for s in self._copied if plan.outputs[s.output][1].kind != "slot"}
-        if self.names:
-            self.reset()
 
     def reset(self) -> None:
         """Let all begin anew."""

@@ -112,8 +112,13 @@ def var(name: str) -> Choice:
 
 
 def same(a: Any, b: Any) -> bool:
-    """True when both are the same int or the same expression; unlike `==` it decides nothing."""
+    """True when both are the same int or the same expression; unlike `==` it decides nothing.
+
+    What is open and differs may be the same once it is closed: a tracer takes note of it.
+    """
     if isinstance(a, Choice) or isinstance(b, Choice):
+        if a is not b and (tracer := context.current("tracer")) is not None:
+            tracer.note(_node("eq", a, b))
         return a is b
     return bool(a == b)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tilewright.base import context
 from tilewright.base.errors import LegalityError, ScheduleError, SpaceError, TilewrightError
-from tilewright.schedule.space.decision import Assignment, Choice, evaluate
+from tilewright.schedule.space.decision import Assignment, Choice, Size, evaluate
 
 T = TypeVar("T")
 Rows = npt.NDArray[np.int64]
@@ -63,10 +63,15 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What one run of the template gave: its value, or the refusal it raised."""
+    """What one run of the template gave: its value, or the refusal it raised.
+
+    apart: conditions under which a candidate, closed, makes the template go another way without
+           being asked (`decision.same`): its steps are others then, with the same meaning
+    """
 
     value: T | None
     error: TilewrightError | None = None
+    apart: tuple[Size, ...] = ()
 
 
 class Tracer(Generic[T]):
@@ -121,6 +126,20 @@ class Tracer(Generic[T]):
             done.append(Part(outcome.value, chosen, trail, outcome.error))
         return done
 
+    def known(self, assignment: Assignment) -> T | None:
+        """What `build` gave for the structure of a candidate, whose decisions are ints.
+
+        None where it has not been run for that yet, refused it, or would do otherwise for this
+        candidate than for others of its structure.
+        """
+        trail: Trail = ()
+        while (question := self.asked.get(trail)) is not None:
+            trail = *trail, (str(question), int(evaluate(question, assignment)))
+        outcome = self.cache.get(trail)
+        if outcome is None or any(evaluate(c, assignment) for c in outcome.apart):
+            return None
+        return outcome.value
+
 
 class _Run(Generic[T]):
     """One run of the template: replays the answers of `trail`, then follows the smallest answers.
@@ -137,16 +156,22 @@ class _Run(Generic[T]):
         self.trail: list[tuple[str, int]] = []
         self.left: list[tuple[Trail, Rows]] = []
         self._answers: dict[int, tuple[Choice, int]] = {}  # by identity, the Choice kept alive
+        self._apart: dict[int, Size] = {}
 
     def outcome(self) -> Outcome[T]:
         with context.scope("tracer", self):
             try:
-                outcome = Outcome(self.tracer.build())
+                value = self.tracer.build()
+                outcome = Outcome(value, apart=tuple(self._apart.values()))
             except REFUSALS as error:
                 outcome = Outcome(None, error.with_traceback(None))
         if len(self.trail) < len(self.replay):
             raise _not_repeatable("nothing", self.replay[len(self.trail)][0], None)
         return outcome
+
+    def note(self, condition: Size) -> None:
+        """See `Outcome.apart`."""
+        self._apart[id(condition)] = condition
 
     def ask(self, expr: Choice) -> int:
         """The value of `expr` for the candidates this run is for."""

@@ -25,6 +25,7 @@ from tilewright.schedule.steps.loops import (
     Split,
 )
 from tilewright.schedule.steps.matrices import AsProduct
+from tilewright.schedule.steps.pieces import SplitSoftmax
 from tilewright.schedule.steps.places import (
     AccumulateAt,
     ComputeAt,
@@ -46,6 +47,6 @@ __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
     "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
     "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
-    "SetScope", "Split", "Step", "StorageAlign", "StorageOrder", "Swizzle", "Tensorize", "Widen",
-    "describe", "step_from_json",
+    "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "Swizzle",
+    "Tensorize", "Widen", "describe", "step_from_json",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
@@ -112,13 +113,12 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
         return None
     if op.combiner is not None or s.readers(stage) != [reader]:
         return None
-    value, casts = _whole(s, op.body), []
-    while value.op == "cast":
-        casts.append(value.dtype)
-        (value,) = value.args
+    value, casts = _uncast(whole_body(s, op.body))
     test: Expr | None = None
     if value.op in ("select", "if_then_else") and _is_zero(value.args[2]):
         test, value, _ = value.args
+        value, inner = _uncast(value)
+        casts += inner
     if value.op != "div" or not value.dtype.is_float:
         return None
     body, divisor = value.args
@@ -129,11 +129,20 @@ def _quotient(s: AnyState, reader: StageState, read: Expr) -> _Quotient | None:
     return _Quotient(stage, read, body, divisor, test is not None)
 
 
+def _uncast(value: Expr) -> tuple[Expr, list[DType]]:
+    """A value before it was cast, and to which types, the last first."""
+    casts = []
+    while value.op == "cast":
+        casts.append(value.dtype)
+        (value,) = value.args
+    return value, casts
+
+
 def _is_zero(value: Expr) -> bool:
     return value.op == "const" and value.attr == 0
 
 
-def _whole(s: AnyState, body: Expr) -> Expr:
+def whole_body(s: AnyState, body: Expr) -> Expr:
     """An expression after its inlined producers took their places."""
 
     def rule(node: Expr) -> Expr | None:
@@ -143,7 +152,7 @@ def _whole(s: AnyState, body: Expr) -> Expr:
         if not isinstance(op, ComputeOp) or op.num_outputs > 1:
             return None
         at = {ax.var: i for ax, i in zip(op.axis, node.args, strict=True)}
-        return E.substitute(_whole(s, op.body), at)
+        return E.substitute(whole_body(s, op.body), at)
 
     return E.transform(body, rule)
 

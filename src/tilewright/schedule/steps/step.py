@@ -6,12 +6,20 @@ says which there are.  Read next: `names.py`, `loops.py`, `places.py`, `stages.p
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from tilewright.base.errors import ScheduleError
 from tilewright.schedule.scopes import SCOPES
-from tilewright.schedule.space.decision import Choice, from_json, to_json, variables
+from tilewright.schedule.space.decision import (
+    Assignment,
+    Choice,
+    evaluate,
+    from_json,
+    to_json,
+    variables,
+)
 from tilewright.schedule.state import ScheduleState, StageState
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.te.opaque import OpaqueOp
@@ -47,6 +55,12 @@ class Step:
         values = [v for f in fields(self) for v in _listed(getattr(self, f.name))]
         return tuple(name for v in values for name in variables(v))
 
+    def under(self, assignment: Assignment) -> Step:
+        """The step with what `assignment`, of ints, decides."""
+        own = [getattr(self, f.name) for f in fields(self)]
+        closed = [_closed(value, assignment) for value in own]
+        return self if all(map(operator.is_, own, closed)) else type(self)(*closed)
+
     def to_json(self) -> list[Any]:
         """Fields at the end that have their defaults are left out."""
         values = [(getattr(self, f.name), f.default) for f in fields(self)]
@@ -60,6 +74,16 @@ def plain(value: Any) -> Any:
     if isinstance(value, Choice):
         return {"choice": to_json(value)}
     return [plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _closed(value: Any, assignment: Assignment) -> Any:
+    """A field of a step without open decisions."""
+    if isinstance(value, Choice):
+        return evaluate(value, assignment)
+    if not isinstance(value, tuple):
+        return value
+    parts = tuple(_closed(v, assignment) for v in value)
+    return value if all(map(operator.is_, value, parts)) else parts
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

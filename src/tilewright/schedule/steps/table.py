@@ -16,6 +16,7 @@ from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
 from tilewright.schedule.steps.matrices import AsProduct
+from tilewright.schedule.steps.pieces import SplitSoftmax
 from tilewright.schedule.steps.places import (
     AccumulateAt,
     ComputeAt,
@@ -38,6 +39,7 @@ STEPS: dict[str, type[Step]] = {
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
         Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, Join, AccumulateAt, DivideLast, Widen,
+        SplitSoftmax,
     )
 }  # fmt: skip
 

@@ -1,11 +1,8 @@
 """Sums that follow a maximum which is not complete yet: what is added up, and by what factor.
 
 In: a reduction that goes along with a loop of another stage (`steps.AccumulateAt`).  Out: the
-stages that add up terms of it in that loop.  Read next: `lowering/running.py`.
-
-A term is proportional to exp(-m) if it is exp(x - m), such a term times or over what does not
-depend on m, converted, or zero.  A sum of such terms is, and times exp(m - m') it is the sum that
-m' would have given.
+stages that add up terms of it in that loop.  Which terms may follow it says `exponentials.py`.
+Read next: `lowering/running.py`.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.schedule.exponentials import proportional
 from tilewright.te.tensor import reduction_of
 
 if TYPE_CHECKING:
@@ -102,36 +100,5 @@ def _read_by(node: Node, term: Expr, largest: Node, between: dict[Node, Expr]) -
 
 def _follows(term: Expr, largest: Node, between: dict[Node, Expr]) -> bool:
     """Whether a term is proportional to exp(-largest)."""
-
-    def depends(e: Expr) -> bool:
-        reads = (n.attr for n in E.walk(e) if n.op == "read")
-        stages = (largest, *between)
-        return any(t in other.stage.tensors for t in reads for other in stages)
-
-    def is_largest(e: Expr) -> bool:
-        while e.op == "cast":
-            (e,) = e.args
-        return e.op == "read" and e.attr in largest.stage.tensors
-
-    def follows(e: Expr) -> bool:
-        if e.op == "const":
-            return not e.attr
-        if e.op == "cast":
-            return follows(e.args[0])
-        if e.op == "read":
-            passed = (n for n in between if e.attr in n.stage.tensors)
-            return any(follows(n.body) for n in passed)
-        if e.op in ("if_then_else", "select"):
-            return not depends(e.args[0]) and all(map(follows, e.args[1:]))
-        if e.op == "mul":
-            one, other = e.args
-            return (follows(one) and not depends(other)) or (follows(other) and not depends(one))
-        if e.op == "div":
-            return follows(e.args[0]) and not depends(e.args[1])
-        if e.op == "call" and e.attr == "exp":
-            (power,) = e.args
-            plain = power.op == "sub" and is_largest(power.args[1])
-            return plain and not depends(power.args[0])
-        return False
-
-    return follows(term)
+    passed = {t: node.body for node in between for t in node.stage.tensors}
+    return proportional(term, largest.stage.tensors, passed)

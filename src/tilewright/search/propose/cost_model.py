@@ -109,11 +109,11 @@ class CostModel:
         """The trees that this model learned itself; None before the first fit."""
         return self._booster
 
-    def begin_with(self, prior: Trees) -> None:
+    def begin_with(self, trees: Trees | Prior) -> None:
         """Let trees that were trained elsewhere refine the machine model; this model learns what is
         left.  Raises ModelError for trees on features that rows do not have, and where rows are
         known already."""
-        if not is_known(prior):
+        if not is_known(trees.trees if isinstance(trees, Prior) else trees):
             raise ModelError(
                 "cost model", "the trees to begin with are of a version with other features",
                 "Publish them again with this version.",
@@ -123,7 +123,12 @@ class CostModel:
                 "cost model", "it has rows, which trees to begin with would change",
                 "Give the trees to a new model.",
             )  # fmt: skip
-        self._prior = Prior(prior)
+        self._prior = trees if isinstance(trees, Prior) else Prior(trees)
+
+    @property
+    def state(self) -> tuple[object, object]:
+        """What `base` and `learned` follow: they change only where a part of it is another one."""
+        return self._prior, self._booster
 
     def _refined(self, features: Matrix, machine: Vector) -> Vector:
         """The machine model's seconds, as the trees to begin with correct them."""
@@ -133,12 +138,19 @@ class CostModel:
 
     def predict(self, features: Matrix, machine: Vector) -> Vector:
         """log of the predicted seconds, [n]; before the first fit those of the machine model."""
-        base = np.log(np.maximum(self._refined(features, machine), 1e-12))
+        return self.base(features, machine) + self.learned(features)
+
+    def base(self, features: Matrix, machine: Vector) -> Vector:
+        """log of the seconds that are predicted without what was measured here, [n]."""
+        return np.asarray(np.log(np.maximum(self._refined(features, machine), 1e-12)))
+
+    def learned(self, features: Matrix) -> Vector:
+        """What the trees of this model add to `base`, [n]: 0 before the first fit."""
         if self._booster is None or not len(features):
-            return base
+            return np.zeros(len(features))
         known = _columns(features, self._booster.num_features())
         found = self._booster.inplace_predict(known, predict_type="margin")
-        return base + np.asarray(found, np.float64) * (1 if self.options.loss == "reg" else -1)
+        return np.asarray(found, np.float64) * (1 if self.options.loss == "reg" else -1)
 
     def add(self, task: str, features: Matrix, machine: Vector, measured: Vector) -> None:
         """Add measured rows; infinite seconds mean that the candidate failed."""

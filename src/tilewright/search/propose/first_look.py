@@ -8,6 +8,8 @@ looked.  Read next: `model_proposer.py`, which begins with a look.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -149,6 +151,15 @@ class Request(NamedTuple):
     drawn: int
     kept: int = KEPT
 
+    def parts(self) -> list[Request]:
+        """One for each sketch, with its own place."""
+        places = range(len(self.origins))
+        return [
+            self._replace(origins=tuple(o if at == k else "" for at, o in enumerate(self.origins)))
+            for k in places
+            if self.origins[k]
+        ]
+
 
 class Looks(NamedTuple):
     """What was asked for, and the looks by origin."""
@@ -187,9 +198,13 @@ Awaited = Callable[[], Looks]  # waits for them, raises what kept a process from
 
 
 def begin_look(helper: Helper, task: Task, request: Request) -> Awaited:
-    """Have a process that builds take the looks."""
-    call = take_looks, task.dag.to_json(), task.target, request
-    return helper.call(task.target, *call, timeout=_SECONDS).result
+    """Have processes that build take the looks, one those at each sketch."""
+    call = partial(helper.call, task.target, take_looks, task.dag.to_json(), task.target)
+    return partial(_joined, request, [call(p, timeout=_SECONDS) for p in request.parts()])
+
+
+def _joined(request: Request, taken: Sequence[Future[Looks]]) -> Looks:
+    return Looks(request, {origin: k for t in taken for origin, k in t.result().found.items()})
 
 
 def looks_of(awaited: Awaited | None) -> Looks:

@@ -47,6 +47,9 @@ EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
 # Structures of a sketch in a refill: those with the best predicted, and some others, of which some
 # may be new.  Each costs the model some 20 ms, however few of the candidates have it.
 BEST_STRUCTURES, OTHER_STRUCTURES, NEW_STRUCTURES = 8, 4, 8
+# A sketch whose best is predicted to take more than so many times what the best of all does gets
+# new candidates in every fourth look alone: to judge them is most of a search's own work.
+BEHIND, SELDOM = 2.0, 4
 ALIKE = 0.08  # a difference in log seconds that counts less than being unlike the rest of the batch
 
 
@@ -77,12 +80,18 @@ class Plan:
 
 
 class Population:
-    """Candidates of one sketch with their features: sorted by index, each once."""
+    """Candidates of one sketch with their features: sorted by index, each once.
+
+    What a model says of them is kept until the model is another one: its trees take longer than all
+    else that is done with a population.
+    """
 
     def __init__(self) -> None:
         self.indices: Indices = np.empty(0, np.int64)
         self.features: Matrix = np.empty((0, len(FEATURES)), np.float32)
         self.machine: Vector = np.empty(0)
+        self._told: Vector = np.empty((2, 0))  # base and learned; NaN where nobody asked yet
+        self._state: tuple[object, object] = (None, None)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -92,10 +101,27 @@ class Population:
         self.indices, first = np.unique(every, return_index=True)
         self.features = np.concatenate([self.features, features])[first]
         self.machine = np.concatenate([self.machine, machine])[first]
+        unknown = np.full((2, len(indices)), np.nan)
+        self._told = np.concatenate([self._told, unknown], axis=1)[:, first]
 
     def keep(self, mask: np.ndarray) -> None:
         self.indices, self.features = self.indices[mask], self.features[mask]
-        self.machine = self.machine[mask]
+        self.machine, self._told = self.machine[mask], self._told[:, mask]
+
+    def scores(self, model: CostModel) -> Vector:
+        """`model.predict` of all, [n]."""
+        base, learned = self._told
+        for part, before, now in zip((base, learned), self._state, model.state, strict=True):
+            if before is not now:
+                part[:] = np.nan
+        self._state = model.state
+        new = np.isnan(base)
+        if new.any():
+            base[new] = model.base(self.features[new], self.machine[new])
+        new = np.isnan(learned)
+        if new.any():
+            learned[new] = model.learned(self.features[new])
+        return np.asarray(base + learned)
 
 
 def rows_key(task: Task) -> str:
@@ -136,6 +162,7 @@ class ModelProposer(Pooled):
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
         self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
         self._looks: Awaited | None = None
+        self._behind = [False] * len(self.pools)
 
     # -- first looks -------------------------------------------------------------------------------
     @property
@@ -211,7 +238,10 @@ class ModelProposer(Pooled):
             return []
         for at in range(len(self.pools)):
             self._refill(at, n)
-        scores = [self.model.predict(p.features, p.machine) for p in self.population]
+        scores = [p.scores(self.model) for p in self.population]
+        if self.model.trained:
+            best = [float(score.min()) if len(score) else np.inf for score in scores]
+            self._behind = [b > min(best) + np.log(BEHIND) for b in best]
         near = round(n * self.plan.neighbours) if self._best(1) else 0
         chosen = self._exploit(scores, n - near - self._explorers(n))
         chosen += self._neighbours(scores, near)
@@ -236,6 +266,8 @@ class ModelProposer(Pooled):
             population.keep(~gone)
         first, state = self._drawn_for[at] < 0, self._measured
         enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
+        if self._behind[at]:
+            enough = SELDOM * self.plan.refill * n
         if len(population) and state - self._drawn_for[at] < enough:
             return
         self._drawn_for[at] = state
@@ -284,7 +316,7 @@ class ModelProposer(Pooled):
             scored = fastest_and_others(scored, room, pool.rng)
         population.add(*scored[:3])
         if len(population) > 2 * room:
-            score = self.model.predict(population.features, population.machine)
+            score = population.scores(self.model)
             mask = np.zeros(len(population), bool)
             mask[np.argsort(score, kind="stable")[:room]] = True
             population.keep(mask)
@@ -304,7 +336,7 @@ class ModelProposer(Pooled):
         pool, population = self.pools[at], self.population[at]
         if not len(population):
             return np.empty(0, np.int64)
-        score = self.model.predict(population.features, population.machine)
+        score = population.scores(self.model)
         ranked = population.indices[np.argsort(score, kind="stable")]
         measured = round(2 * self.plan.parents * self.plan.measured)
         best = [index for place, index in self._best(measured) if place == at]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.concurrency import cached_property
 from tilewright.cost.features import ATOM_COLUMNS, FEATURES, PLAIN, Matrix, Vector, with_atoms
 from tilewright.knowledge.trees import Trees
 
@@ -202,17 +203,22 @@ class Prior:
     """
 
     def __init__(self, trees: Trees) -> None:
-        self._booster = booster_of(trees)
+        self.trees = trees
         columns = [FEATURES.index(name) for name in trees.features]
         self._columns = None if columns == list(range(len(FEATURES))) else columns
         self._knows_atoms = knows_atoms(trees)
+
+    @cached_property
+    def booster(self) -> Any:
+        """Made when it is first asked for, which takes most of a second."""
+        return booster_of(self.trees)
 
     def predict(self, rows: Matrix) -> Vector:
         """log of what measured seconds are by those of the machine model, [n]."""
         seen = rows
         if self._columns is not None:
             seen = np.ascontiguousarray(rows[:, self._columns])
-        found: Vector = np.asarray(self._booster.inplace_predict(seen), np.float64)
+        found: Vector = np.asarray(self.booster.inplace_predict(seen), np.float64)
         return found if self._knows_atoms else np.where(with_atoms(rows), 0.0, found)
 
 

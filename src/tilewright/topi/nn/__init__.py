@@ -31,6 +31,7 @@ from tilewright.topi.nn.depthwise import (
     depthwise_conv2d_nhwc,
 )
 from tilewright.topi.nn.elementwise import bias_add, dropout, leaky_relu, relu
+from tilewright.topi.nn.narrow import dense_narrow, unpack_narrow
 from tilewright.topi.nn.norm import batch_norm
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
@@ -53,10 +54,12 @@ batch_flatten = flatten
 __all__ = [
     "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_flatten", "batch_matmul",
     "batch_norm", "bias_add", "conv", "conv1d", "conv2d", "conv2d_NCHWc", "conv2d_nchw",
-    "conv2d_nhwc", "conv3d", "conv_transpose", "dense", "depthwise_conv", "depthwise_conv2d_NCHWc",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout", "flatten", "get_pad_tuple",
+    "conv2d_nhwc", "conv3d", "conv_transpose", "dense", "dense_narrow", "depthwise_conv",
+    "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dropout",
+    "flatten", "get_pad_tuple",
     "global_pool", "leaky_relu", "log_softmax", "lp_pool", "matmul", "max_pool_indices", "pad",
     "pool1d", "pool2d", "pool3d", "relu", "softmax", "standardize",
+    "unpack_narrow",
 ]  # fmt: skip
 
 open_doors(globals(), __all__, ExpressionError)

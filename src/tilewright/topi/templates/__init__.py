@@ -6,10 +6,14 @@ Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 """
 
 from tilewright.topi.templates import gpu_gates as gpu_gates  # special
+from tilewright.topi.templates import gpu_narrow as gpu_narrow
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
 from tilewright.topi.templates import gpu_few as gpu_few  # the same on matrix units
+
+# isort: split
+from tilewright.topi.templates import attention_rows as attention_rows  # before matrix units
 
 # isort: split
 from tilewright.topi.templates import attention_atoms as attention_atoms  # before the other one
@@ -19,6 +23,7 @@ from tilewright.topi.templates import attention as attention  # before products:
 
 # isort: split
 from tilewright.topi.templates import cpu_dots as cpu_dots  # before products of any type
+from tilewright.topi.templates import cpu_narrow as cpu_narrow
 
 # isort: split
 from tilewright.topi.templates import cpu_blocks as cpu_blocks

@@ -24,7 +24,13 @@ from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
-from tilewright.topi.templates.attention_stages import PRODUCT, attention_of, result_of
+from tilewright.topi.templates.attention_stages import (
+    PRODUCT,
+    attention_of,
+    divided_last,
+    keep_wide,
+    result_of,
+)
 from tilewright.topi.templates.gpu import accumulator, op_of
 from tilewright.topi.templates.gpu_atoms import (
     KINDS,
@@ -53,7 +59,7 @@ def schedule(cfg: Any, at: Anchored) -> None:
     keeps all scores of its rows
     """
     s, atom = at.schedule, atom_for(op_of(at.schedule, at.anchor), at.target)
-    _keep_wide(s, at.anchor)
+    keep_wide(s, at.anchor)
     a = attention_of(at, moved=True)
     _check_atom(at, atom)
     rows, length = _op(a.scores).shape[-2:]
@@ -64,7 +70,7 @@ def schedule(cfg: Any, at: Anchored) -> None:
             "Other templates compute it.",
         )  # fmt: skip
     a.kept.compute_inline()
-    divided = _divided_last(s, at.anchor)
+    divided = divided_last(s, at.anchor)
     if divided is None and length > MOST_KEYS:
         raise ScheduleError(
             f"template for {at.anchor.op.name}",
@@ -118,29 +124,6 @@ def schedule(cfg: Any, at: Anchored) -> None:
     _bring(cfg, s, found, scores, (host, loop), inner, warps)
     _, values = operands(_op(sums), _axes(_op(sums)))
     _bring(cfg, s, values, sums, (sums, slices), step, warps)
-
-
-def _divided_last(s: Schedule, product: Tensor) -> Tensor | None:
-    """The sums before their division; None where probabilities are more than quotients, such as
-    zero where a row has no key."""
-    try:
-        return s.divide_last(product)
-    except ScheduleError:
-        return None
-
-
-def _keep_wide(s: Schedule, anchor: Tensor) -> None:
-    """What lies between the two products is rounded once, where the second one reads it."""
-    op = op_of(s, anchor)
-    (first, *_) = (other for other in s.dag.compute_ops if other.tag == PRODUCT)
-    last = s[op.input_tensors[0]]
-    for stage in s.stages:
-        between = stage is s[first] or s.reaches(s[first], stage)
-        if stage is last or not between or not s.reaches(stage, last):
-            continue
-        own = stage.op
-        if isinstance(own, ComputeOp) and own.dtype.is_float and own.dtype is not own.dtype.compute:
-            s.widen(stage.tensor)
 
 
 def _op(stage: Stage) -> ComputeOp:

@@ -15,7 +15,7 @@ from tilewright.ir.affine import Simplifier
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored
 from tilewright.schedule.vectors import inlined_body
-from tilewright.te.tensor import ComputeOp, IterVar
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 
 PRODUCT, SUM = "batch_matmul", "comm_reduce"
 
@@ -39,10 +39,11 @@ class Attention:
         return (self.scores, self.largest, self.kept, self.total, self.probability)
 
 
-def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
+def attention_of(at: Anchored, *, moved: bool = False, whole: bool = True) -> Attention:
     """The stages of an attention; what stands between them is inlined.
 
     moved: whether operands of the products that are computed, not only moved, keep a stage
+    whole: whether a block, or a core, keeps whole rows of scores
     Raises ScheduleError for any other computation.
     """
     s, anchor = at.schedule, at.anchor.op
@@ -70,7 +71,7 @@ def attention_of(at: Anchored, *, moved: bool = False) -> Attention:
     limits = at.target.limits
     room = limits.shared_bytes_per_block if at.target.has_threads else limits.max_stack_bytes
     row = len(found.all) * products[0].shape[-1] * products[0].dtype.compute.bytes
-    if row > room:
+    if whole and row > room:
         raise ScheduleError(
             f"template for {anchor.name}", f"a row of scores takes {row} of {room} bytes",
             "It compiles with its default schedule.",
@@ -122,3 +123,27 @@ def result_of(at: Anchored) -> tuple[Stage, list[IterVar], IterVar, IterVar]:
             "It compiles with its default schedule.",
         )  # fmt: skip
     return out, [ax for ax in axes if ax not in found], found[0], found[1]
+
+
+def divided_last(s: Schedule, product: Tensor) -> Tensor | None:
+    """The sums before their division; None where probabilities are more than quotients, such as
+    zero where a row has no key."""
+    try:
+        return s.divide_last(product)
+    except ScheduleError:
+        return None
+
+
+def keep_wide(s: Schedule, anchor: Tensor) -> None:
+    """What lies between the two products is rounded once, where the second one reads it."""
+    op = s[anchor].op
+    assert isinstance(op, ComputeOp)
+    (first, *_) = (other for other in s.dag.compute_ops if other.tag == PRODUCT)
+    last = s[op.input_tensors[0]]
+    for stage in s.stages:
+        between = stage is s[first] or s.reaches(s[first], stage)
+        if stage is last or not between or not s.reaches(stage, last):
+            continue
+        own = stage.op
+        if isinstance(own, ComputeOp) and own.dtype.is_float and own.dtype is not own.dtype.compute:
+            s.widen(stage.tensor)

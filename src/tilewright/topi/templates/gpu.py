@@ -23,12 +23,18 @@ from tilewright.ir.affine import Simplifier
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
-from tilewright.schedule.space.decision import Size, ceil_div, minimum, where
+from tilewright.schedule.space.decision import Size, ceil_div, minimum, same, where
 from tilewright.schedule.template import Anchored
 from tilewright.schedule.thread_loops import deal, fetch, over_blocks, ring_sizes, staged
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, PlaceholderOp, Tensor
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_rows_behind import (
+    RowsBehind,
+    add_in_rows,
+    rows_behind,
+    stages_of,
+)
 from tilewright.topi.templates.untuned import fastest, or_with
 
 KINDS = ("cuda", "opencl")
@@ -244,7 +250,8 @@ def schedule_contraction(
     s, anchor = a.schedule, a.anchor
     op = op_of(s, anchor)
     stages = define_knobs(cfg, op, roles, a.target, wide)
-    last = inline_around(a) if last is None else last
+    behind = rows_behind(cfg, a)
+    last = inline_around(a, inside=stages_of(behind)) if last is None else last
     factors = packed(s, operands(op_of(s, anchor), roles, wide), a.target)
     tiling = Tiling(cfg, roles, len(op.axis))
 
@@ -259,7 +266,7 @@ def schedule_contraction(
     root = last
     if blocks > 1:
         root = partial
-        add_partials(s, accumulator(s, anchor, last), last, a.target)
+        add_partials(s, accumulator(s, anchor, last), last, a.target, behind)
     threads = tiling.threads * lanes
     if lanes > 1:
         accumulated = accumulator(s, partial, root)
@@ -348,12 +355,17 @@ def packed(s: Schedule, factors: Operands, target: Target) -> Operands:
 
 
 def add_partials(
-    s: Schedule, accumulated: Tensor, last: Tensor, target: Target, *, spread: bool = False
-) -> None:
-    """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order.
+    s: Schedule, accumulated: Tensor, last: Tensor, target: Target,
+    behind: RowsBehind | None = None, *, spread: bool = False,
+) -> None:  # fmt: skip
+    """The second kernel: the sum over blocks and the epilogue, thread by thread in memory order,
+    or row by row where norms of rows are behind.
 
     spread: over all cores, be it that a thread has fewer elements of one access
     """
+    if behind is not None:
+        add_in_rows(s, accumulated, last, behind)
+        return
     stage, adder = s[last], s[accumulated]
     *outer, inner = stage.op.axis
     widest_type = max((op_of(s, accumulated).accumulator, last.dtype), key=lambda t: t.bytes)
@@ -508,8 +520,7 @@ def copy_weight(
         return
     tile = cfg["tile_f"].size
     width = widest(prod(tile[1:]), factors.vectors)
-    alone = isinstance(width, int) and width == 1  # known once a configuration is closed
-    fetch(shared, threads, None if alone else width, slots=stages)
+    fetch(shared, threads, None if same(width, 1) else width, slots=stages)
     in_vectors(cfg, own, factors)
 
 

@@ -49,6 +49,7 @@ from tilewright.topi.templates.gpu import (
 from tilewright.topi.templates.gpu_atoms_untuned import fallback
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_joins import JOINED, Span, finish
+from tilewright.topi.templates.gpu_rows_behind import rows_behind, stages_of
 
 KINDS = ("cuda",)
 STRUCTURES = 96  # ways to split a sum over blocks, which may join, and warps
@@ -181,7 +182,8 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
     # for convolutions a second kernel was faster
     ways = [False] if window or len(splits) < 2 else list(JOINED)
     cfg.define_knob("joined", ways, absent=False)
-    last = inline_around(replace(a, anchor=product))
+    behind = rows_behind(cfg, a)
+    last = inline_around(replace(a, anchor=product), inside=stages_of(behind))
     tiling = Tiling(cfg, atom, groups, axes)
 
     partial = board = product
@@ -201,7 +203,7 @@ def schedule_tensor(cfg: Any, a: Anchored, groups_of: Callable[[ComputeOp, Atom]
         tile = tiling.finish(s[last], s[accumulator(s, product, last)], shares)
     elif blocks > 1:
         root = partial
-        add_partials(s, accumulator(s, product, last), last, a.target, spread=True)
+        add_partials(s, accumulator(s, product, last), last, a.target, behind, spread=True)
     if shares > 1:
         accumulated = accumulator(s, partial, root)
         local = s.cache_write(board, "fragment")
@@ -592,5 +594,5 @@ def schedule_dense(cfg: Any, a: Anchored) -> None:
 
 anchor_template(
     "dense.tensor", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback,
-    structures=STRUCTURES,
+    structures=STRUCTURES, rows=True,
 )(schedule_dense)  # fmt: skip

@@ -83,4 +83,4 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     return fastest(sketch, {"auto_unroll_max_step": 16})
 
 
-anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback)(schedule_dense)
+anchor_template("dense.gpu", kinds=KINDS, tags=TAGS, fallback=fallback, rows=True)(schedule_dense)

@@ -17,7 +17,7 @@ in a chain of kernels that begins before the kernel before has ended.  Read next
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -113,7 +113,7 @@ def product_of(a: Anchored) -> Product:
     if others or len(weights) != 1 or len(data) != 1:
         raise _refused(op, "it is no product of a matrix and few rows")
     (read,), (other,) = weights, data
-    norm = _norm(a, s[other.attr])
+    norm = norm_of(a, s[other.attr])
     if read.args[-1] not in (column, depth.var) or depth.var not in other.args:
         raise _refused(op, "neighbours in its weights are neighbours along no axis")
     weight, along = read.attr, read.args[-1] is depth.var
@@ -124,15 +124,16 @@ def product_of(a: Anchored) -> Product:
     width = _width(weight, a.target)
     wide = other.args[-1] is depth.var and along
     data_width = min(width, _width(other.attr, a.target)) if wide else 1
-    end, beside = _gate(a, many) if along else (a.output, 1)
+    end, beside = gate_of(a, many) if along else (a.output, 1)
     return Product(
         few, many, other.attr, weight, along, width, data_width, len(op.axis), end, beside, norm
     )
 
 
-def _norm(a: Anchored, data: Stage) -> tuple[Stage, ...]:
+def norm_of(a: Anchored, data: Stage, parts: Sequence[Stage] = ()) -> tuple[Stage, ...]:
     """What makes the rows of sums of their elements; () where no sum is before the anchor.
 
+    parts: sums that are terms of the anchor
     Raises ScheduleError for sums that are not along the rows of the data, or of another operand.
     """
     s, anchor = a.schedule, a.schedule[a.anchor]
@@ -140,7 +141,7 @@ def _norm(a: Anchored, data: Stage) -> tuple[Stage, ...]:
         stage
         for stage in s.stages
         if isinstance(stage.op, ComputeOp) and stage.op.combiner is not None
-        if stage is not anchor and s.reaches(stage, anchor)
+        if stage is not anchor and stage not in parts and s.reaches(stage, anchor)
     ]
     if not sums:
         return ()
@@ -156,7 +157,7 @@ def _norm(a: Anchored, data: Stage) -> tuple[Stage, ...]:
     return tuple(own)
 
 
-def _gate(a: Anchored, many: int) -> tuple[Tensor, int]:
+def gate_of(a: Anchored, many: int) -> tuple[Tensor, int]:
     """What is made of the columns, where it is one element of each few of them, and how many."""
     shape, end = list(a.anchor.shape), a.schedule.dag.outputs[0]
     if a.has_epilogue or end is a.anchor or len(end.shape) != len(shape):
@@ -238,7 +239,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     shared = {}
     if found.norm:
         shared[found.data] = found.data
-        _norm_rows(s, found, (s[root], block), lanes, threads)
+        norm_rows(s, found.norm, found.data_width, (s[root], block), (lanes, threads))
     elif bool(cfg["slots"].val):
         rows = shared[found.data] = s.cache_read(found.data, "shared", [local])
         s[rows].compute_at(s[root], block)
@@ -256,16 +257,21 @@ def _shares(cfg: Any, s: Schedule, partial: Tensor, found: Product) -> Tensor:
     return board
 
 
-def _norm_rows(
-    s: Schedule, found: Product, place: tuple[Stage, IterVar], lanes: Any, threads: Any
-) -> None:
+def norm_rows(
+    s: Schedule, norm: tuple[Stage, ...], width: int, place: tuple[Stage, IterVar],
+    block: tuple[Any, Any],
+) -> None:  # fmt: skip
     """The rows in shared memory, normed by all threads of a block; each of its sums by one line of
-    them, from a copy that is in shared memory, too."""
-    *inner, data = found.norm
-    for source in _rows_before(s, found):
+    them, from a copy that is in shared memory, too.
+
+    width: elements of the rows in one access; block: its threads along x and y
+    """
+    *inner, data = norm
+    lanes, threads = block
+    for source in _rows_before(s, norm):
         stage = s[s.cache_read(source, "shared", [r.tensor for r in s.readers(source)])]
         stage.compute_at(*place)
-        fetch(stage, lanes * threads, found.data_width, lanes=lanes)
+        fetch(stage, lanes * threads, width, lanes=lanes)
     for stage in inner:
         stage.set_scope("shared")
         stage.compute_at(*place)
@@ -276,12 +282,12 @@ def _norm_rows(
     deal(data, data.fuse(*data.op.axis), lanes * threads, lanes)
 
 
-def _rows_before(s: Schedule, found: Product) -> list[Tensor]:
+def _rows_before(s: Schedule, norm: tuple[Stage, ...]) -> list[Tensor]:
     """What the sums and the data read, whose elements are those of the rows."""
-    own = {stage.tensor for stage in found.norm}
-    reads = [n.attr for stage in found.norm for n in E.walk(inlined_body(s, stage))
+    own = {stage.tensor for stage in norm}
+    reads = [n.attr for stage in norm for n in E.walk(inlined_body(s, stage))
              if n.op == "read" and n.attr not in own]  # fmt: skip
-    return [t for t in dict.fromkeys(reads) if prod(t.shape) == prod(found.data.shape)]
+    return [t for t in dict.fromkeys(reads) if prod(t.shape) == prod(norm[-1].op.shape)]
 
 
 def _blocks(stage: Stage, found: Product, tile: Any) -> tuple[IterVar, IterVar]:

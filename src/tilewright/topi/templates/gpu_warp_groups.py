@@ -23,10 +23,11 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
-from tilewright.ir.stmt import ASYNC_BYTES
+from tilewright.ir.stmt import ASYNC_BYTES, CLUSTER_TAG
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.space.decision import ceil_div
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.targets.target import Target
@@ -50,6 +51,7 @@ from tilewright.topi.templates.gpu_atoms import (
     width_of,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_rows_behind import rows_behind, stages_of
 from tilewright.topi.templates.untuned import fastest
 
 LEAST = 64  # rows, and columns, from which a product is large
@@ -59,7 +61,8 @@ EACH_M = (1, 2)  # atoms of a group below each other
 GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
-FEW_TILES = 264  # of the least size, two for each core: from there on sums are not split
+FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
+CLUSTERS = (1, 2, -2)  # blocks that run together: below each other, or beside each other
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -113,19 +116,25 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("engine", list(ENGINES if engine else ENGINES[:1]))
     cfg.define_knob("strip", [n for n in STRIPS if n == 1 or n * GROUP_ROWS <= m])
     slices = depth * op.input_tensors[0].dtype.bytes // nbytes
-    few = prod(ax.size for ax in op.axis[:-2]) * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES
+    batch = prod(ax.size for ax in op.axis[:-2])
+    few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
     cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
+    cfg.define_knob("stay", [0, 1] if engine and not few and batch == 1 else [0], absent=0)
+    together = engine and not few and batch == 1 and a.target.most_in_cluster > 1
+    cfg.define_knob("cluster", list(CLUSTERS if together else CLUSTERS[:1]), absent=1)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
-    root, partial = inline_around(replace(a, anchor=product)), product
+    behind = rows_behind(cfg, a)
+    root = inline_around(replace(a, anchor=product), inside=stages_of(behind))
+    partial = product
     if (blocks := int(cfg["split_k"].val)) > 1:
         chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
         partial = s.rfactor(product, chunk)
-        add_partials(s, accumulator(s, product, root), root, a.target)
+        add_partials(s, accumulator(s, product, root), root, a.target, behind)
         root = partial
     local = accumulator(s, partial, root, "fragment")
-    lane = _tile(cfg, s[root], axes, atom)
+    lane = _tile(cfg, s[root], axes, atom, a.target.limits.cores)
     s[local].compute_at(s[root], lane)
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
 
@@ -143,10 +152,12 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> IterVar:
+def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar:
     """Blocks, groups, lanes of a stage with the rows and columns of the product; the loop of lanes.
 
-    Blocks go along a strip of rows first, so that those which run together read few tiles.
+    Blocks go along a strip of rows first, so that those which run together read few tiles.  There
+    is one for each tile, or, where they stay, no more than cores, and each takes tiles in turn: its
+    loading warps ask for the next one while the sums of this one are stored.
     """
     op = stage.op
     assert isinstance(op, ComputeOp)
@@ -157,11 +168,26 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> IterVar:
     block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
     group_m, m = stage.split(m, factor=each_m)
     group_n, n = stage.split(n, factor=each_n)
+    engine = int(cfg["engine"].val) >= 0
+    near = int(cfg["cluster"].val) if engine else 1
+    if near > 1:
+        block_m, mate = stage.split(block_m, factor=near)
+    if near < 0:
+        block_n, mate = stage.split(block_n, factor=-near)
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
-    stage.reorder(*batch, strips, block_n, strip, group_m, group_n, m, n)
+    mates = [] if near == 1 else [mate]
+    stage.reorder(*batch, strips, block_n, strip, *mates, group_m, group_n, m, n)
+    for mate in mates:
+        stage.bind(mate, CLUSTER_TAG)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
-    stage.bind(stage.fuse(strips, block_n, strip), "blockIdx.x")
+    tiles = stage.fuse(strips, block_n, strip)
+    if engine and int(cfg["stay"].val):
+        below = ceil_div(rows.size, each_m * cfg["tile_m"].size[1] * max(near, 1))
+        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1] * max(-near, 1))
+        whole = ceil_div(below, cfg["strip"].val) * cfg["strip"].val * beside
+        _, tiles = stage.split(tiles, nparts=ceil_div(whole, cores // abs(near)))
+    stage.bind(tiles, "blockIdx.x")
     stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
     lane, *_, pair = lanes(stage, m, n, atom.name)
     stage.vectorize(pair)
@@ -202,5 +228,9 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
 
 
 anchor_template(
-    "dense.groups", kinds=KINDS, tags=("dense", "matmul", "batch_matmul"), fallback=fallback
+    "dense.groups",
+    kinds=KINDS,
+    tags=("dense", "matmul", "batch_matmul"),
+    fallback=fallback,
+    rows=True,
 )(schedule_groups)

@@ -1,0 +1,136 @@
+"""Elements that a result keeps of an argument: no stores where both share their memory.
+
+In: a program of a chain.  Out: the same, where what chooses between a new element and the one that
+is there, as a write to a cache does, asks first whether the result lies in that argument's memory.
+Where it does, whoever keeps all elements neither reads nor writes any: of a cache of thousands of
+rows one is touched.  Elsewhere the kernel does what it did.  Read next: `reads_first.py`,
+`network/in_place.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.base.dtype import BOOL
+from tilewright.codegen.c_value import APART
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.renaming import fresh_loops
+from tilewright.ir.stmt import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Program,
+    Seq,
+    Stmt,
+    Store,
+    load,
+    map_children,
+    read_buffers,
+    seq,
+    written_buffers,
+)
+
+
+def kept_in_place(program: Program) -> Program:
+    """`program` with such stores under a condition; without `Program.steady` it stays as it is."""
+    if program.steady is None:
+        return program
+    return replace(program, kernels=tuple(_rewritten(k, program.steady) for k in program.kernels))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """When a store changes an element: where `test` holds, which says so of a select, or `apart`.
+
+    negated: the select keeps the element where its own test holds
+    """
+
+    test: Expr
+    apart: Expr
+    negated: bool
+
+
+_Part = tuple[Stmt, _Change | None]  # a statement, and when it changes anything; None: always
+
+
+def _rewritten(kernel: Kernel, steady: frozenset[Buffer]) -> Kernel:
+    written = written_buffers(kernel.body)
+    others = {p for p in kernel.params if p not in steady and p not in written}
+    results = written & set(kernel.params) - read_buffers(kernel.body)
+
+    def visit(stmt: Stmt) -> list[_Part]:
+        if isinstance(stmt, Store) and stmt.buffer in results:
+            return [(stmt, _change(stmt, others))]
+        if isinstance(stmt, For):
+            parts = visit(stmt.body)
+            if all(c is not None and stmt.var not in E.free_variables(c.test) for _, c in parts):
+                # nobody reads what they store, so each may have the loop for itself
+                return [(fresh_loops(replace(stmt, body=body), {}), c) for body, c in parts]
+            return [(replace(stmt, body=_held(parts)), None)]
+        if isinstance(stmt, Seq):
+            return [part for s in stmt.body for part in visit(s)]
+        if isinstance(stmt, (If, Allocate)):
+            return [(map_children(stmt, lambda s: _held(visit(s))), None)]
+        return [(stmt, None)]
+
+    return replace(kernel, body=_held(visit(kernel.body)))
+
+
+def _change(stmt: Store, others: set[Buffer]) -> _Change | None:
+    """Where a store keeps an element of one of `others` or has a new one."""
+    value = _uncast(stmt.value)
+    if value.op not in ("select", "if_then_else"):
+        return None
+    test, first, second = value.args
+    if test.op == "broadcast":
+        (test,) = test.args
+    if test.lanes > 1:
+        return None
+    for side, negated in ((second, False), (first, True)):
+        kept = _uncast(side)
+        same = kept.op == "load" and kept.attr in others and _is_same(kept.args[0], stmt.index)
+        if same and kept.attr.dtype is stmt.buffer.dtype and kept.attr.size == stmt.buffer.size:
+            return _Change(test, E.make(APART, (), (stmt.buffer, kept.attr), BOOL), negated)
+    return None
+
+
+def _held(parts: list[_Part]) -> Stmt:
+    """Statements one behind the other, each where it changes something; what all their tests read
+    is asked for together."""
+    changes = [change for _, change in parts if change is not None]
+    held = Buffer("changes", BOOL, len(changes), "local")
+    first = [Store(held, E.const(k), change.test) for k, change in enumerate(changes)]
+    rest: list[Stmt] = []
+    for stmt, change in parts:
+        if change is not None:
+            known = load(held, E.const(changes.index(change)))
+            test = E.logical_not(known) if change.negated else known
+            stmt = _substituted(stmt, {change.test: known})
+            stmt = If(E.binary("or", test, change.apart), stmt)
+        rest.append(stmt)
+    return Allocate(held, seq(*first, *rest)) if first else seq(*rest)
+
+
+def _substituted(stmt: Stmt, values: dict[Expr, Expr]) -> Stmt:
+    return map_children(stmt, lambda s: _substituted(s, values), lambda e: E.substitute(e, values))
+
+
+def _is_same(a: Expr, b: Expr) -> bool:
+    """Whether two indices are equal, of vectors those of all lanes."""
+    if a.op == b.op == "ramp":
+        return a.lanes == b.lanes and all(map(_is_same, a.args, b.args))
+    if a.lanes > 1 or b.lanes > 1:
+        return a is b
+    apart = Simplifier({})(E.binary("sub", a, b))
+    return apart.op == "const" and apart.attr == 0
+
+
+def _uncast(value: Expr) -> Expr:
+    """What goes to another type and back is what it was."""
+    while value.op == "cast":
+        (value,) = value.args
+    return value

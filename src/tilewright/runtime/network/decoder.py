@@ -1,0 +1,157 @@
+"""`Decoder`: a compiled decoder that is fed with tokens, and knows where its caches are.
+
+    run = Decoder(tilewright.open("llama.tar"))
+    for token in run.generate([[128000, 9906]], 100):
+        print(token)
+
+In: a `Compiled` with inputs `tokens`, `position` and `last`, as `tilewright.load` makes of a
+decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `compiled.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.doors import door
+from tilewright.base.errors import DeviceError
+from tilewright.runtime.network.compiled import Compiled
+
+NAMES = ("tokens", "position", "last")  # of its inputs
+Choose = Callable[[np.ndarray], Any]  # logits [batch, vocabulary] -> tokens [batch]
+
+
+def greedy(logits: np.ndarray) -> np.ndarray:
+    """Give the token that is the likeliest, of each text."""
+    made: np.ndarray = np.argmax(logits, -1)
+    return made
+
+
+class Decoder:
+    """A decoder and its caches, which hold what it was fed; texts of a batch go on together.
+
+    Any number of tokens is fed: by the numbers of positions that the library has, `counts`, the
+    last of them filled up.  What is behind `position` in the caches is never seen.
+
+    run: the compiled decoder, whose caches are empty or begin anew here; it belongs to this object
+    """
+
+    @door(DeviceError, "Decoder")
+    def __init__(self, run: Compiled) -> None:
+        if tuple(spec.name for spec in run.inputs) != NAMES or not run.states:
+            raise DeviceError(
+                "Decoder", f"{run!r} takes other inputs than {', '.join(NAMES)}",
+                'Compile a decoder: tilewright.load("llama-1b") or the folder of a model.',
+            )  # fmt: skip
+        plans = run.library.plans
+        index = run.library.plan.given[0]
+        self.run = run
+        self.batch = run.inputs[0].shape[0]
+        self.counts = tuple(sorted(plan.inputs[index].shape[1] for plan in plans))
+        self.length = run.states[0].shape[2]
+        rows = {p.inputs[index].shape[1]: p.outputs[p.returned[0]][0].shape[1] for p in plans}
+        self._every = max((n for n, made in rows.items() if n == made), default=0)
+        self.position = 0
+
+    def reset(self) -> None:
+        """Let the text begin anew."""
+        self.run.reset()
+        self.position = 0
+
+    def fork(self) -> Decoder:
+        """Make another one with the same code and weights, which goes on from here by itself."""
+        other = Decoder(self.run.fork())
+        other.position = self.position
+        return other
+
+    @door(DeviceError)
+    def back(self, count: int) -> None:
+        """Forget the last `count` tokens, as what was guessed and is not so."""
+        if not 0 <= count <= self.position:
+            raise DeviceError(
+                f"back({count})", f"it is {count} of {self.position} tokens", "Forget fewer."
+            )
+        self.position -= count
+
+    def feed(self, tokens: Any, every: bool = False) -> np.ndarray:
+        """Read tokens [batch, any number]; give the logits of what follows, [batch, vocabulary].
+
+        every: of what follows each of them, [batch, number, vocabulary]; for at most as many as the
+               library has positions at once that all have logits (16)
+        Raises DeviceError for more than the caches hold, and for tokens of another shape or that
+        are none; then nothing is written.
+        """
+        given = self._checked(tokens)
+        count, made = given.shape[1], []
+        if every and count > self._every:
+            raise DeviceError(
+                f"feed(every=True), {count} tokens", f"at most {self._every} have logits each",
+                'Feed fewer, or load with more at once: shape={"tokens": [1, 16]}.',
+            )  # fmt: skip
+        while given.shape[1]:
+            part, logits = self._part(given, every)
+            made.append(logits)
+            given = given[:, part:]
+        return np.concatenate(made, 1) if every else made[-1][:, -1]
+
+    def generate(
+        self, tokens: Sequence[Sequence[int]], count: int, choose: Choose = greedy
+    ) -> Iterator[list[int]]:
+        """Read tokens [batch, any number], then give `count` tokens of each text, one by one.
+
+        choose: takes logits [batch, vocabulary], gives the tokens; default: the likeliest
+        It ends before where the caches are full.  Raises DeviceError as `feed` does.
+        """
+        logits = self.feed(tokens)
+        for k in range(count):
+            chosen = np.asarray(choose(logits)).reshape(self.batch, 1)
+            yield chosen[:, 0].tolist()
+            if k + 1 < count:
+                if self.position == self.length:
+                    return
+                logits = self.feed(chosen)
+
+    def _part(self, tokens: np.ndarray, every: bool) -> tuple[int, np.ndarray]:
+        """Run the first of these tokens: how many that were, and logits of each or of the last."""
+        sizes = [n for n in self.counts if not every or n <= self._every]
+        left = tokens.shape[1]
+        size = next((n for n in sizes if n >= left), sizes[-1])
+        part = min(size, left)
+        filled = np.zeros((self.batch, size), "int64")
+        filled[:, :part] = tokens[:, :part]
+        first, last = (np.full(self.batch, n, "int64") for n in (self.position, part - 1))
+        made = self.run(filled, first, last)
+        self.position += part
+        if made.shape[1] == size:  # of each
+            made = made[:, :part] if every else made[:, part - 1 : part]
+        return part, made
+
+    def _checked(self, tokens: Any) -> np.ndarray:
+        """Raises DeviceError for what cannot be fed."""
+        given = np.asarray(tokens)
+        place = f"feed(tokens {given.dtype}{list(given.shape)})"
+        if given.ndim != 2 or given.shape[0] != self.batch:
+            raise DeviceError(
+                place, f"they are not {self.batch} lists of tokens",
+                f"Give int64[{self.batch}, any number].",
+            )  # fmt: skip
+        if not given.shape[1]:
+            raise DeviceError(place, "there is nothing to go on from", "Give a token at least.")
+        if given.dtype.kind not in "iu":
+            raise DeviceError(place, "they are no whole numbers", "Give int64.")
+        whole = self.position + given.shape[1]
+        if whole > self.length:
+            raise DeviceError(
+                place, f"with them it is {whole} positions, the caches hold {self.length}",
+                'Begin anew with reset(), or load it with more: shape={"cache": ...}.',
+            )  # fmt: skip
+        plan = self.run.library.plan
+        for bound in plan.bounds:
+            own = plan.inputs[bound.input].name == NAMES[0]
+            wrong = bound.wrong(given) if own else None
+            if wrong is not None:
+                told = f"{wrong} is not from {bound.least} to {bound.most}"
+                raise DeviceError(place, told, "Give tokens of this model.")
+        return given

@@ -1,0 +1,75 @@
+"""Bytes in words of registers as floats: which casts are, and that the bits add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilewright.codegen.byte_floats import FLOAT, in_words, of_words
+from tilewright.ir import expr as E
+from tilewright.ir import float8
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import Buffer
+
+BYTES = Buffer("bytes", "int8", 16, "local")
+INDEX = E.var("k")
+BYTE = E.make("load", (INDEX,), BYTES, "int8")
+HALF = E.var("h")
+SIMPLIFY = Simplifier({INDEX: (0, 15), HALF: (0, 1)})
+
+
+def shifted(by: Expr | int, mask: int) -> Expr:
+    moved = E.binary("shl", E.cast("int32", BYTE), by)
+    return E.cast("float32", E.binary("bitand", E.cast("int32", E.cast("int8", moved)), mask))
+
+
+def found(value: Expr, buffers: frozenset[Buffer] = frozenset([BYTES])) -> Expr | None:
+    made = of_words(value, buffers, SIMPLIFY)
+    return made if made.op == FLOAT else None
+
+
+def test_casts_of_bytes_that_stay_in_their_byte() -> None:
+    plain = found(E.cast("float32", E.cast("int32", BYTE)))
+    assert plain is not None and plain.attr == (BYTES, 0xFF)
+    low = found(shifted(4 - HALF * 4, -16))
+    assert low is not None and low.attr == (BYTES, 0xF0) and low.args[0] is INDEX
+    eighth = found(E.cast("float32", float8.whole_number(E.cast("int32", BYTE))))
+    assert eighth is not None and eighth.attr == (BYTES, None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        shifted(4, -8),  # a bit of the byte below would come in
+        shifted(5, -32),
+        E.cast("float32", E.binary("shr", E.cast("int32", BYTE), 4)),
+        E.cast("float32", E.cast("int32", BYTE) + 1),
+        E.cast("float64", E.cast("int32", BYTE)),
+    ],
+)
+def test_others_stay_as_they_are(value: Expr) -> None:
+    assert of_words(value, frozenset([BYTES]), SIMPLIFY) is value
+
+
+def test_only_words_of_registers_count() -> None:
+    assert found(E.cast("float32", E.cast("int32", BYTE)), frozenset()) is None
+    assert in_words(BYTES, 16) and not in_words(BYTES, 2)
+    assert not in_words(Buffer("far", "int8", 16, "shared"), 16)
+    assert not in_words(Buffer("odd", "int8", 6, "local"), 4)
+    assert not in_words(Buffer("other", "uint8", 16, "local"), 16)
+
+
+@pytest.mark.parametrize(("shift", "mask"), [(0, 0xFF), (4, 0xF0), (0, 0xF0)])
+def test_the_words_of_the_text_are_the_numbers(shift: int, mask: int) -> None:
+    """What `tw_byte` computes, step by step, of all bytes at all places of a word."""
+    every = np.arange(256).astype("uint8").view("int8")
+    for place in range(4):
+        line = np.full((256, 4), 0xA5, "uint8")
+        line[:, place] = every.view("uint8")
+        word = line.view("<u4")[:, 0].astype("uint64")
+        word = ((word << shift) & (mask * 0x01010101)) ^ 0x80808080
+        byte = (word >> (8 * place)).astype("uint32") & 0xFF
+        numbers = (byte | np.uint32(0x4B000000)).view("float32") - np.float32(8388736.0)
+        wanted = (every.view("uint8").astype("int32") << shift & mask).astype("uint8").view("int8")
+        np.testing.assert_array_equal(numbers, wanted.astype("float32"))

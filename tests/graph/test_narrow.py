@@ -1,0 +1,181 @@
+"""Narrow weights of networks: how they are packed, which layers have them, what they cost."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright.base.errors import ModelError
+from tilewright.front import Network, load
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    Var,
+    post_order,
+)
+from tilewright.graph.narrow import NarrowWeights, packed, unpacked
+from tilewright.graph.op import call
+from tilewright.graph.passes import narrow_weights, optimize
+from tilewright.graph.passes.narrow import narrowed, packings
+from tilewright.graph.traversal import is_call, op_name
+from tilewright.network.narrow import accuracy, asking
+from tilewright.topi.nn.narrow import KINDS
+
+RNG = np.random.default_rng(0)
+
+
+def matrix(n: int, k: int, dtype: str = "float32") -> np.ndarray:
+    return (RNG.standard_normal((n, k)) / 8).astype("float32").astype(ml_dtypes.bfloat16 if
+        dtype == "bfloat16" else dtype)  # fmt: skip
+
+
+def layers(rows: int = 1, dtype: str = "float32") -> IRModule:
+    """Three dense layers; the second one is too small."""
+    x = Var("x", TensorType((rows, 256), dtype))
+    first = call("nn.relu", call("nn.dense", x, Constant(matrix(128, 256, dtype))))
+    small = call("nn.dense", first, Constant(matrix(32, 128, dtype)))
+    wide = call("nn.dense", small, Constant(matrix(512, 32, dtype)))
+    return IRModule.from_expr(Function([x], wide))
+
+
+def products(body: Expr) -> list[tuple[str, str]]:
+    """Names and kinds of the products and the weights that are unpacked."""
+    names = ("nn.dense", "nn.dense_narrow", "nn.unpack_narrow")
+    found = [n for n in post_order(body) if isinstance(n, Call) and is_call(n, *names)]
+    return [(op_name(n).removeprefix("nn."), str(n.attrs.get("kind", ""))) for n in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_packed_is_the_nearest_of_its_group(kind: str, dtype: str) -> None:
+    floats = matrix(40, 192, dtype)
+    floats[3] = 0
+    floats[5, :64] = -floats[5, :64].astype("float32").max()  # only negative ones
+    made = packed(floats, kind, 64)
+    again = unpacked(made.weight, made.scale, kind)
+    exact = floats.astype("float64")
+    groups = np.abs(exact.reshape(40, 3, 64))
+    # half of a step, of int4 a whole one beyond 7, and what rounding the scale leaves
+    step = {"int8": 1 / 254, "int4": 1 / 8, "float8": 1 / 26}[kind] + 2.0**-8
+    off = np.abs(again - exact).reshape(groups.shape)
+    assert (off <= step * groups.max(-1, keepdims=True)).all()
+    assert not again[3].any()
+    assert made.error == pytest.approx(np.linalg.norm(again - exact) / np.linalg.norm(exact), 1e-4)
+    assert 0 < made.error < {"int8": 0.01, "int4": 0.12, "float8": 0.04}[kind]
+
+
+def test_packing_what_was_unpacked_changes_nothing() -> None:
+    """So weights that a file has in groups of as many bits stay what they are."""
+    for kind in KINDS:
+        made = packed(matrix(64, 128), kind, 32)
+        floats = unpacked(made.weight, made.scale, kind)
+        again = packed(floats, kind, 32)
+        np.testing.assert_array_equal(unpacked(again.weight, again.scale, kind), floats)
+        assert again.error == 0
+
+
+def test_which_layers_are_narrow() -> None:
+    mod = layers()
+
+    def kinds(weights: str) -> list[tuple[str, str]]:
+        return products(narrow_weights(asking(mod, weights))["main"].body)
+
+    small, dense = ("dense", ""), "dense_narrow"
+    assert kinds("") == [small] * 3
+    assert kinds("int8") == [(dense, "int8"), small, (dense, "int8")]
+    assert kinds("int4") == [(dense, "int4"), small, (dense, "int8")]
+    assert kinds("int4:head=int4") == [(dense, "int4"), small, (dense, "int4")]
+    assert kinds("int4:head=none") == [(dense, "int4"), small, small]
+    x = Var("x", TensorType((1, 256), "float32"))
+    alone = IRModule.from_expr(Function([x], call("nn.dense", x, Constant(matrix(128, 256)))))
+    assert products(narrow_weights(asking(alone, "int4"))["main"].body) == [(dense, "int4")]
+
+
+def test_many_rows_unpack_the_same_weights() -> None:
+    few, many = (narrowed(asking(layers(rows), "int8")["main"]) for rows in (16, 17))
+    assert ("unpack_narrow", "int8") in products(many.body)
+    assert ("unpack_narrow", "int8") not in products(few.body)
+
+
+@pytest.mark.parametrize("rows", [1, 17])
+def test_the_pass_computes_what_its_weights_stand_for(rows: int) -> None:
+    mod = asking(layers(rows), "int4:64")
+    main = narrowed(mod["main"])
+    assert [(t.kind, t.group) for t in packings(main.body)] == [("int4", 64), ("int8", 32)]
+    inputs = {"x": RNG.standard_normal((rows, 256)).astype("float32")}
+    exact, found = evaluate(mod, inputs, "float64"), evaluate(main, inputs, "float64")
+    off = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert 0.01 < off < 0.3
+
+
+@pytest.mark.parametrize("text", ["int3", "int4:7", "int4:head=x", "", "int8:", "int4 "])
+def test_unknown_weights_are_refused(text: str) -> None:
+    with pytest.raises(ModelError, match=r"there are no such weights\. Use int8, int4, float8"):
+        NarrowWeights.parsed(text)
+
+
+def test_a_spelling_is_read_again() -> None:
+    for text in ("int8", "int4:64", "float8:32:head=none", "int4:head=float8"):
+        made = NarrowWeights.parsed(text)
+        assert NarrowWeights.parsed(str(made)) == made
+
+
+def test_attributes_reach_the_pass_through_all_others() -> None:
+    main = optimize(asking(layers(), "float8"))["main"]
+    names = [n for node in post_order(main.body) if isinstance(node, Call)
+             for n in [str(getattr(node.op, "attrs", {}).get("name", ""))]]  # fmt: skip
+    assert sum("dense_narrow" in name for name in names) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 20])
+def test_a_network_is_built_with_them_and_says_what_they_cost(rows: int) -> None:
+    net = load(layers(rows))
+    x = RNG.standard_normal((rows, 256)).astype("float32")
+    exact = evaluate(net.modules[0], {"x": x}, "float64")
+    for weights, most in (("int8", 0.03), ("int4", 0.3), ("float8", 0.08)):
+        run = tw.compile(net, "llvm", weights=weights)
+        narrow = narrowed(asking(net.modules[0], weights)["main"])
+        np.testing.assert_allclose(run(x), evaluate(narrow, {"x": x}, "float64"), atol=1e-5)
+        told = run.report.accuracy
+        assert told is not None and told.layers == 2
+        off = np.linalg.norm(run(x) - exact) / np.linalg.norm(exact)
+        assert told.outputs is not None and told.outputs / 3 < off < 3 * told.outputs < 3 * most
+        assert f"weights {told.weights} in 2 layers: outputs " in str(run.report)
+    assert tw.compile(net, "llvm").report.accuracy is None
+
+
+def test_halves_and_narrow_weights_go_together() -> None:
+    net = load(layers()).with_weights("int8")
+    half = net.in_type("bfloat16")
+    assert half.weights == "int8" and net.with_weights("").weights == ""
+    main = narrow_weights(half.modules[0])["main"]
+    narrow = [n for n in post_order(main.body) if is_call(n, "nn.dense_narrow")]
+    assert [str(n.dtype) for n in narrow] == ["bfloat16", "bfloat16"]
+    assert accuracy(half.modules[0], half.params) is not None
+
+
+def test_what_has_no_large_layer_says_so() -> None:
+    x = Var("x", TensorType((1, 32), "float32"))
+    small = Function([x], call("nn.dense", x, Constant(matrix(8, 32))))
+    told = accuracy(asking(IRModule.from_expr(small), "int8"), {})
+    assert told is not None and "no layer is large enough" in str(told)
+
+
+def test_a_task_has_no_weights_to_change() -> None:
+    from tilewright import te
+
+    x = te.placeholder((4,), "float32", "x")
+    task = tw.task([x, te.compute((4,), lambda i: x[i] + 1)], target="llvm")
+    with pytest.raises(ModelError, match=r"compile\(weights=\): a task has its weights"):
+        tw.compile(task, weights="int8")
+    with pytest.raises(ModelError, match=r"tune\(weights=\): a task has its weights"):
+        tw.tune(task, weights="int8")
+    assert isinstance(load(layers()), Network)
