@@ -34,7 +34,7 @@ from tilewright.codegen.c_dialect import (
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
-from tilewright.codegen.waiting import refill, waiting
+from tilewright.codegen.waiting import waiting
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import BulkCopy
@@ -180,7 +180,6 @@ class _KernelPrinter(ValuePrinter):
         self._waiting = None
         self._early = program.lets_in
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
-        self._refill: Stmt | None = None  # where they come in when it has no more to do
         if program.steady is not None and AWAIT in dialect.instructions:
             self._waiting = waiting(kernel, program.steady, self._runs_once)
 
@@ -311,9 +310,7 @@ class _KernelPrinter(ValuePrinter):
         self._define(AWAIT)
         joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
         self._lets_in = self._early and joins
-        self._refill = refill(self.kernel) if self._early and not joins else None
-        at_once = self._early and not joins and self._refill is None
-        self._call_helper(AWAIT if at_once else AWAIT_ONLY, "")
+        self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
         for buffer in fresh:
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
@@ -374,11 +371,6 @@ class _KernelPrinter(ValuePrinter):
         if stmt.orelse is not None:
             self._line("} else {")
             self._block(stmt.orelse)
-        elif stmt is self._refill:
-            self._line("} else {")
-            self._indent += 1
-            self._call_helper(LET_IN, "")
-            self._indent -= 1
         self._line("}")
 
     def _while(self, stmt: While) -> None:

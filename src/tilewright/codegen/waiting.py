@@ -12,21 +12,16 @@ from dataclasses import dataclass
 
 from tilewright.ir.stmt import (
     Allocate,
-    AsyncCopy,
     Buffer,
-    Commit,
     For,
-    If,
     Kernel,
     Prefetch,
     Seq,
     Stmt,
-    Wait,
     children,
     map_children,
     read_buffers,
     seq,
-    statements,
     written_buffers,
 )
 
@@ -54,35 +49,6 @@ def waiting(
     if kernel.given:  # integers that are read first of all
         return Waiting(None, fresh)
     return Waiting(_first(kernel.body, others, runs_once), fresh)
-
-
-def refill(kernel: Kernel) -> If | None:
-    """What asks for the next slice of the one ring that a kernel has, in its loop; else None.
-
-    When there is none left to ask for, memory soon has nothing to do: the kernel behind may begin
-    then.  One that begins sooner takes memory's time from this one, and has nothing to ask for when
-    this one ends.
-    """
-    loops = [s for s in statements(kernel.body) if isinstance(s, For) and _waits(s.body)]
-    inside = [s for s in _parts(loops[0].body) if _is_refill(s)] if len(loops) == 1 else []
-    return inside[-1] if inside and isinstance(inside[-1], If) else None
-
-
-def _parts(body: Stmt) -> tuple[Stmt, ...]:
-    while isinstance(body, Allocate):
-        body = body.body
-    return body.body if isinstance(body, Seq) else (body,)
-
-
-def _waits(body: Stmt) -> bool:
-    return any(isinstance(s, Wait) for s in _parts(body))
-
-
-def _is_refill(stmt: Stmt) -> bool:
-    inner = list(statements(stmt))
-    copies = all(isinstance(s, (AsyncCopy, Commit, For, If, Seq)) for s in inner)
-    asks = isinstance(stmt, If) and stmt.orelse is None
-    return asks and copies and any(isinstance(s, AsyncCopy) for s in inner)
 
 
 def _first(stmt: Stmt, others: set[Buffer], runs_once: Callable[[For], bool]) -> Stmt | None:
