@@ -3,17 +3,15 @@
 import numpy as np
 
 from search.spaces import CPU, flagship
-from tilewright import te, topi
+from tilewright import te
 from tilewright.base.dtype import FLOAT32
 from tilewright.cost.machine_model import predict_seconds, seconds
 from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.template import anchor_sketches
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
-from tilewright.te.dag import ComputeDAG
 
-GPU, HOPPER = Target("cuda"), Target("cuda -arch=sm_90")
+GPU = Target("cuda")
 
 
 def predicted(s, target):
@@ -50,23 +48,6 @@ def gpu_rows(threads, blocks):
     s[b].bind(block, "blockIdx.x")
     s[b].bind(thread, "threadIdx.x")
     return predicted(s, GPU)
-
-
-def test_what_comes_from_memory_takes_longer_and_wants_rings_that_are_far_ahead():
-    data = te.placeholder((16, 4096), "float16", "data")
-    weight = te.placeholder((4096, 4096), "float16", "weight", constant=True)
-    dag = ComputeDAG([data, weight, topi.nn.dense(data, weight)])
-    (few,) = (s for s in anchor_sketches(dag, HOPPER) if s.origin == "template:dense.few")
-    tiles = {
-        name: few.space.space_map[name][at].value for name, at in (("tile_m", 1), ("tile_n", 0))
-    }
-    held = {"warps_k": 8, "step_k": 1, "auto_unroll_max_step": 0, **tiles}
-    told = {}
-    for stages in (2, 8):
-        (group,) = few.groups(np.array([few.space.index_of({**held, "stages": stages})]))
-        told[stages] = [float(seconds(group.resources, 1, cold)[0]) for cold in (False, True)]
-    assert all(warm < cold for warm, cold in told.values())
-    assert told[2][1] - told[8][1] > 2 * (told[2][0] - told[8][0])
 
 
 def test_the_same_work_wants_more_than_one_core_and_whole_warps():

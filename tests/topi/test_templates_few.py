@@ -114,7 +114,7 @@ def test_what_runs_untuned_keeps_most_cores_busy_and_is_well_ahead(rows: int) ->
     index = sketch.fallback()
     assert index is not None
     (group,) = sketch.groups(np.array([index]))
-    (kernel,), _ = analyse(group.resources, 1, cold=True)
+    (kernel,), _ = analyse(group.resources, 1)
     cores = CUDA.limits.cores
     assert 0.9 * cores < kernel.blocks < 2 * cores
     (ring,) = kernel.rings
