@@ -21,7 +21,7 @@ parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("model", nargs="?", help="folder of a model, or what --save wrote")
 parser.add_argument("--size", default="tiny", help="without a model: tiny, 1b, 3b or 8b")
 parser.add_argument("--device", default=None, help="cuda, llvm; default: what is here")
-parser.add_argument("--weights", default=None, help="float32, float16, bfloat16")
+parser.add_argument("--weights", default=None, help="a type, or int8, int4, float8")
 parser.add_argument("--prompt", default="Once upon a time", help="text, or token numbers: 5,17,60")
 parser.add_argument("--tokens", type=int, default=64, help="how many to make")
 parser.add_argument("--batch", type=int, default=1, help="texts at once, all from the prompt")
@@ -39,12 +39,15 @@ if Path(model).is_file():
     run = tw.open(model)
 else:
     target = options.device or ("cuda" if tw.cuda().exist else "llvm")
-    dtype = options.weights or ("bfloat16" if target.startswith("cuda") else "float32")
+    dtype = "bfloat16" if target.startswith("cuda") else "float32"
+    narrow = options.weights if options.weights in ("int8", "int4", "float8") else None
+    dtype = dtype if narrow else options.weights or dtype
     sizes = {"tokens": sorted({1, options.prefill}), "cache": options.cache}
     net = tw.load(model, shape=sizes, batch=(options.batch,), dtype=dtype)
     if options.tune_minutes:
-        print(tw.tune(net, target, minutes=options.tune_minutes, log=options.log))
-    run = tw.compile(net, target, log=options.log if options.tune_minutes else None)
+        minutes, log = options.tune_minutes, options.log
+        print(tw.tune(net, target, minutes=minutes, log=log, weights=narrow))
+    run = tw.compile(net, target, options.log if options.tune_minutes else None, weights=narrow)
     if options.save:
         run.save(options.save)
 decoder = tw.Decoder(run)

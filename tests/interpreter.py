@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.barriers_met import diverged, run_alone
 from tests.groups_beside import Beside
 from tests.scalars import operation, rounded
 from tests.touches import Cells, Moment
@@ -70,9 +69,10 @@ from tilewright.ir.stmt import (
     Store,
     Wait,
     While,
+    statements,
     vector_loads,
 )
-from tilewright.ir.warps import Meeting, Waiting, Wide
+from tilewright.ir.warps import Meeting, Waiting, run_warp, unit_of
 
 __all__ = ["InterpreterError", "run"]
 
@@ -139,43 +139,23 @@ def _launch(kernel: Kernel, cells: dict[Buffer, Cells], check: bool) -> None:
     )  # the last changes fastest: x
     fork, brought = object(), filled(kernel)
     came: Came = {}
-    together: list[list[_Thread]] = []  # blocks that run together
     for block, at in enumerate(itertools.product(*(extents[tag] for tag in blocks))):
+        shared: dict[Buffer, Cells] = {}
         running = []
-        before = [own[0].gates for own in together]
-        gates = Gates(kernel, math.prod(len(extents[tag]) for tag in threads), before)
-        shared: dict[Buffer, Cells] = gates.memory
+        gates = Gates(kernel, math.prod(len(extents[tag]) for tag in threads))
         for number, lane in enumerate(itertools.product(*(extents[tag] for tag in threads))):
             place = zip((*blocks, *threads), (*at, *lane), strict=True)
             bound = {variables[tag]: value for tag, value in place}
             now = Moment(fork, block, 0, number)
             running.append(_Thread(kernel, check, dict(cells), shared, now, bound, gates, brought))
-        together.append(running)
-        if len(together) == kernel.cluster:
-            _in_turn(kernel, together, came)
-            together = []
+        _in_turn(kernel, running, gates, came)
 
 
 Came = dict[tuple[Join, int], list[tuple[int, int]]]  # block and interval of each that came
 
 
-def _in_turn(kernel: Kernel, together: Sequence[Sequence[_Thread]], came: Came) -> None:
-    """Run the threads of blocks that run together from barrier to barrier until all end."""
-    if has_gates(kernel):
-        turns = [_turns(kernel, threads, came) for threads in together]
-        blocks = [threads[0].gates for threads in together]
-        run_block(
-            blocks, [go_on for go_on, _ in turns], [met for _, met in turns], diverged(kernel)
-        )
-        return
-    for threads in together:
-        run_alone(kernel, len(threads), *_turns(kernel, threads, came))
-
-
-def _turns(
-    kernel: Kernel, threads: Sequence[_Thread], came: Came
-) -> tuple[Callable[[int, Any], Any], Callable[[Any], bool | None]]:
-    """What lets a thread go on, and what happens when all have come to a barrier."""
+def _in_turn(kernel: Kernel, threads: Sequence[_Thread], gates: Gates, came: Came) -> None:
+    """Run threads from barrier to barrier until all end."""
     courses = [thread.run(kernel.body) for thread in threads]
 
     def go_on(k: int, told: Any) -> Any:
@@ -185,6 +165,8 @@ def _turns(
             return None
         except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise threads[k].error(f"{error}") from error
+
+    unit = unit_of(kernel)
 
     def met(stop: Any) -> bool | None:
         seen: frozenset[tuple[int, int]] = frozenset()
@@ -197,7 +179,31 @@ def _turns(
             thread.now = replace(now, interval=now.interval + 1, seen=now.seen | seen)
         return last
 
-    return go_on, met
+    def diverged(waiting: Sequence[Any]) -> InterpreterError:
+        barriers = [s for s in statements(kernel.body) if isinstance(s, (Barrier, Join))]
+        told = (
+            f"thread {waiting.index(stop)} "
+            + ("has ended" if stop is None else f"waits at barrier {barriers.index(stop) + 1}")
+            for stop in dict.fromkeys(waiting)
+        )
+        return InterpreterError(
+            kernel.name, f"barrier divergence: {', '.join(told)}",
+            "Move the barrier out of the condition, or give all threads the same trip counts.",
+        )  # fmt: skip
+
+    if has_gates(kernel):
+        run_block(gates, go_on, met, diverged)
+        return
+    last: bool | None = None
+    while True:
+        waiting: list[Any] = []
+        for first in range(0, len(threads), unit):
+            waiting += run_warp(kernel, first, min(unit, len(threads) - first), go_on, last)
+        if len(set(waiting)) > 1:
+            raise diverged(waiting)
+        if waiting[0] is None:
+            return
+        last = met(waiting[0])
 
 
 @dataclass
@@ -296,7 +302,7 @@ class _Thread(Beside):
         del self.cells[buffer]
 
     def barrier(self, stmt: Barrier) -> Course:
-        yield Wide(stmt) if stmt.cluster else stmt
+        yield stmt
 
     def join(self, stmt: Join) -> Course:
         if (yield stmt):
@@ -398,21 +404,17 @@ class _Thread(Beside):
         values = [zero if p < 0 else held(given[p]) for p in places]
         self.place(to, stmt.to.index, 0)
         self.place(to, stmt.to.index + (stmt.to.count - 1), 0)
-        first = self.value(stmt.to.index)
+        first, cells = self.value(stmt.to.index), self.cells[to]
         if self.check:
             self.refuse("aligned" if first % stmt.unit else "", to, first, stmt.unit)
         into = [to.at(first + k) for k in range(stmt.to.count)]
 
-        def arrived(block: Gates) -> None:
-            fresh = Cells([None if self.check else zero] * to.size)
-            own = block.memory.setdefault(to, fresh)
+        def arrived() -> None:
             for at, value in zip(into, values, strict=True):
-                own.values[at] = value
+                cells.values[at] = value
 
         gate = self.gate(stmt.gate)
-        wrong, at = self.gates.copy(
-            self.now.thread, gate, (to, into), stmt.nbytes, arrived, stmt.everywhere
-        )
+        wrong, at = self.gates.copy(self.now.thread, gate, (to, into), stmt.nbytes, arrived)
         self.refuse(wrong if self.check else "", to, at)
         yield from ()
 

@@ -22,7 +22,7 @@ from tests.ir.boxes import Boxed
 from tests.ir.bulk_rings import FAULTS, BulkRing
 from tilewright.base.artifact import Source
 from tilewright.codegen import generate
-from tilewright.codegen.serial_gates import ALONE, HELPERS, together
+from tilewright.codegen.serial_gates import HELPERS
 from tilewright.codegen.serial_threads import copies, order, serialized
 from tilewright.driver import nvrtc
 from tilewright.ir.stmt import Program
@@ -34,8 +34,7 @@ _WARPS = """
 static pthread_barrier_t warps[32];
 static int row, plane;
 static void __syncwarp() {
-  const int thread = threadIdx.x + row * (threadIdx.y + plane * threadIdx.z);
-  pthread_barrier_wait(&warps[thread / 32 + TW_OWN * 8]);
+  pthread_barrier_wait(&warps[(threadIdx.x + row * (threadIdx.y + plane * threadIdx.z)) / 32]);
 }
 static void tw_pause() { sched_yield(); }
 static int tw_uniform(int index) { return index; }
@@ -65,26 +64,6 @@ static void tw_mma_m64n16k16_float16(float* d, const void* a, const void* b) {
   }
 }
 """
-# Blocks that run together have a part of the memory each, and one board.
-_TOGETHER = """
-#define TW_OWN (blockIdx.x % 2)
-#define TW_PART (1 << 17)
-alignas(1024) static unsigned char tw_whole[2 * TW_PART];
-#define tw_memory (tw_whole + TW_OWN * TW_PART)
-#define tw_shared tw_memory
-#define __cluster_dims__(x, y, z)
-#define TW_WARPS 128
-#define TW_SEEN TW_FENCE
-#define TW_RANK(b) (tw_uint)TW_OWN
-#define TW_AT(p, rank) tw_soft_at(p, rank)
-template <typename T> static T* tw_soft_at(T* p, tw_uint rank) {
-  const intptr_t at = (uintptr_t)p - (uintptr_t)tw_whole;
-  if (at < 0 || at >= 2 * TW_PART) return p;
-  return (T*)((uintptr_t)tw_whole + at % TW_PART + rank * TW_PART);
-}
-static void tw_soft_all() { pthread_barrier_wait(&met); }
-"""
-_OWN_MEMORY = re.compile(r"alignas.* tw_memory.*\n.*tw_shared = tw_memory;\n")
 
 
 def turned(program: Program, change: Callable[[str], str] = str) -> Source:
@@ -103,30 +82,21 @@ def outputs(
     text = re.sub(r"  extern __shared__ .*\n", "", source.text)
     helpers = re.findall(r"^static [^;]*? tw_floor\w+\(.*?^}$", text, re.M | re.S)
     own = text[text.index("static __device__ const tw_view") :]
-    (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
-    cluster, threads = together(own, kernel.name), x * y * z
-    assert cluster in (1, 2)
-    host = _OWN_MEMORY.sub(_TOGETHER, _HOST) if cluster > 1 else f"{_HOST}#define TW_OWN 0\n{ALONE}"
     text = "\n".join([HELPERS, *helpers, own])
+    (x, y, z), (gx, gy, gz) = kernel.block, kernel.grid
     *kinds, _ = ["unsigned short" if source.buffers[i].dtype.bits == 16 else "float"
                  for i in kernel.args]  # fmt: skip
     types = [f"({kind}*)s->a[{n}]" for n, kind in enumerate([*kinds, "int"])]
     main = _MAIN.format(
-        name=kernel.name, arguments=", ".join(types), threads=threads * cluster,
-        blocks=gx * gy * gz // cluster, gx=gx, gy=gy, x=x, y=y,
+        name=kernel.name, arguments=", ".join(types), threads=x * y * z, blocks=gx * gy * gz,
+        gx=gx, gy=gy, x=x, y=y,
     )  # fmt: skip
-    if cluster > 1:
-        main = main.replace(f"t / {x} / {y}", "0")
-        main = main.replace(f"b % {gx},", f"b * 2 % {gx} + t / {threads},").replace(
-            f"b / {gx}", f"b * 2 / {gx}"
-        )
     ready = f"  row = {x}; plane = {y};\n" + "".join(
-        f"  pthread_barrier_init(&warps[{k}], nullptr, 32);\n"
-        for own in range(cluster) for k in range(own * 8, own * 8 + threads // 32)
-    )  # fmt: skip
+        f"  pthread_barrier_init(&warps[{k}], nullptr, 32);\n" for k in range(x * y * z // 32)
+    )
     main = main.replace("  pthread_barrier_init(&met", f"{ready}  pthread_barrier_init(&met")
     path, made = folder / "kernel.cpp", folder / f"{len(list(folder.iterdir()))}.so"
-    path.write_text(host + _WARPS + text + main)
+    path.write_text(_HOST + _WARPS + text + main)
     command = [str(COMPILER), "-O1", "-shared", "-fPIC", "-pthread", str(path), "-o", str(made)]
     subprocess.run(command, check=True, capture_output=True)
     function = getattr(ctypes.CDLL(str(made)), f"grid_{kernel.name}")
@@ -209,13 +179,13 @@ _WRONG = {
 
 
 def _group_product(
-    folder: Path, change: Callable[[str], str] = str, p: GroupProduct = GROUPS
+    folder: Path, change: Callable[[str], str] = str
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """What comes out in all orders, what should."""
-    program = lower_schedule(group_products.product(p)[0], H100)
+    program = lower_schedule(group_products.product(GROUPS)[0], H100)
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-8, 9, (n, p.k)).astype(np.float16) for n in (p.m, p.n))
-    at = {"A": a, "B": b, "D": np.zeros((p.m, p.n), np.float32)}
+    a, b = (rng.integers(-8, 9, (n, GROUPS.k)).astype(np.float16) for n in (GROUPS.m, GROUPS.n))
+    at = {"A": a, "B": b, "D": np.zeros((GROUPS.m, GROUPS.n), np.float32)}
     right = 2 * (a.astype(np.float32) @ b.astype(np.float32).T)
     given = [at[buffer.name] for buffer in program.args]
     return outputs(program, given, folder, change), right
@@ -245,23 +215,6 @@ def test_a_group_waits_however_long_copies_take(
     monkeypatch.setattr(f"{__name__}.HELPERS", HELPERS.replace(begins, begins + slow))
     found, right = _group_product(tmp_path)
     assert all(np.array_equal(o, right) for o in found)
-
-
-CLUSTER = GroupProduct(m=128, n=32, k=512, block=(64, 16), bulk=True, loaders=1, again=2,
-                       cluster=2, wide=True)  # fmt: skip
-_WRONG_TOGETHER = {
-    "nothing": lambda text: text,
-    "one block's slots are filled unread": lambda text: text.replace("3, 8);", "3, 4);"),
-    "parts come to one block": lambda text: re.sub(r"(tw_bulk_2)_all<2>", r"\1", text),
-    "each arrives at home": lambda text: text.replace("tw_arrive_all<2>(&", "tw_arrive(&", 1),
-}
-
-
-@pytest.mark.parametrize("fault", _WRONG_TOGETHER)
-def test_blocks_that_run_together_take_turns(fault: str, tmp_path: Path) -> None:
-    found, right = _group_product(tmp_path, _WRONG_TOGETHER[fault], CLUSTER)
-    agree = [bool(np.array_equal(o, right)) for o in found]
-    assert all(agree) == (fault == "nothing"), agree
 
 
 @pytest.mark.parametrize("atoms", [False, True])

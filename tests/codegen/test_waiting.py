@@ -14,6 +14,7 @@ from tilewright import te, topi
 from tilewright.base.artifact import AWAIT_ONLY, Source
 from tilewright.base.dtype import FLOAT32
 from tilewright.codegen import generate
+from tilewright.codegen.c_dialect import LET_IN
 from tilewright.codegen.serial_threads import serialized
 from tilewright.driver import nvrtc
 from tilewright.driver.build import build_payload, generate_source, payload_of
@@ -127,8 +128,8 @@ def with_wait(whole: Program) -> Program:
 @pytest.mark.parametrize("name", CASES)
 def test_only_chained_texts_of_new_devices_wait(name: str) -> None:
     whole = CASES[name].program
-    alone = generate(whole, SM90)
-    assert not alone.waits and "griddepcontrol" not in alone.text
+    alone, several = generate(whole, SM90), len(whole.kernels) > 1
+    assert not alone.waits and alone.waits_inside == ("griddepcontrol" in alone.text) == several
     source = generate(with_wait(whole), SM90)
     for lines, kernel in zip(lines_of(source), whole.kernels, strict=True):
         (at,) = (k for k, line in enumerate(lines) if f"{AWAIT_ONLY}();" in line)
@@ -138,6 +139,27 @@ def test_only_chained_texts_of_new_devices_wait(name: str) -> None:
         assert not re.search(rf"(?<![.\w])({names})(\[| \+)", before)
     for target in ("cuda -arch=sm_80", "opencl"):
         assert generate(with_wait(whole), Target(target)) == generate(whole, Target(target))
+
+
+def test_kernels_let_those_of_their_own_program_in() -> None:
+    whole = CASES["two_kernels"].program
+    for made in (whole, with_wait(whole)):
+        source = generate(made, SM90)
+        first, last = lines_of(source)
+        awaits = [k for k, line in enumerate(first) if f"{AWAIT_ONLY}();" in line]
+        (let,) = (k for k, line in enumerate(first) if f"{LET_IN}();" in line)
+        assert awaits == ([] if made is whole else [let - 1])
+        assert any(f"{AWAIT_ONLY}();" in line for line in last) and source.waits_inside
+        assert not any(f"{LET_IN}();" in line for line in last)
+    early = generate(replace(with_wait(whole), lets_in=True), SM90)
+    assert early.waits and f"{LET_IN}();" not in early.text
+
+
+def test_a_program_alone_reads_what_none_of_its_kernels_writes_before_its_wait() -> None:
+    whole = CASES["two_kernels"].program
+    _, last = lines_of(generate(whole, SM90))
+    (at,) = (k for k, line in enumerate(last) if f"{AWAIT_ONLY}();" in line)
+    assert last[at + 1 :] and "w = tw_fresh(w);" in last[at + 1] and "a = tw_fresh" not in str(last)
 
 
 @pytest.mark.slow

@@ -100,6 +100,33 @@ def test_runs_follow_each_other_wholly(gpu: Device) -> None:
     assert all(np.array_equal(each.numpy(), first) for each in copies)
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_programs_of_two_kernels_let_their_own_in(gpu: Device, size: int) -> None:
+    """y from x by way of w, and x from y: the second kernel reads at once what neither writes."""
+    x = te.placeholder((size,), name="x")
+    w = te.compute((size,), lambda i: x[size - 1 - i] + 1.0, name="w")
+    y = te.compute((size,), lambda i: w[size - 1 - i] * 2.0 - x[i], name="y")
+    schedule = te.create_schedule(y.op)
+    for tensor in (w, y):
+        block, thread = schedule[tensor].split(tensor.op.axis[0], factor=128)
+        schedule[tensor].bind(block, "blockIdx.x")
+        schedule[tensor].bind(thread, "threadIdx.x")
+    source = generate_source(schedule, gpu.target, "two", [x, y])
+    assert source.waits_inside and not source.waits
+    module = Module(compile_source(source, gpu.target), gpu)
+    given = np.random.default_rng(size).integers(-64, 64, size).astype("float32")
+    held = [array(given, gpu), array(np.zeros(size, "float32"), gpu)]
+    calls = [
+        c for k in range(LINKS) for c in module.launches(*(held if k % 2 == 0 else held[::-1]))
+    ]
+    sequence = LaunchSequence(gpu, calls)
+    for run in range(RUNS):
+        held[0].copyfrom(given + run)
+        sequence.run()
+        want = given + run + 2.0 * LINKS  # each program adds 2
+        np.testing.assert_array_equal(held[LINKS % 2].numpy(), want)
+
+
 @pytest.mark.parametrize("switch", ["on", "early", "off"])
 def test_a_network(gpu: Device, monkeypatch: pytest.MonkeyPatch, switch: str) -> None:
     monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", switch)

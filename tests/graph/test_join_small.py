@@ -52,10 +52,10 @@ def of_a_product() -> Expr:
 
 
 NETWORKS = {  # and how many kernels there are after
-    "angles of a position": (turned, 6),
+    "angles of a position": (turned, 4),
     "positions of layers": (of_layers, 2),
     "many elements": (of_many, 3),
-    "what a product has made": (of_a_product, 3),
+    "what a product has made": (of_a_product, 2),
 }
 
 

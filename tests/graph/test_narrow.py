@@ -179,3 +179,15 @@ def test_a_task_has_no_weights_to_change() -> None:
     with pytest.raises(ModelError, match=r"tune\(weights=\): a task has its weights"):
         tw.tune(task, weights="int8")
     assert isinstance(load(layers()), Network)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_a_decoder_says_the_same_with_them() -> None:
+    """Its steps and its prefill, which has weights unpacked, read the same ones."""
+    net = load("llama-tiny", shape={"tokens": [1, 24], "cache": 32}, batch=(1,))
+    said = []
+    for chosen in (net, net.with_weights("int8")):
+        decoder = tw.Decoder(tw.compile(chosen, "llvm"))
+        said.append([int(step[0]) for step in decoder.generate([list(range(2, 26))], 6)])
+    assert said[0] == said[1]

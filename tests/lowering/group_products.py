@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from tilewright import te
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, Atom
-from tilewright.ir.stmt import CLUSTER_TAG
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.thread_loops import fetch, lanes
 from tilewright.te.tensor import ComputeOp, Tensor
@@ -37,7 +36,6 @@ class Product:
     bulk: bool = False
     loaders: int = 0
     again: int = 1  # tiles along j that one block goes through
-    cluster: int = 1  # blocks along i that run together
     wide: bool = False  # d[i, j] = 2 * sum(..) in float32 instead
 
     @property
@@ -90,9 +88,6 @@ def scheduled(p: Product, c: Tensor, d: Tensor) -> Schedule:
         s[d].reorder(bi, bj, turn, gi, gj, i, j)
     else:
         s[d].reorder(bi, bj, gi, gj, i, j)
-    if p.cluster > 1:
-        bi, together = s[d].split(bi, factor=p.cluster)
-        s[d].bind(together, CLUSTER_TAG)
     s[d].bind(bi, "blockIdx.y")
     s[d].bind(bj, "blockIdx.x")
     s[d].bind(s[d].fuse(gi, gj), "threadIdx.y")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,34 +12,15 @@ from hypothesis import strategies as st
 from lowering.group_products import Product, product
 from tests import interpreter
 from tests.tiers import examples
-from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
 from tilewright.codegen import generate, serial_threads
 from tilewright.driver import nvrtc
 from tilewright.ir.atoms import GROUP_ATOMS
-from tilewright.ir.bulk import Arrive, BulkCopy, MakeGates
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.interpreter_memory import InterpreterError
-from tilewright.ir.stmt import (
-    CLUSTER_TAG,
-    Allocate,
-    Barrier,
-    For,
-    If,
-    Mma,
-    MmaEnd,
-    Program,
-    Seq,
-    Show,
-    Stmt,
-    Wait,
-    map_children,
-    statements,
-)
+from tilewright.ir.stmt import For, Mma, MmaEnd, Program, Show, Stmt, Wait, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
-from tilewright.schedule.schedule import create_schedule
-from tilewright.schedule.tree.legality import check, judge
+from tilewright.schedule.tree.legality import check
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
@@ -247,96 +227,3 @@ def test_a_block_may_go_on_to_other_tiles(slots: int, loaders: int, k: int) -> N
     agrees(p, run_fast)
     ends = [s.pending for s in statements(lowered(p).kernels[0].body) if isinstance(s, MmaEnd)]
     assert ends == [1, 0]
-
-
-CLUSTERS = {
-    "each brings half of B": Product(m=128, n=16, k=256, bulk=True, loaders=4, cluster=2),
-    "threads begin copies": Product(m=128, n=16, k=192, bulk=True, loaders=0, cluster=2),
-    "two slots, again": Product(m=128, n=32, k=128, bulk=True, slots=2, loaders=1, again=2,
-                                cluster=2),
-    "an uneven last tile": Product(m=128, n=48, k=192, bulk=True, loaders=1, again=2, cluster=2),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("p", CLUSTERS.values(), ids=CLUSTERS)
-def test_blocks_that_run_together_share_a_tile(p: Product) -> None:
-    agrees(p, run_fast)
-    (kernel,) = lowered(p).kernels
-    copies = {s.to.buffer.name: s for s in statements(kernel.body) if isinstance(s, BulkCopy)}
-    assert copies["B.shared"].everywhere and not copies["A.shared"].everywhere
-    assert copies["B.shared"].box.extents == (8, 64) and kernel.grid[0] % 2 == 0
-
-
-def test_the_definition_says_so_of_blocks_that_run_together() -> None:
-    agrees(Product(m=128, n=16, k=64, bulk=True, slots=1, loaders=0, cluster=2), interpreter.run)
-
-
-def _changed(kind: type[Stmt], **fields: object) -> Callable[[Stmt], Stmt]:
-    def change(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, kind):
-            return replace(stmt, **fields)  # type: ignore[type-var]
-        return map_children(stmt, change)
-
-    return change
-
-
-def _half_the_arrivals(stmt: Stmt) -> Stmt:
-    if isinstance(stmt, MakeGates) and stmt.arrivals > 1:
-        return replace(stmt, arrivals=stmt.arrivals // 2)
-    return map_children(stmt, _half_the_arrivals)
-
-
-def _without_the_last_wait(stmt: Stmt) -> Stmt:
-    assert isinstance(stmt, Allocate)
-    body = stmt.body
-    assert isinstance(body, Seq) and isinstance(body.body[-1], If)
-    return replace(stmt, body=replace(body, body=body.body[:-1]))
-
-
-FAULTS: dict[str, tuple[Callable[[Stmt], Stmt], str]] = {
-    "each arrives at its own gates only": (_changed(Arrive, everywhere=False), "waits for ever"),
-    "each keeps its part": (_changed(BulkCopy, everywhere=False), "waits for ever|bytes are exp"),
-    "no barrier of all": (_changed(Barrier, cluster=False), "never made|no barrier lies between"),
-    "slots of others are not waited for": (_half_the_arrivals, "not know|more than|under way"),
-    "gates may be gone": (_without_the_last_wait, "block . of those that run together may end"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_faults_of_blocks_that_run_together_are_found(fault: str) -> None:
-    p = Product(m=128, n=16, k=448, bulk=True, loaders=1, cluster=2)
-    program = lowered(p)
-    (kernel,) = program.kernels
-    change, told = FAULTS[fault]
-    wrong = replace(program, kernels=(replace(kernel, body=change(kernel.body)),))
-    given = [np.ones(n, "float16") for n in ((128, 448), (16, 448), (16,), (128, 16))]
-    with pytest.raises(InterpreterError, match=told):
-        run_fast(wrong, given)
-
-
-TOGETHER = Product(m=128, n=16, k=128, bulk=True, loaders=1, cluster=2)
-
-
-def test_devices_whose_blocks_do_not_reach_each_other() -> None:
-    schedule, _ = product(TOGETHER)
-    assert "grid_dim" not in judge(Resources(LoopTree(schedule).bounds(), TARGET)).reasons()
-    older = Target("cuda -arch=sm_89")
-    assert "grid_dim" in judge(Resources(LoopTree(schedule).bounds(), older)).reasons()
-    schedule = create_schedule(te.compute((64,), lambda i: i.astype("float32"), name="x").op)
-    (stage,) = schedule.stages
-    outer, inner = stage.split(stage.op.axis[0], factor=2)
-    stage.bind(outer, "blockIdx.x")
-    stage.bind(inner, CLUSTER_TAG)
-    assert lower_schedule(schedule, TARGET).kernels[0].grid == (64, 1, 1)
-    with pytest.raises(LoweringError, match="do not reach each other's memory"):
-        lower_schedule(schedule, older)
-
-
-@pytest.mark.parametrize("change", [{"cluster": 16, "m": 1024}, {"cluster": 3, "m": 192}])
-def test_clusters_that_there_are_not(change: dict[str, int]) -> None:
-    """More blocks than run together; so many that they have no equal parts of a tile."""
-    schedule, _ = product(replace(TOGETHER, **change))
-    assert judge(Resources(LoopTree(schedule).bounds(), TARGET)).reasons()
-    if change["cluster"] == 3:
-        with pytest.raises(LegalityError, match="3 blocks bring a part each of 16 rows"):
-            lower_schedule(schedule, TARGET)

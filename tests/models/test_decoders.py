@@ -91,13 +91,14 @@ def test_greedy_tokens_are_those_of_eager_float32(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def compiled() -> Any:
-    net = tw.load("llama-tiny", shape={"tokens": [1, 4, 20], "cache": 40}, batch=(2,))
+    net = tw.load("llama-tiny", shape={"tokens": [1, 20], "cache": 40}, batch=(2,))
     return tw.compile(net, "llvm", verify=False)
 
 
 PROMPTS = np.random.default_rng(2).integers(0, 512, (2, 23))
 
 
+@pytest.mark.slow
 def test_prompts_of_any_length_go_through_caches_as_single_steps_do(compiled: Any) -> None:
     single, many = Decoder(compiled), Decoder(compiled.fork())
     logits = [single.feed(PROMPTS[:, k : k + 1]) for k in range(23)]
@@ -111,18 +112,27 @@ def test_prompts_of_any_length_go_through_caches_as_single_steps_do(compiled: An
     np.testing.assert_allclose(again, np.stack(logits[20:], 1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_decoder_is_begun_anew_saved_and_forked(compiled: Any, tmp_path: Path) -> None:
     compiled.save(tmp_path / "net.tar")
     run = Decoder(tw.open(tmp_path / "net.tar"))
     first = run.feed(PROMPTS[:, :5])
     other = run.fork()
     np.testing.assert_array_equal(run.feed([[7], [8]]), other.feed([[7], [8]]))
-    assert (run.position, run.length, run.counts) == (6, 40, (1, 4, 20))
+    assert (run.position, run.length, run.counts) == (6, 40, (1, 20))
+    saved = other.state()
     run.reset()
     np.testing.assert_array_equal(run.feed(PROMPTS[:, :5]), first)
     assert other.position == 6
+    for wrong in ({**saved, "position": np.array(41)}, {"position": np.array(1)}):
+        with pytest.raises(DeviceError, match="set_state"):
+            run.set_state(wrong)
+    run.set_state(saved)
+    assert run.position == 6
+    np.testing.assert_array_equal(run.feed([[9], [9]]), other.feed([[9], [9]]))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_fed_writes_nothing(compiled: Any) -> None:
     run = Decoder(compiled.fork())
     run.reset()

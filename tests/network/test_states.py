@@ -121,6 +121,7 @@ def rows_at_once(count: int) -> relay.Function:
     return relay.Function([x, cache, at], relay.Tuple([new, further, relay.nn.dense(x, new)]))
 
 
+@pytest.mark.slow
 def test_steps_of_one_row_and_of_several_go_on_from_each_other(tmp_path: Any) -> None:
     states = {"cache": State(0), "at": State(1)}
     both = build([rows_at_once(1), rows_at_once(3)], "llvm", states=states, verify=False)

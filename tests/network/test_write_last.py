@@ -25,7 +25,7 @@ PLACES = np.arange(KEYS, dtype="int64").reshape(1, KEYS, 1)
 
 def written(name: str, new: Expr, position: Expr) -> Expr:
     here = relay.equal(relay.const(PLACES), position)
-    return relay.where(here, new, tensor(name, HEADS, KEYS, SIZE))
+    return relay.where(here, new, tensor(name, HEADS, KEYS, new.shape[-1]))
 
 
 def step(layers: int = 2, rows: int = ROWS) -> Expr:
@@ -72,6 +72,16 @@ def test_many_rows_read_what_was_written() -> None:
     mod = grouped(step(1, 17))
     (write,) = writes(mod)
     assert steps(mod["main"].body)[-1] is not write
+
+
+def test_attention_without_a_template_reads_what_was_written() -> None:
+    """Values are narrower than keys, so the first product is the larger one."""
+    x, position = tensor("x", HEADS, ROWS, SIZE), tensor("i", 1, 1, 1, dtype="int64")
+    keys = written("k", tensor("a", HEADS, 1, SIZE), position)
+    values = written("v", tensor("b", HEADS, 1, SIZE // 2), position)
+    share = nn.softmax(nn.batch_matmul(x, keys))
+    mod = grouped(relay.Tuple([keys, values, nn.batch_matmul(share, values, transpose_b=False)]))
+    assert "batch_matmul" in steps(mod["main"].body)[-1].op.attrs["name"]
 
 
 @pytest.mark.parametrize("pieces", [1, 2])

@@ -12,6 +12,7 @@ from tilewright.runtime import LaunchSequence, Module, array
 from tilewright.runtime.drivers import Launch, cuda
 
 WAITS = f"  {AWAIT}();\n"  # of a chained kernel
+BOTH = 2 * WAITS  # of two of them
 TWO = [ADD, (2, 2, "*", 2.0)]
 
 
@@ -33,7 +34,12 @@ def in_graphs(simulation: Simulation, text: str, times: int = 1) -> list[str]:
 
 @pytest.mark.slow
 def test_all_but_the_first_of_a_chain_begin_early(simulation: Simulation) -> None:
-    assert in_graphs(simulation, WAITS, 2) == ["k1", "k0", "k1"]
+    assert in_graphs(simulation, BOTH, 2) == ["k1", "k0", "k1"]
+
+
+@pytest.mark.slow
+def test_of_a_program_alone_those_behind_its_first_begin_early(simulation: Simulation) -> None:
+    assert in_graphs(simulation, WAITS, 2) == ["k1", "k1"]
 
 
 @pytest.mark.slow
@@ -41,7 +47,7 @@ def test_the_first_of_each_pass_that_is_timed_follows_the_one_before(
     simulation: Simulation,
 ) -> None:
     arrays = [array(X, GPU), array(Y, GPU), array(np.zeros_like(X), GPU)]
-    module = Module(artifact(TWO, text=WAITS), GPU)
+    module = Module(artifact(TWO, text=BOTH), GPU)
     sequence = LaunchSequence(GPU, module.launches(*arrays))
     simulation.early.clear()
     sequence.time(number=64)
@@ -59,7 +65,7 @@ def test_nothing_begins_early_where_it_must_not(
         monkeypatch.setattr(GPU.driver, "_major", 8)
     elif why == "switch":
         monkeypatch.setenv("TILEWRIGHT_DEPENDENT_LAUNCH", "off")
-    assert in_graphs(simulation, "" if why == "text" else WAITS) == []
+    assert in_graphs(simulation, "" if why == "text" else BOTH) == []
 
 
 @pytest.mark.slow
@@ -76,7 +82,7 @@ def test_launches_one_by_one_and_those_that_somebody_captures_begin_early(
     simulation: Simulation,
 ) -> None:
     held = [array(v, GPU).memory for v in (X, Y, X)]
-    kernels = Module(artifact(TWO, text=WAITS), GPU).kernels
+    kernels = Module(artifact(TWO, text=BOTH), GPU).kernels
     plan = GPU.driver.plan(tuple(Launch(k, tuple(held)) for k in kernels))
     plan.run()
     assert simulation.early == [("k1", "work")]

@@ -1,5 +1,7 @@
 """The cost model: learns, tells how well on rows it had not seen, is the same every time."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,12 @@ def test_the_correlation_is_over_rows_not_seen_before():
     model.add("t", *rows(100, seed=5))
     found = model.correlation()
     assert found is not None and 0.8 < found < 1.0
+    model.start_fit(background=False)
+    model.add("t", *rows(100, seed=6))  # while it learns: the model in force judges them
+    late = copy.copy(model)
+    late._added, late._judged = [*model._added], model._judged.copy()
+    model.finish_fit()
+    assert model.correlation() == late.correlation() != found
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,7 @@ def test_keys_in_pieces_are_one_kernel(
         assert_computes(backwards(program), dag, 0)
 
 
+@pytest.mark.slow
 def test_kernels_that_begin_early_ask_for_the_cache_before_they_wait() -> None:
     """The kernel before may still write a row of it: memory is asked for, nothing is read."""
     sketch = sketch_of(attention(2, 4, 64, 64, 64))

@@ -165,7 +165,7 @@ def test_gates_and_norms_are_computed_beside_the_product(
 def test_no_thread_reads_what_another_still_writes(kind: str) -> None:
     tensors = dense(kind, n=5, k=128)
     sketch = sketch_of(tensors)
-    check(kind, tensors, sketch, sketch.space.indices(np.array([[0]] * 6))[0], run_defined)
+    check(kind, tensors, sketch, sketch.space.indices(np.array([[0]] * 7))[0], run_defined)
 
 
 @given(
@@ -218,13 +218,21 @@ def test_it_comes_first_for_up_to_16_rows() -> None:
         sketch_of(dense("int4", 17))
 
 
-def test_what_runs_untuned() -> None:
-    """It is legal, and has as many columns of a thread as leave each core some blocks."""
-    for columns, each in ((64, 1), (16384, 4)):
-        sketch = sketch_of(dense("int8", 1, 512, columns))
-        index = sketch.fallback()
-        assert index is not None
-        assert sketch.space.get(index)["each"].val == each
+@pytest.mark.parametrize(
+    ("kind", "k", "rows", "lanes", "threads", "each"),
+    [("int8", 2048, 1, 128, 2, 2), ("int8", 8192, 1, 128, 1, 2), ("int4", 2048, 1, 64, 2, 4),
+     ("int4", 8192, 16, 32, 4, 2), ("float8", 64, 4, 1, 16, 4)],
+)  # fmt: skip
+def test_what_runs_untuned(
+    kind: str, k: int, rows: int, lanes: int, threads: int, each: int
+) -> None:
+    """A block along the depth; the rows come to shared memory where there are several."""
+    sketch = sketch_of(dense(kind, rows, k, 512))
+    index = sketch.fallback()
+    assert index is not None and sketch.legal(np.array([index])).all()
+    config = sketch.space.get(index)
+    names = ("lanes", "threads", "each", "shared_rows")
+    assert [config[name].val for name in names] == [lanes, threads, each, int(rows > 1)]
 
 
 def test_only_products_count_as_work() -> None:

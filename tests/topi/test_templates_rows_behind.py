@@ -160,10 +160,10 @@ def test_what_a_lane_has_of_a_row_is_whole_vectors() -> None:
     assert row_warps(1024) == [1, 2, 4, 8] and row_warps(197) == [1]
 
 
-def test_logs_from_before_say_one_warp() -> None:
-    sketch = sketches("residual")["dense.gpu"]
+def test_records_without_norms_say_nothing_of_warps() -> None:
+    sketch = sketches("wide rows")["dense.gpu"]
     values = {name: e.value for name, e in sketch.space.get(5).items() if name != "row_warps"}
-    assert sketch.space.get(sketch.space.index_of(values))["row_warps"].val == 1
+    assert sketch.space.get(sketch.space.index_of(values))["row_warps"].val == 3
 
 
 def test_only_norms_of_whole_rows_follow() -> None:

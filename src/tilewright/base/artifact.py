@@ -240,7 +240,16 @@ class Source:
     def waits(self) -> bool:
         """Whether each kernel itself waits for the one before it, in all its threads, before it
         touches what others write or still read: only such a one may begin before that has ended."""
-        return any(f"{name}();" in self.text for name in (AWAIT, AWAIT_ONLY))
+        return self._waiting == len(self.kernels) > 0
+
+    @property
+    def waits_inside(self) -> bool:
+        """Whether all kernels but the first do so, for that one and what they themselves write."""
+        return self._waiting > 0
+
+    @property
+    def _waiting(self) -> int:
+        return sum(self.text.count(f"{name}();") for name in (AWAIT, AWAIT_ONLY))
 
     @property
     def lets_in(self) -> bool:

@@ -54,6 +54,7 @@ def bench_network(
     from tilewright.network.conversion import in_layout
     from tilewright.network.narrow import packed_outputs
 
+    net = replace(net, states={}, bounds={})  # inputs and results to peers, which know no states
     (mod,), params = net.modules, dict(net.params)
     inputs = sample_inputs(mod, params)
     expected = reference(mod, params, inputs)
@@ -92,6 +93,7 @@ def bench_network(
         title, str(target), run.device.name, latencies, kernel_lines(profile, run.report),
         worst / tolerance, worst, expected.engine if weights is None else "numpy", net,
         {k.group: (alone.get(k.name), k.source) for k in run.report.kernels}, run.report.accuracy,
+        movement_lines(profile, run.report),
     )  # fmt: skip
 
 
@@ -125,6 +127,21 @@ def bench_task(task: Task, database: Database | None, title: str) -> BenchReport
         title, str(task.target), run.device.name, latencies, kernel_lines(profile, run.report),
         beyond, worst, "the reference",
     )  # fmt: skip
+
+
+def movement_lines(profile: Profile, report: BuildReport) -> list[str]:
+    """Say what part of the kernels' time goes to those that only move elements, and which they are;
+    nothing where there is none."""
+    told = report.moved_told()
+    if not told:
+        return []
+    labels = {row.label for row in report.moved}
+    whole = sum(k.seconds for k in profile.kernels)
+    part = sum(k.seconds for k in profile.kernels if k.first.label in labels)
+    return [
+        f"{part / whole:.1%} of the time of kernels: {told[0]}" if whole else told[0],
+        *told[1:],
+    ]
 
 
 def kernel_lines(profile: Profile, report: BuildReport) -> list[KernelLine]:

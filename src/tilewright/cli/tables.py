@@ -79,6 +79,7 @@ class BenchReport:
     timed:   of its kernels, by the key of what they compute: seconds of a call alone, and where the
              schedule is from
     accuracy: what narrow weights cost, where there are any
+    movement: of what runs, the part of kernels that only move elements, and which those are
     """
 
     model: str
@@ -92,6 +93,7 @@ class BenchReport:
     network: Network | None = None
     timed: Mapping[str, tuple[float | None, str]] = field(default_factory=dict)
     accuracy: Accuracy | None = None
+    movement: Sequence[str] = ()
 
     @property
     def correct(self) -> bool:
@@ -121,6 +123,8 @@ def print_bench(report: BenchReport, console: Console | None = None) -> None:
             console, "kernels, each alone", [head[c] for c in kept],
             [[row[c] for c in kept] for row in each],
         )  # fmt: skip
+    for line in report.movement:
+        console.print(line, highlight=False)
     verdict = "within" if report.correct else "BEYOND"
     console.print(
         f"largest error against {report.reference}: {report.relative_error:.2e} of the "

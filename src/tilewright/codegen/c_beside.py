@@ -9,15 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.base.artifact import TensorMap
-from tilewright.codegen.c_dialect import (
-    EVERYWHERE,
-    MMA_BEGIN,
-    MMA_END,
-    SHOW,
-    bulk_copy,
-    multiplies,
-    multiply,
-)
+from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, bulk_copy, multiplies, multiply
 from tilewright.codegen.cuda_groups import form
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.atoms import WARP, Atom
@@ -51,13 +43,7 @@ def _bulk_copy(p: Any, stmt: BulkCopy) -> None:
     begin = p._print(p._closed(stmt.to.index))  # of whole periods of a swizzle
     to = f"&{p.buffers[stmt.to.buffer]}[{begin}]"
     places = to, p.maps[view_of(p, stmt)], p._place(stmt.gate)
-    name = bulk_copy(len(stmt.at), stmt.everywhere)
-    p._call_helper(name, ", ".join([*places, *corner]), _blocks(p, stmt))
-
-
-def _blocks(p: Any, stmt: BulkCopy | Arrive) -> str:
-    """What a function that concerns all blocks that run together is told."""
-    return f"{p.kernel.cluster}" if stmt.everywhere else ""
+    p._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
 
 
 def _make_gates(p: Any, stmt: MakeGates) -> None:
@@ -74,8 +60,7 @@ def _expect(p: Any, stmt: Expect) -> None:
 
 
 def _arrive(p: Any, stmt: Arrive) -> None:
-    name = f"tw_arrive{EVERYWHERE if stmt.everywhere else ''}"
-    p._call_helper(name, p._place(stmt.gate), _blocks(p, stmt))
+    p._call_helper("tw_arrive", p._place(stmt.gate))
 
 
 def _await(p: Any, stmt: Await) -> None:

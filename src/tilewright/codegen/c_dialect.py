@@ -61,8 +61,7 @@ class Dialect:
     packs:          whether elements of 8 and 16 bits lie in vectors of 32-bit words
     spaces:         scope -> address space qualifier with a space behind it, or ""
     threads:        thread tag -> index
-    head:           format of a kernel's head: name, params, threads, x, y, z, together
-    together:       format of what it says of so many blocks that run together, `cluster`; "": none
+    head:           format of a kernel's head: name, params, threads, x, y, z
     literal:        format of a vector of given lanes: type, values
     pointer:        format of a pointer cast: type, value
     arena, array:   formats of all shared memory as bytes and of one shared array; array is "" where
@@ -74,10 +73,8 @@ class Dialect:
                     there are no asynchronous copies (`async_copy(bytes)` for each of ASYNC_BYTES,
                     "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
                     TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
-                    "tw_await_gate"; with EVERYWHERE behind the names what concerns all blocks
-                    that run together, which MEET_ALL waits for), no `multiply(atom)` of that
-                    name, no SHOW, MMA_BEGIN and MMA_END, no waiting for the kernel before
-                    (`artifact.AWAIT` and FRESH)
+                    "tw_await_gate"), no `multiply(atom)` of that name, no SHOW, MMA_BEGIN and
+                    MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
     """
 
     language: str
@@ -92,7 +89,6 @@ class Dialect:
     spaces: Mapping[str, str]
     threads: Mapping[str, str]
     head: str
-    together: str
     literal: str
     pointer: str
     arena: str
@@ -145,12 +141,9 @@ def async_copy(nbytes: int) -> str:
     return f"tw_copy_{nbytes}"
 
 
-def bulk_copy(dimensions: int, everywhere: bool = False) -> str:
-    """The function (to, map, gate, coordinates, the innermost first) of `Dialect.instructions`.
-
-    everywhere: to the same place of all blocks that run together, whose number it is told
-    """
-    return f"{BULK}{dimensions}{EVERYWHERE if everywhere else ''}"
+def bulk_copy(dimensions: int) -> str:
+    """The function (to, map, gate, coordinates, the innermost first) of `Dialect.instructions`."""
+    return f"{BULK}{dimensions}"
 
 
 def multiply(atom: str) -> str:
@@ -179,7 +172,6 @@ def instruction(function: str) -> str:
 UNIFORM = "tw_uniform"  # (condition that is the same in all lanes of a warp)
 SHOW, MMA_BEGIN, MMA_END = "tw_show", "tw_mma_begin", "tw_mma_end"  # of `Dialect.instructions`
 BULK, TENSOR_MAP = "tw_bulk_", "tw_map"  # begins of names; the type of a parameter
-EVERYWHERE, MEET_ALL = "_all", "tw_meet_all"  # ends of names; of blocks that run together
 UNIFORM = "tw_uniform"  # (index): the same in all lanes of a warp, and the compiler knows
 LET_IN = "tw_let_next_in"  # (): kernels behind may begin, of which `AWAIT_ONLY` says nothing
 LAST = "tw_last_to_come"  # (counter, blocks - 1): whether all others of as many came before

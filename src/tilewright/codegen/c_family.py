@@ -23,7 +23,6 @@ from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
     LET_IN,
-    MEET_ALL,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -41,8 +40,6 @@ from tilewright.ir.bulk import BulkCopy
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
     BLOCK_TAGS,
-    CLUSTER_TAG,
-    GRID_TAGS,
     THREAD_TAGS,
     Allocate,
     AsyncCopy,
@@ -179,8 +176,10 @@ class _KernelPrinter(ValuePrinter):
         self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
         self._early = program.lets_in
+        self._leads = kernel is not program.kernels[-1]  # those behind belong to it
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
-        if program.steady is not None and AWAIT in dialect.instructions:
+        self._begins = program.begins and kernel is program.kernels[0]
+        if program.steady is not None and AWAIT in dialect.instructions and not self._begins:
             self._waiting = waiting(kernel, program.steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
@@ -198,12 +197,11 @@ class _KernelPrinter(ValuePrinter):
             views = (f"const __grid_constant__ {TENSOR_MAP} {n}" for n in self.maps.values())
             params = ", ".join([params, *views])
         x, y, z = kernel.block
-        together = d.together.format(cluster=kernel.cluster) if kernel.cluster > 1 else ""
-        head = d.head.format(
-            name=name, params=params, threads=x * y * z, x=x, y=y, z=z, together=together
-        )
+        head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
         if self._waiting is not None and self._waiting.before is None:
             self._await_kernel()
+        elif self._begins and self._leads:
+            self._call_helper(LET_IN, "")
         self._declare_given()
         self._declare_threads()
         self._declare_shared()
@@ -225,10 +223,7 @@ class _KernelPrinter(ValuePrinter):
                 raise self._broken(f"{tag} has extents {extents[tag]} and {thread.extent}")
             if var not in self._fixed:
                 name, kind = self._declare(var, str(var.attr)), self._type(var.dtype)
-                index = self.dialect.threads[GRID_TAGS[0] if tag == CLUSTER_TAG else tag]
-                if self.kernel.cluster > 1 and tag in (CLUSTER_TAG, GRID_TAGS[0]):
-                    index = f"({index} {'%' if tag == CLUSTER_TAG else '/'} {self.kernel.cluster})"
-                value = f"({kind}){index}"
+                value = f"({kind}){self.dialect.threads[tag]}"
                 if self.maps and tag in THREAD_TAGS[1:] and self.kernel.block[0] % WARP == 0:
                     self._define(UNIFORM)
                     value = f"{UNIFORM}({value})"
@@ -265,10 +260,7 @@ class _KernelPrinter(ValuePrinter):
             self._statement(s)
 
     def _barrier(self, stmt: Barrier) -> None:
-        if stmt.cluster:
-            self._call_helper(MEET_ALL, "")
-        else:
-            self._line(self.dialect.barrier)
+        self._line(self.dialect.barrier)
 
     def _async_copy(self, stmt: AsyncCopy) -> None:
         name = async_copy(stmt.to.count * stmt.to.buffer.dtype.bytes)
@@ -307,11 +299,13 @@ class _KernelPrinter(ValuePrinter):
         """From here on the kernel before has ended; compilers know nothing of what is read."""
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
-        self._define(AWAIT)
         joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
         self._lets_in = self._early and joins
         self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
+        if self._leads and not self._early:
+            self._call_helper(LET_IN, "")
         for buffer in fresh:
+            self._define(FRESH)
             name = self.buffers[buffer]
             self._line(f"{name} = {FRESH}({name});")
 

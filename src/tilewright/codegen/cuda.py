@@ -18,11 +18,9 @@ from tilewright.base.dtype import DType
 from tilewright.codegen import byte_floats, c_family
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
-    EVERYWHERE,
     FRESH,
     LAST,
     LET_IN,
-    MEET_ALL,
     TENSOR_MAP,
     UNIFORM,
     Dialect,
@@ -36,6 +34,7 @@ from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
+from tilewright.codegen.waiting import as_chain
 from tilewright.ir.atoms import ATOMS, Atom
 from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
@@ -203,23 +202,10 @@ void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
 """
 
 
-# Without a scope an arrival at a far gate is one instruction, with one all memory is waited for.
-_CAST = """template <int N> static __device__ __forceinline__
-void {name}(void* to, const tw_map& map, void* gate, {corner}) {{
-  asm volatile("cp.async.bulk.tensor.{n}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {{{places}}}], [%2], %{mask};"
-      :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(&map),
-         "r"((unsigned int)__cvta_generic_to_shared(gate)), {values},
-         "h"((unsigned short)((1 << N) - 1)) : "memory");
-}}
-"""
-
-
-def _bulk_copy(n: int, everywhere: bool = False) -> str:
+def _bulk_copy(n: int) -> str:
     corner = [f"c{k}" for k in range(n)]
-    return (_CAST if everywhere else _BULK).format(
-        name=bulk_copy(n, everywhere), n=n, mask=3 + n,
-        corner=", ".join(f"int {c}" for c in corner),
+    return _BULK.format(
+        name=bulk_copy(n), n=n, corner=", ".join(f"int {c}" for c in corner),
         places=", ".join(f"%{3 + k}" for k in range(n)),
         values=", ".join(f'"r"({c})' for c in corner),
     )  # fmt: skip
@@ -235,29 +221,7 @@ _GATES = {
 }
 """,
     TENSOR_MAP: "struct alignas(64) tw_map { unsigned long long words[16]; };\n",
-    **{
-        bulk_copy(n, everywhere): _bulk_copy(n, everywhere)
-        for n in range(1, MOST_DIMENSIONS + 1)
-        for everywhere in (False, True)
-    },
-    # The fence behind the making of gates releases them: else all memory would be waited for.
-    MEET_ALL: f"""static __device__ __forceinline__ void {MEET_ALL}() {{
-  asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
-      ::: "memory");
-}}
-""",
-    f"tw_arrive{EVERYWHERE}": f"""template <int N> static __device__ __forceinline__
-void tw_arrive{EVERYWHERE}(long long* gate) {{
-  __syncwarp();
-  const unsigned int block =
-      (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32;
-  if (block < N) {{
-    asm volatile("{{ .reg .b32 far; mapa.shared::cluster.u32 far, %0, %1;"
-        " mbarrier.arrive.shared::cluster.b64 _, [far]; }}"
-        :: "r"((unsigned int)__cvta_generic_to_shared(gate)), "r"(block) : "memory");
-  }}
-}}
-""",
+    **{bulk_copy(n): _bulk_copy(n) for n in range(1, MOST_DIMENSIONS + 1)},
     "tw_make_gates": """static __device__ __forceinline__
 void tw_make_gates(long long* gates, int count, unsigned int arrivals) {
   for (int k = 0; k < count; ++k) {
@@ -332,19 +296,23 @@ _INSTRUCTIONS = {
     # What a pointer is after the wait must not be known to be what it was before: compilers read
     # `const __restrict__` arguments by ld.global.nc, which the assembler moves across
     # griddepcontrol.wait.  The detour by the address in global memory keeps ld.global.
-    # Kernels behind may come when nothing that this one waited for is left.
-    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
-static __device__ __forceinline__ void {AWAIT}() {{
-  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
-}}
+    FRESH: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
 template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
   size_t place = __cvta_generic_to_global(p);
   asm volatile("" : "+l"(place) :: "memory");
   return (T*)__cvta_global_to_generic(place);
 }}
 #else
-#define {AWAIT}()
 #define {FRESH}(p) (p)
+#endif
+""",
+    # Kernels behind may come when nothing that this one waited for is left.
+    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+static __device__ __forceinline__ void {AWAIT}() {{
+  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
+}}
+#else
+#define {AWAIT}()
 #endif
 """,
     # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
@@ -352,13 +320,16 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
     # the last blocks at work.
     AWAIT_ONLY: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
 #define {AWAIT_ONLY}() asm volatile("griddepcontrol.wait;" ::: "memory")
-#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #else
 #define {AWAIT_ONLY}()
+#endif
+""",
+    LET_IN: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+#else
 #define {LET_IN}()
 #endif
 """,
-    LET_IN: "",
     # The first thread hands on what barriers put before to whoever finds its count (release), takes
     # what others handed on so (acquire), and the barrier shows it to all threads of its block.
     # A counter that was full begins at 0 again.
@@ -429,8 +400,7 @@ DIALECT = Dialect(
     packs=True,
     spaces={"global": "", "shared": ""},
     threads={f"{kind}Idx.{d}": f"{kind}Idx.{d}" for kind in ("block", "thread") for d in "xyz"},
-    head='extern "C" __global__ void {together}__launch_bounds__({threads}) {name}({params})',
-    together="__cluster_dims__({cluster}, 1, 1) ",
+    head='extern "C" __global__ void __launch_bounds__({threads}) {name}({params})',
     literal="make_{type}({values})",
     pointer="reinterpret_cast<{type}*>({value})",
     arena="extern __shared__ __align__({alignment}) unsigned char tw_shared[];",
@@ -450,6 +420,8 @@ def generate(program: Program, target: Target) -> Source:
     if not target.waits:
         program = replace(program, steady=None)
     program = kept_in_place(program)
+    if target.waits and program.steady is None:
+        program = as_chain(program)
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
     return c_family.generate(reads_first(program), target, DIALECT)

@@ -79,7 +79,6 @@ DIALECT = Dialect(
         for i, d in enumerate("xyz")
     },
     head="__kernel __attribute__((reqd_work_group_size({x}, {y}, {z})))\nvoid {name}({params})",
-    together="",
     literal="({type})({values})",
     pointer="({type}*)({value})",
     arena="__local uchar tw_shared[{bytes}] __attribute__((aligned({alignment})));",

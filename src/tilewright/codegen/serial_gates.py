@@ -7,8 +7,6 @@ arrived at a gate.  The first of the others then goes on that waits for nothing 
 Copies are made where they begin or, late, when no warp can go on, one after the other.  Where none
 can even then, all go on as if gates were open, and what they compute shows that something is wrong.
 The four warps of a group that multiplies have one turn: its instructions want them all.
-Blocks that run together have one board, in the memory of the first; the addresses on it are those
-that all of them know.
 Read next: `serial_threads.py`.
 """
 
@@ -20,41 +18,15 @@ from tilewright.base.artifact import KernelInfo, TensorMap
 
 GATED = "tw_await_gate("  # of a text with gates
 SOFT = "tw_soft_copy("  # of one in which this module made its copies
-MEET_ALL = "tw_soft_all();"  # of one whose blocks run together
-_EVERYWHERE = "tw_arrive_all<"
 _CALLS = {
     r"\btw_make_gates\(": "tw_soft_make(",
     r"\btw_(fence|show)\(\);": "",
     r"\btw_expect\(": "tw_soft_expect(tw_soft, ",
-    r"\btw_arrive\(": "tw_soft_arrive(tw_soft, 1, ",
-    r"\btw_arrive_all<(\d+)>\(": r"tw_soft_arrive(tw_soft, \1, ",
-    r"\btw_meet_all\(\);": "tw_soft_meet(tw_soft);",
+    r"\btw_arrive\(": "tw_soft_arrive(tw_soft, ",
     r"\btw_await_gate\(": "tw_soft_await(tw_soft, ",
 }
-_COPY = re.compile(r"\btw_bulk_\d(?:_all<(\d+)>)?\((.*), (\w+), (&[^&]*?), ([^&]*)\);")
+_COPY = re.compile(r"\btw_bulk_\d\((.*), (\w+), (&[^&]*?), ([^&]*)\);")
 
-# Of blocks that run alone, and of such as reach into each other's memory.
-ALONE = """
-#define TW_WARPS 32
-#define TW_SEEN TW_FENCE
-#define TW_RANK(b) 0u
-#define TW_AT(p, rank) (p)
-"""
-_TOGETHER = """
-#define TW_WARPS 128
-#define TW_SEEN __threadfence()
-#define TW_RANK(b) (blockIdx.x % (b)->together)
-#define TW_AT(p, rank) tw_soft_at(p, rank)
-template <typename T> static __device__ __forceinline__ T* tw_soft_at(T* p, tw_uint rank) {
-  T* at;
-  asm("mapa.u64 %0, %1, %2;" : "=l"(at) : "l"(p), "r"(rank));
-  return at;
-}
-static __device__ __forceinline__ void tw_soft_all() {
-  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
-      ::: "memory");
-}
-"""
 # A gate is 8 bytes: bytes and arrivals that it waits for, arrivals of a phase, its parity.
 HELPERS = """
 #define TW_BOXES 16
@@ -71,9 +43,9 @@ struct tw_box {
   int at[5];
 };
 struct tw_board {
-  tw_uint running, stuck, begin, end, warps, backwards, late, x, y, grouped, lost, together;
-  tw_uint met[TW_WARPS / 4], state[TW_WARPS], parity[TW_WARPS];
-  const long long* gate[TW_WARPS];
+  tw_uint running, stuck, begin, end, warps, backwards, late, x, y, grouped, lost, met[8];
+  tw_uint state[32], parity[32];
+  const long long* gate[32];
   tw_box held[TW_BOXES];
 };
 enum { TW_READY, TW_WAITS, TW_MET, TW_ENDED };
@@ -136,7 +108,7 @@ static __device__ __noinline__ void tw_soft_next(volatile tw_board* b, tw_uint l
       if (w == last && k < b->warps) continue;
       if (state == TW_READY || (state == TW_WAITS && tw_soft_open(b->gate[w], b->parity[w]))) {
         b->state[w] = TW_READY;
-        TW_SEEN;
+        TW_FENCE;
         b->running = w + 1;
         return;
       }
@@ -159,16 +131,13 @@ static __device__ __noinline__ void tw_soft_next(volatile tw_board* b, tw_uint l
 static __device__ __noinline__ tw_uint tw_soft_thread(volatile tw_board* b) {
   return threadIdx.x + b->x * (threadIdx.y + b->y * threadIdx.z);
 }
-// The first warp of those that have one turn, of those of its block; whether a thread is the first.
-static __device__ __noinline__ tw_uint tw_soft_own(volatile tw_board* b) {
+// The first warp of those that have one turn; whether a thread is the first of them.
+static __device__ __noinline__ tw_uint tw_soft_unit(volatile tw_board* b) {
   const tw_uint me = tw_soft_thread(b);
   return me < b->grouped ? me / 128 * 4 : me / 32;
 }
-static __device__ __noinline__ tw_uint tw_soft_unit(volatile tw_board* b) {
-  return tw_soft_own(b) + TW_RANK(b) * (b->warps / b->together);
-}
 static __device__ __noinline__ bool tw_soft_first(volatile tw_board* b) {
-  return tw_soft_thread(b) == 32 * tw_soft_own(b);
+  return tw_soft_thread(b) == 32 * tw_soft_unit(b);
 }
 // What some of them did before is done.  Where a warp never comes, all go on after a time.
 static __device__ __noinline__ void tw_soft_sync(volatile tw_board* b) {
@@ -176,14 +145,13 @@ static __device__ __noinline__ void tw_soft_sync(volatile tw_board* b) {
   __syncwarp();
   if (me < b->grouped) {
     if (me % 32 == 0) {
-      TW_SEEN;
-      volatile tw_uint* met = &b->met[tw_soft_unit(b) / 4];
-      const tw_uint until = tw_soft_add(met) / 4 * 4 + 4;
-      for (int k = 0; (int)(*met - until) < 0 && !b->lost; ++k) {
+      TW_FENCE;
+      const tw_uint until = tw_soft_add(&b->met[me / 128]) / 4 * 4 + 4;
+      for (int k = 0; (int)(b->met[me / 128] - until) < 0 && !b->lost; ++k) {
         tw_pause();
         if (k == 1 << 16) b->lost = b->stuck = 1;
       }
-      TW_SEEN;
+      TW_FENCE;
     }
     __syncwarp();
   }
@@ -191,7 +159,7 @@ static __device__ __noinline__ void tw_soft_sync(volatile tw_board* b) {
 static __device__ __noinline__ void tw_soft_turn(volatile tw_board* b) {
   if (tw_soft_thread(b) % 32 == 0) {
     while (b->running != tw_soft_unit(b) + 1 && !b->lost) tw_pause();
-    TW_SEEN;
+    TW_FENCE;
   }
   tw_soft_sync(b);
 }
@@ -199,7 +167,7 @@ static __device__ __noinline__ void tw_soft_yield(volatile tw_board* b, tw_uint 
   if (tw_soft_first(b)) b->running = 0;  // so that its group waits for as long as copies take
   tw_soft_sync(b);
   if (tw_soft_first(b)) {
-    TW_SEEN;
+    TW_FENCE;
     b->state[tw_soft_unit(b)] = state;
     tw_soft_next(b, tw_soft_unit(b));
   }
@@ -215,7 +183,7 @@ void tw_soft_await(volatile tw_board* b, const long long* gate, tw_uint parity) 
   tw_soft_sync(b);
   if (open) return;
   if (tw_soft_first(b)) {
-    b->gate[tw_soft_unit(b)] = TW_AT(gate, TW_RANK(b));
+    b->gate[tw_soft_unit(b)] = gate;
     b->parity[tw_soft_unit(b)] = parity;
   }
   tw_soft_yield(b, TW_WAITS);
@@ -231,15 +199,11 @@ static __device__ __noinline__
 void tw_soft_expect(volatile tw_board* b, long long* gate, int bytes) {
   tw_soft_arrived(gate, bytes);
 }
-static __device__ __noinline__
-void tw_soft_arrive(volatile tw_board* b, tw_uint blocks, long long* gate) {
+static __device__ __noinline__ void tw_soft_arrive(volatile tw_board* b, long long* gate) {
   tw_soft_sync(b);
   if (tw_soft_first(b)) {
     const int warps = tw_soft_thread(b) < b->grouped ? 4 : 1;
-    for (tw_uint r = 0; r < blocks; ++r) {
-      long long* to = TW_AT(gate, blocks > 1 ? r : TW_RANK(b));
-      for (int k = 0; k < warps; ++k) tw_soft_arrived(to, 0);
-    }
+    for (int k = 0; k < warps; ++k) tw_soft_arrived(gate, 0);
   }
   if (b->backwards) {
     tw_soft_yield(b, TW_READY);
@@ -248,23 +212,20 @@ void tw_soft_arrive(volatile tw_board* b, tw_uint blocks, long long* gate) {
   tw_soft_sync(b);
 }
 static __device__ __noinline__
-void tw_soft_copy(volatile tw_board* b, tw_uint blocks, void* to, const void* from,
-    long long* gate, const tw_view* view, int c0, int c1, int c2, int c3, int c4) {
-  for (tw_uint r = 0; r < blocks; ++r) {
-    const tw_uint rank = blocks > 1 ? r : TW_RANK(b);
-    const tw_box one = {(unsigned char*)TW_AT(to, rank), (const unsigned char*)from,
-        TW_AT(gate, rank), view, {c0, c1, c2, c3, c4}};
-    if (!b->late) {
-      tw_soft_land(&one);
-      continue;
-    }
-    if (b->end - b->begin == TW_BOXES) {
-      tw_soft_land((const tw_box*)&b->held[b->begin % TW_BOXES]);
-      b->begin = b->begin + 1;
-    }
-    *(tw_box*)&b->held[b->end % TW_BOXES] = one;
-    b->end = b->end + 1;
+void tw_soft_copy(volatile tw_board* b, void* to, const void* from, long long* gate,
+    const tw_view* view, int c0, int c1, int c2, int c3, int c4) {
+  const tw_box one = {(unsigned char*)to, (const unsigned char*)from, gate, view,
+      {c0, c1, c2, c3, c4}};
+  if (!b->late) {
+    tw_soft_land(&one);
+    return;
   }
+  if (b->end - b->begin == TW_BOXES) {
+    tw_soft_land((const tw_box*)&b->held[b->begin % TW_BOXES]);
+    b->begin = b->begin + 1;
+  }
+  *(tw_box*)&b->held[b->end % TW_BOXES] = one;
+  b->end = b->end + 1;
 }
 """
 PAUSE = """static __device__ __forceinline__ void tw_pause() { asm volatile("nanosleep.u32 40;"); }
@@ -273,7 +234,7 @@ static __device__ __forceinline__ tw_uint tw_soft_add(volatile tw_uint* to) {
 }
 static __device__ __forceinline__ void tw_soft_show() {  // to groups that multiply, what is copied
 #if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 """
@@ -284,50 +245,35 @@ BODY = """{views}{function} void {name}_body({takes}) {{
 }}
 {head} {{
 {declared}
-  __shared__ tw_board tw_soft_here;
-  tw_board* const tw_soft = TW_AT(&tw_soft_here, 0);
+  __shared__ tw_board tw_soft;
   const tw_uint me = {linear};
 {poison}
-  if (me == 0 && {first}) {{
-    tw_soft->stuck = tw_soft->lost = tw_soft->begin = tw_soft->end = 0;
-    tw_soft->running = (tw_soft->backwards = tw_order[0]) ? {warps} : 1;
-    tw_soft->warps = {warps};
-    tw_soft->together = {together};
-    tw_soft->late = tw_order[4];
-    tw_soft->x = {x};
-    tw_soft->y = {y};
-    tw_soft->grouped = {grouped};
+  if (me == 0) {{
+    tw_soft.stuck = tw_soft.lost = tw_soft.begin = tw_soft.end = 0;
+    tw_soft.running = (tw_soft.backwards = tw_order[0]) ? {warps} : 1;
+    tw_soft.warps = {warps};
+    tw_soft.late = tw_order[4];
+    tw_soft.x = {x};
+    tw_soft.y = {y};
+    tw_soft.grouped = {grouped};
+    for (int k = 0; k < 8; ++k) tw_soft.met[k] = 0;
     for (int k = 0; k < {warps}; ++k) {{
-      const int own = k % {own_warps};
-      tw_soft->met[k / 4] = 0;
-      tw_soft->state[k] = 32 * own < {grouped} && own % 4 ? TW_ENDED : TW_READY;
+      tw_soft.state[k] = 32 * k < {grouped} && k % 4 ? TW_ENDED : TW_READY;
     }}
   }}
   {barrier}
   tw_rest(tw_now() + (tw_ulong)tw_order[3] * (tw_order[0] ? {blocks} - 1 - ({block}) : {block}));
-  {call}{end}
+  {call}
 }}
 """
 
 
-def together(text: str, name: str) -> int:
-    """Blocks of a kernel that run together."""
-    found = re.search(rf"__cluster_dims__\((\d+), 1, 1\) __launch_bounds__\(\d+\) {name}\(", text)
-    return int(found[1]) if found else 1
-
-
-def helpers(text: str) -> str:
-    """What texts of this module call, behind `PAUSE`."""
-    return f"{_TOGETHER if MEET_ALL in text else ALONE}{HELPERS}"
-
-
-def grouped(body: str, blocks: int) -> int:
+def grouped(body: str) -> int:
     """Threads of groups that multiply, which are the first of a block; those behind them only load.
 
-    Each of their warps arrives at the gates of what was read, in so many blocks that run together.
+    Each of their warps arrives at the gates of what was read.
     """
-    arrivals = max(map(int, re.findall(r"\btw_make_gates\(.*, (\d+)\);", body)))
-    return 32 * arrivals // (blocks if _EVERYWHERE in body else 1)
+    return 32 * max(map(int, re.findall(r"\btw_make_gates\(.*, (\d+)\);", body)))
 
 
 def in_software(body: str, kernel: KernelInfo, barrier: str) -> str:
@@ -338,13 +284,12 @@ def in_software(body: str, kernel: KernelInfo, barrier: str) -> str:
 
 
 def _copied(found: re.Match[str], kernel: KernelInfo) -> str:
-    blocks, to, view, gate, corner = found.groups()
+    to, view, gate, corner = found.groups()
     numbers = [n.strip() for n in _split(corner)]
     numbers += ["0"] * (5 - len(numbers))
     source = f"tw_source_{view}"
-    return (
-        f"{SOFT}tw_soft, {blocks or 1}, {to}, {source}, {gate}, &tw_view_{kernel.name}_{view}, "
-        + (f"{', '.join(numbers)});")
+    return f"{SOFT}tw_soft, {to}, {source}, {gate}, &tw_view_{kernel.name}_{view}, " + (
+        f"{', '.join(numbers)});"
     )
 
 

@@ -224,7 +224,7 @@ def serialized(source: Source) -> Source | str | None:
     last = len(source.buffers)
     late = _LATE if _KEPT in text else ""
     if serial_gates.SOFT in text:
-        late += serial_gates.PAUSE + serial_gates.helpers(text)
+        late += serial_gates.PAUSE + serial_gates.HELPERS
     late += _COUNT if _TOLD in text else ""
     return replace(
         source, text=f"{words.prelude}{_COMMON}{late}{text}", buffers=(*source.buffers, _ORDER),
@@ -255,11 +255,7 @@ class _Unfit:
 def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     dialect, (x, y, z), name = words.dialect, kernel.block, kernel.name
     threads = x * y * z
-    cluster = serial_gates.together(text, name)
-    head = dialect.head.format(
-        name=name, params="\0", threads=threads, x=x, y=y, z=z,
-        together=dialect.together.format(cluster=cluster) if cluster > 1 else "",
-    )  # fmt: skip
+    head = dialect.head.format(name=name, params="\0", threads=threads, x=x, y=y, z=z)
     before, opens, rest = text.partition(head.partition("\0")[0])
     params, found, rest = rest.partition(") {\n")
     body, closes, after = rest.partition("\n}\n")
@@ -290,13 +286,11 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     maps = [view.group(1) for p in own if (view := _MAP.match(p)) is not None]
     own = [p for p in own if _MAP.match(p) is None]
     gated = serial_gates.GATED in body
-    grouped = serial_gates.grouped(body, cluster) if gated and _BY_GROUP in body else 0
+    grouped = serial_gates.grouped(body) if gated and _BY_GROUP in body else 0
     if grouped >= threads:  # a warp of a group would wait while the others have no turn
         return _Unfit("groups of warps wait for gates of copies that one of their warps begins")
     if gated and joins:
         return _Unfit("blocks that wait for gates are counted")
-    if cluster > 1 and dialect.barrier in body:
-        return _Unfit("blocks that run together have barriers of their own")
     given = [re.findall(r"\w+$", p)[0] for p in own] + [n for _, n in handed]
     takes = own + [f"{kind} {n}" for kind, n in handed]
     begin = ("\n  __syncwarp();" if together else "") + (_FLIGHTS if copied else "")
@@ -317,19 +311,16 @@ def _changed(text: str, kernel: KernelInfo, words: _Words) -> str | _Unfit:
     )
     gx, gy, _ = kernel.grid
     if gated:
-        meet = serial_gates.MEET_ALL if cluster > 1 else ""
         return before + serial_gates.BODY.format(
             views=serial_gates.views(kernel, maps), function=words.function, name=name, begin=begin,
             takes=", ".join([*own, "tw_board* tw_soft", *(["tw_uint tw_late"] if copied else [])]),
             body=body, head=head.replace("\0", ", ".join([*own, words.order])),
-            declared="\n".join(f"  {d}" for d, *_ in arrays), x=x, y=y, grouped=grouped,
-            warps=threads // WARP * cluster, own_warps=threads // WARP, together=cluster,
-            first=f"{bx} % {cluster} == 0" if cluster > 1 else "true",
-            end=f"\n  {meet}" if meet else "",
+            declared="\n".join(f"  {d}" for d, *_ in arrays), x=x, y=y, warps=threads // WARP,
+            grouped=grouped,
             linear=f"{tx} + {x} * ({ty} + {y} * {tz})", blocks=f"{prod(kernel.grid)}u",
-            block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))",
-            barrier=meet or dialect.barrier, poison=_poisoned(arrays, threads, dialect),
-            call=f"{name}_body({', '.join([*given, 'tw_soft', *late])});",
+            block=f"(tw_uint)({bx} + {gx} * ({by} + {gy} * {bz}))", barrier=dialect.barrier,
+            poison=_poisoned(arrays, threads, dialect),
+            call=f"{name}_body({', '.join([*given, '&tw_soft', *late])});",
         ) + after  # fmt: skip
     changed = _BODY.format(
         function=words.function, name=name, threads=threads, begin=begin,

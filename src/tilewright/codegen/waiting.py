@@ -8,7 +8,7 @@ prints both; `docs/devices.md` says why a chain of such kernels is safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.ir.stmt import (
     Allocate,
@@ -16,6 +16,7 @@ from tilewright.ir.stmt import (
     For,
     Kernel,
     Prefetch,
+    Program,
     Seq,
     Stmt,
     children,
@@ -24,6 +25,14 @@ from tilewright.ir.stmt import (
     seq,
     written_buffers,
 )
+
+
+def as_chain(program: Program) -> Program:
+    """The program as a chain of its own, in which its kernels alone write, if it has several."""
+    if len(program.kernels) < 2 or program.calls:
+        return program
+    written = set[Buffer]().union(*(written_buffers(k.body) for k in program.kernels))
+    return replace(program, steady=frozenset(program.args) - written, begins=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -216,10 +216,9 @@ _INDEX_RULES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @cache
-def _numbers(warp: int) -> tuple[Array, Array, Array]:
-    """Of each lane its number, a group of banks that no other lane is in, and (less one) a 1."""
-    apart = np.arange(BANKS, BANKS + warp, dtype=np.int32)
-    return np.arange(warp, dtype=np.int16), apart, np.ones(warp - 1, np.float32)
+def _numbers(warp: int) -> tuple[Array, Array]:
+    """Of each lane its number, and a group of banks that no other lane is in."""
+    return np.arange(warp, dtype=np.int16), np.arange(BANKS, BANKS + warp, dtype=np.int32)
 
 
 class Lanes:
@@ -300,8 +299,9 @@ class Lanes:
         words = self.words(touch, SECTOR_BYTES)
         if words is None:
             return 1.0
-        *_, ones = _numbers(self.warp)
-        return 1.0 + ((words[:, 1:] != words[:, :-1]).astype(np.float32) @ ones).astype(np.float64)
+        # A product with ones would be done by BLAS, whose threads then spin on all cores.
+        new = np.einsum("ij->i", (words[:, 1:] != words[:, :-1]).astype(np.float32))
+        return 1.0 + new.astype(np.float64)
 
     def wavefronts(self, touch: Touch, width: int, rows: Array | None = None) -> Any:
         """Passes of shared memory that one request takes, for accesses of `width` elements.
@@ -315,7 +315,7 @@ class Lanes:
             return 1.0
         new = np.ones(words.shape, bool)
         np.not_equal(words[:, 1:], words[:, :-1], out=new[:, 1:])
-        lane, apart, _ = _numbers(self.warp)
+        lane, apart = _numbers(self.warp)
         groups = max(1, BANKS * BANK_BYTES // size)  # a power of two, as accesses are
         group = np.where(new, words.astype(np.int32) & (groups - 1), apart)
         group.sort(axis=1)

@@ -39,7 +39,7 @@ from tilewright.cost.atom_facts import (
 )
 from tilewright.cost.nest import Nest, footprint, mix
 from tilewright.ir.atoms import Atom
-from tilewright.ir.stmt import BLOCK_TAGS, PLACE
+from tilewright.ir.stmt import PLACE
 from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import ceil_div, maximum, minimum, where
 from tilewright.schedule.tree.chains import unit_terms
@@ -47,7 +47,7 @@ from tilewright.schedule.tree.joins import group, joined_in
 from tilewright.schedule.tree.layout import Held
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import KernelResources, Resources
-from tilewright.schedule.tree.rings import is_asynchronous, lag, loaders, ring_axis, sharing, slots
+from tilewright.schedule.tree.rings import is_asynchronous, lag, loaders, ring_axis, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.schedule.tree.touch import Touch, anatomy, whole_work
 from tilewright.te.tensor import Tensor
@@ -208,8 +208,8 @@ class _Counter:
         x, y, z = (vector(self.kernel.launch.get(f"threadIdx.{d}", 1)) for d in "xyz")
         threads = x * y * z
         blocks: Any = 1
-        for tag in BLOCK_TAGS:
-            blocks = blocks * vector(self.kernel.launch.get(tag, 1))
+        for d in "xyz":
+            blocks = blocks * vector(self.kernel.launch.get(f"blockIdx.{d}", 1))
         k = GpuKernel(
             node=self.anchor,
             dtype=arithmetic_of(self.anchor),
@@ -256,7 +256,7 @@ class _Counter:
         moved = runs * vector(self.bounds.elements(node)) * node.op.bytes
         k.instructions = k.instructions + runs * (BOX_COST + GATE_COST * k.warps)
         k.shared_store.add(moved / (BANKS * BANK_BYTES), 1.0, 1.0)
-        k.traffic = k.traffic + moved * k.blocks / vector(sharing(node, self.bounds))
+        k.traffic = k.traffic + moved * k.blocks
 
     def _count(self, k: GpuKernel, node: Node) -> None:
         if node.view is not None:
@@ -428,7 +428,7 @@ class _Counter:
         blocks = self._blocks(k, nest.node)
         if touch.write:
             return moved * blocks
-        inside = [lp for lp in nest.loops if lp.tag not in BLOCK_TAGS]
+        inside = [lp for lp in nest.loops if not lp.tag.startswith("blockIdx")]
         room = self.limits.l1_bytes - k.shared_bytes
         once = footprint(nest, touch, inside, SECTOR_BYTES)
         kept = where(once <= room / 2, minimum(moved, once), moved)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import TYPES, DType
 
 WARP = 32
@@ -93,8 +94,8 @@ class Fragment:
         )
         return lane, element
 
-    @property
-    def extents(self) -> dict[str, int]:
+    @cached_property
+    def extents(self) -> Mapping[str, int]:
         """Of its rows and columns, by their letters."""
         bits = [*self.lane.split(), *self.element.split()]
         found = {axis: 1 << sum(bit[0] == axis for bit in bits) for axis in self.axes}
@@ -236,10 +237,11 @@ class Atom:
         """Whether a group of warps runs it, and goes on meanwhile: see `Mma`."""
         return self.lanes > WARP
 
-    @property
-    def extents(self) -> dict[str, int]:
+    @cached_property
+    def extents(self) -> Mapping[str, int]:
         """Of m, n and k, in this order."""
-        return {axis: (self.a.extents | self.b.extents)[axis] for axis in "mnk"}
+        both = {**self.a.extents, **self.b.extents}
+        return {axis: both[axis] for axis in "mnk"}
 
     @property
     def parts(self) -> int:

@@ -7,10 +7,6 @@ arrived as the gate was made for, and all bytes that were expected in it are the
 names the parity of a phase, and goes on when a phase of it, the present one or the one before, has
 ended.
 
-Blocks that run together, a cluster, arrive at each other's gates, and one may copy to the memory of
-all.  They do so behind a barrier of theirs, which shows that gates are made, and a block lasts
-until one of its threads knows that nobody touches its memory any more.
-
 Of what bulk copies fill a thread sees what came before the phases that it waited for, itself or by
 way of gates and barriers; and a copy may take a place when its thread knows, in the same way, that
 all have read what was there.  All other memory is ordered by barriers alone.
@@ -94,8 +90,6 @@ class BulkCopy(Stmt):
     at:     of each dimension, in elements; may lie outside, also before the tensor; of the
             innermost one a multiple of UNIT bytes
     rounded: whether elements, of float32, are rounded to 11 digits on the way
-    everywhere: whether it goes to the same place of all blocks that run together, and counts for
-            the gate of each
     """
 
     to: Region
@@ -104,7 +98,6 @@ class BulkCopy(Stmt):
     at: tuple[Expr, ...]
     gate: Region
     rounded: bool = False
-    everywhere: bool = False
 
     @property
     def unit(self) -> int:
@@ -150,13 +143,9 @@ class Expect(Stmt):
 class Arrive(Stmt):
     """The 32 lanes of a warp together arrive once at `gate`: what they did is done.  What they read
     may then be written; by a copy engine, too, if each has shown it by a `Show` in between, which
-    what groups multiplied needs not.
-
-    everywhere: at that gate of each of the blocks that run together
-    """
+    what groups multiplied needs not."""
 
     gate: Region
-    everywhere: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)

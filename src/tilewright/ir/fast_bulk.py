@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates, gates_of
-from tilewright.ir.gates import Gates, box_places
+from tilewright.ir.gates import box_places
 from tilewright.ir.interpreter_scalars import tf32
 from tilewright.ir.stmt import Buffer, Kernel, Region, Stmt, statements
-from tilewright.ir.warps import Meeting, Waiting, Wide
+from tilewright.ir.warps import Meeting, Waiting
 
 READ = ("unwritten", "in flight", "not waited for")  # what may be wrong with reading an element
 # with beginning a copy to it
@@ -65,17 +65,16 @@ def _copy(w: Any, stmt: BulkCopy) -> None:
     w._line(f"{places} = [{buffer}.at({first} + k) for k in range({to.count})]")
     w._line(
         f"q, at = {w._name(gate.buffer)}.copy(tid, {_gate(w, gate)}, ({buffer}, {places}),"
-        f" {stmt.nbytes}, fill({buffer}, {places}, {values}), {stmt.everywhere})"
+        f" {stmt.nbytes}, fill({w._name(to.buffer)}, {places}, {values}))"
     )
     for kind in BEGUN if w.check else ():
         w._guard(f"q == {kind!r}", kind, to.buffer, "at")
 
 
-def fill(buffer: Buffer, places: Sequence[int], values: Sequence[Any]) -> Callable[[Gates], None]:
-    """What stores values in a block when they are there."""
+def fill(elements: list[Any], places: Sequence[int], values: Sequence[Any]) -> Callable[[], None]:
+    """What stores values when they are there."""
 
-    def arrived(block: Gates) -> None:
-        elements = block.memory[buffer]
+    def arrived() -> None:
         for at, value in zip(places, values, strict=True):
             elements[at] = value
 
@@ -143,6 +142,6 @@ BULK: dict[type[Stmt], Callable[..., None]] = {
     Await: _await,
 }
 BULK_NAMES = {
-    "Waiting": Waiting, "Meeting": Meeting, "Wide": Wide, "box_places": box_places, "fill": fill,
+    "Waiting": Waiting, "Meeting": Meeting, "box_places": box_places, "fill": fill,
     "tf32": tf32,
 }  # fmt: skip

@@ -53,7 +53,6 @@ def _scalars(flat: Array) -> list[Any]:
 
 
 Course = Generator[Any, Any, None]  # of a thread: see `interpreter.py`
-_APART = 1 << 40  # from the first stamp of a block to that of another one that runs meanwhile
 
 
 # -- one kernel ------------------------------------------------------------------------------------
@@ -120,17 +119,15 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory
     gated, brought, words = has_gates(kernel), filled(kernel), gates_in(kernel)
     epoch = 1
     met = _Blocks(code.joins, memory)
-    together: list[tuple[Gates, list[Course], int]] = []  # blocks that run together
     for at in itertools.product(*blocks):
         start = epoch
         shared: list[Any] = []
-        gates = Gates(kernel, count, [own for own, *_ in together])
+        gates = Gates(kernel, count)
         for buffer in code.shared:
             if buffer in words:
                 shared.append(gates)
                 continue
             first: list[Any] = [None if code.check else _zero(buffer.dtype)] * buffer.size
-            gates.memory[buffer] = first
             stamps = [gates] if buffer in brought else []
             shared += [first, *(stamps or _stamps(buffer, code.trackers[buffer]))]
         running = []
@@ -140,12 +137,7 @@ def _run_grid(kernel: Kernel, code: PythonKernel, lists: list[list[Any]], memory
             result = code.function(1, start, epoch, tid, count, *bound, *lists, *shared)
             running.append(result)
         if gated:
-            together.append((gates, running, start))
-            epoch += _APART if kernel.cluster > 1 else 0
-            if len(together) == kernel.cluster:
-                own, threads_of, starts = zip(*together, strict=True)
-                epoch = _gated(kernel, own, threads_of, starts, count, met)
-                together = []
+            epoch = _gated(kernel, gates, running, epoch, count, met)
         elif code.has_barrier:
             epoch = _in_turn(kernel, running, epoch, count, met)
         epoch += count + 1
@@ -156,25 +148,18 @@ def _stamps(buffer: Buffer, lists: int) -> list[list[int]]:
 
 
 def _gated(
-    kernel: Kernel, blocks: Sequence[Gates], threads: Sequence[Sequence[Course]],
-    starts: Sequence[int], count: int, met: _Blocks,
-) -> int:  # fmt: skip
-    """As `_in_turn`, for threads that wait for gates, too, of blocks that run together."""
-    epochs = list(starts)
+    kernel: Kernel, gates: Gates, threads: Sequence[Course], epoch: int, count: int, met: _Blocks
+) -> int:
+    """As `_in_turn`, for threads that wait for gates, too."""
+    start = epoch
 
-    def told(k: int, stop: Any) -> Any:
-        now, epochs[k] = epochs[k], epochs[k] + count + 1
-        return _told(stop, epochs[k], met, starts[k], now)
+    def told(stop: Any) -> Any:
+        nonlocal epoch
+        now, epoch = epoch, epoch + count + 1
+        return _told(stop, epoch, met, start, now)
 
-    def go_on(k: int, thread: int, told: Any) -> Any:
-        return _advance(threads[k][thread], told)
-
-    numbers = range(len(blocks))
-    run_block(
-        blocks, [partial(go_on, k) for k in numbers], [partial(told, k) for k in numbers],
-        partial(_diverged, kernel),
-    )  # fmt: skip
-    return epochs[-1]
+    run_block(gates, lambda k, told: _advance(threads[k], told), told, partial(_diverged, kernel))
+    return epoch
 
 
 def _told(stop: Any, epoch: int, met: _Blocks, start: int, now: int) -> Any:

@@ -196,8 +196,7 @@ class _Writer:
             self._guard("at >= 0", "given back", stmt.buffer, "at")
 
     def _barrier(self, stmt: Barrier) -> None:
-        number = self._number()
-        self._line(f"epoch = yield {f'Wide({number})' if stmt.cluster else number}")
+        self._line(f"epoch = yield {self._number()}")
         self._line("cur = epoch + tid; many = epoch + threads")
 
     def _race(self, stamp: str) -> str:

@@ -7,9 +7,7 @@ Each thread has a clock: of each other thread, how far it knows it to have come;
 phases by which it knows copies; of each thread again, what it has read and shown.  Arriving tells a
 gate what a thread knows, a phase that ended tells it to those that wait for it, and a barrier tells
 all to all.  Copies come as late as they
-can: when no thread can go on, those that one waits for.  Of blocks that run together each has gates
-of its own, which the others arrive at and copy to; threads of all have numbers in one row, and a
-block ends when one of its threads knows of all that others did to it.
+can: when no thread can go on, those that one waits for.
 Read next: `bulk.py` (the statements), `warps.py`.
 """
 
@@ -22,7 +20,7 @@ from typing import Any
 from tilewright.ir.bulk import Box
 from tilewright.ir.interpreter_memory import REASONS, InterpreterError, first_line
 from tilewright.ir.stmt import Buffer, Kernel
-from tilewright.ir.warps import Waiting, Wide, go_together, unit_of
+from tilewright.ir.warps import Waiting, go_together, unit_of
 
 Clock = dict[Any, int]  # of threads, by number, and of gates: how far they have come
 Gate = tuple[Buffer, int]  # one of a buffer of gates
@@ -67,73 +65,48 @@ class Gates:
     """All gates of one block, and the elements that bulk copies fill.
 
     kernel: for errors; threads: how many
-    before: the blocks before it of those that run together
     """
 
-    def __init__(self, kernel: Kernel, threads: int, before: Sequence[Gates] = ()) -> None:
+    def __init__(self, kernel: Kernel, threads: int) -> None:
         self.kernel = kernel
-        self.threads = threads
-        self.blocks: list[Gates] = before[0].blocks if before else []  # those that run together
-        self.clocks: list[Clock] = before[0].clocks if before else []  # of the threads of all
-        self.first, self.place = len(self.clocks), len(self.blocks)
-        self.clocks += [{t: 1} for t in range(self.first, self.first + threads)]
-        self.blocks.append(self)
+        self.clocks: list[Clock] = [{t: 1} for t in range(threads)]
         self.states: dict[Gate, _State] = {}
         self.cells: dict[Buffer, dict[int, Cell]] = {}
-        self.memory: dict[Buffer, Any] = {}  # for whoever runs the block: shared buffers
-        self.touched: Clock = {}  # threads of other blocks that reached into this one, and when
 
     # -- statements
-    # A thread of this block is named by its number there.
     def make(self, thread: int, buffer: Buffer, places: Iterable[int], arrivals: int) -> None:
         for at in places:
             if (buffer, at) in self.states:
                 raise self._error((buffer, at), "the gate is made twice")
-            self.states[buffer, at] = _State(arrivals, arrivals, self.first + thread)
+            self.states[buffer, at] = _State(arrivals, arrivals, thread)
 
     def fence(self, thread: int) -> None:
-        me = self.first + thread
-        clock = self.clocks[me]
+        clock = self.clocks[thread]
         for state in self.states.values():
-            if state.maker == me and state.since == 0:
-                state.since = clock[me]
-        clock[me] += 1
+            if state.maker == thread and state.since == 0:
+                state.since = clock[thread]
+        clock[thread] += 1
 
     def expect(self, thread: int, gate: Gate, nbytes: int) -> None:
-        me = self.first + thread
-        state = self._state(gate, me)
+        state = self._state(gate, thread)
         state.expected += nbytes
-        self._arrived((me,), gate, state)
+        self._arrived((thread,), gate, state)
 
-    def arrive(self, threads: Sequence[int], gate: Gate, everywhere: bool = False) -> None:
-        numbers = [self.first + thread for thread in threads]
-        for block in self.blocks if everywhere else (self,):
-            for me in numbers:
-                block._state(gate, me)
-            block._arrived(numbers, gate, block.states[gate])
+    def arrive(self, threads: Sequence[int], gate: Gate) -> None:
+        for thread in threads:
+            self._state(gate, thread)
+        self._arrived(threads, gate, self.states[gate])
 
     def copy(
         self, thread: int, gate: Gate, to: tuple[Buffer, Sequence[int]], nbytes: int,
-        arrived: Callable[[Gates], None], everywhere: bool = False,
+        arrived: Callable[[], None],
     ) -> tuple[str, int]:  # fmt: skip
         """Begin a copy; gives what is wrong, and with which element.
 
-        to: the buffer and the elements; arrived: what stores them in a block, done when the phase
-        of its gate ends; everywhere: in all blocks that run together
+        to: the buffer and the elements; arrived: what stores them, done when the phase ends
         """
-        wrong = "", 0
-        for block in self.blocks if everywhere else (self,):
-            if not wrong[0]:
-                wrong = block._begin(self.first + thread, gate, to, nbytes, arrived)
-        return wrong
-
-    def _begin(
-        self, me: int, gate: Gate, to: tuple[Buffer, Sequence[int]], nbytes: int,
-        arrived: Callable[[Gates], None],
-    ) -> tuple[str, int]:  # fmt: skip
-        """Of a copy to this block by a thread of any."""
-        state, (buffer, places) = self._state(gate, me), to
-        cells, known = self.cells.setdefault(buffer, {}), self.clocks[me]
+        state, (buffer, places) = self._state(gate, thread), to
+        cells, known = self.cells.setdefault(buffer, {}), self.clocks[thread]
         for at in places:
             cell = cells.setdefault(at, Cell())
             if cell.flying or cell.busy:
@@ -142,7 +115,7 @@ class Gates:
                 return "not known to be read", at
             if any(known.get(_shown(t), 0) < when for t, when in cell.looked.items()):
                 return "not shown to be read", at
-            if cell.by is not None and known.get(self._known(cell.by[0]), 0) <= cell.by[1]:
+            if cell.by is not None and known.get(cell.by[0], 0) <= cell.by[1]:
                 return "not waited for", at
         phase = state.phase
         for at in places:
@@ -152,27 +125,26 @@ class Gates:
         def land() -> None:
             for at in places:
                 cells[at].flying = False
-            arrived(self)
+            arrived()
 
         state.flights.append(land)
         return "", 0
 
     def ready(self, thread: int, gate: Gate, parity: int) -> bool:
         """Whether the thread may go on behind an `Await`."""
-        return self._state(gate, self.first + thread).phase % 2 != parity
+        return self._state(gate, thread).phase % 2 != parity
 
     def passed(self, thread: int, gate: Gate) -> None:
         """The thread has waited for the phase before the present one of the gate."""
-        state = self._state(gate, self.first + thread)
+        state = self._state(gate, thread)
         if state.phase:
-            _join(self.clocks[self.first + thread], state.known[state.phase - 1])
+            _join(self.clocks[thread], state.known[state.phase - 1])
 
     def show(self, thread: int) -> None:
         """What the thread has read is read, to a copy engine, too."""
-        me = self.first + thread
-        clock = self.clocks[me]
-        clock[_shown(me)] = clock[me]
-        clock[me] += 1
+        clock = self.clocks[thread]
+        clock[_shown(thread)] = clock[thread]
+        clock[thread] += 1
 
     def read(self, thread: int, buffer: Buffer, at: int, beside: bool = False) -> str:
         """What is wrong with reading an element, or ""; notes that it is read.
@@ -184,24 +156,24 @@ class Gates:
             return "unwritten"
         if cell.flying:
             return "in flight"
-        (gate, phase), me = cell.by, self.first + thread
-        if self.clocks[me].get(self._known(gate), 0) <= phase:
+        gate, phase = cell.by
+        if self.clocks[thread].get(gate, 0) <= phase:
             return "not waited for"
         if not beside:
-            cell.readers[me] = cell.looked[me] = self.clocks[me][me]
+            cell.readers[thread] = cell.looked[thread] = self.clocks[thread][thread]
         return ""
 
     def engage(self, thread: int, buffer: Buffer, places: Sequence[int]) -> Callable[[], None]:
         """A group reads these elements beside a thread that has looked at them; gives what happens
         when the thread has waited for that: it has read them then."""
-        cells, me = self.cells[buffer], self.first + thread
+        cells = self.cells[buffer]
         for at in places:
             cells[at].busy += 1
 
         def release() -> None:
             for at in places:
                 cells[at].busy -= 1
-                cells[at].readers[me] = self.clocks[me][me]
+                cells[at].readers[thread] = self.clocks[thread][thread]
 
         return release
 
@@ -211,25 +183,16 @@ class Gates:
             for at, cell in cells.items():
                 if cell.flying:
                     raise self._error((buffer, at), REASONS["given back"])
-        own = self.clocks[self.first : self.first + self.threads]
-        for other, when in self.touched.items():
-            if all(clock.get(other, 0) < when for clock in own):
-                raise InterpreterError(
-                    self.kernel.name,
-                    f"block {self.place} of those that run together may end before"
-                    f" thread {other % self.threads} of block {other // self.threads} arrives",
-                )
 
     # -- all threads
-    def meet(self, everywhere: bool = False) -> None:
-        """All threads have come to a barrier; everywhere: of all blocks that run together."""
-        first, threads = (0, len(self.clocks)) if everywhere else (self.first, self.threads)
+    def meet(self) -> None:
+        """All threads have come to a barrier."""
         together: Clock = {}
-        for me in range(first, first + threads):
-            _join(together, self.clocks[me])
-        for me in range(first, first + threads):
-            self.clocks[me].update(together)
-            self.clocks[me][me] += 1
+        for clock in self.clocks:
+            _join(together, clock)
+        for thread, clock in enumerate(self.clocks):
+            clock.update(together)
+            clock[thread] += 1
 
     def settle(self, wanted: Iterable[Gate]) -> bool:
         """Let the copies of these gates come whose phase waits for nothing else; whether there were
@@ -253,48 +216,39 @@ class Gates:
         state = self.states[stop.gate]
         return InterpreterError(
             f"{self.kernel.name}: {first_line(stop.stmt)}",
-            f"{self._block()}thread {thread} waits for ever: phase {state.phase} of"
-            f" {_named(stop.gate)} has {state.arrivals - state.left} of {state.arrivals} arrivals,"
-            f" and {state.begun} of {state.expected} bytes are under way",
+            f"thread {thread} waits for ever: phase {state.phase} of {_named(stop.gate)} has"
+            f" {state.arrivals - state.left} of {state.arrivals} arrivals, and {state.begun} of"
+            f" {state.expected} bytes are under way",
         )
 
     def _arrived(self, threads: Sequence[int], gate: Gate, state: _State) -> None:
         if state.left == 0:
             raise self._error(gate, f"more than {state.arrivals} arrivals in a phase")
         state.left -= 1
-        for me in threads:
-            _join(state.told, self.clocks[me])
-            if not self.first <= me < self.first + self.threads:
-                self.touched[me] = self.clocks[me][me]
-            self.clocks[me][me] += 1
+        for thread in threads:
+            _join(state.told, self.clocks[thread])
+            self.clocks[thread][thread] += 1
         if state.left == 0 and state.expected == 0 and not state.flights:
             self._end(gate, state)
 
     def _end(self, gate: Gate, state: _State) -> None:
         for land in state.flights:
             land()
-        state.told[self._known(gate)] = state.phase + 1
+        state.told[gate] = state.phase + 1
         state.known = {state.phase: state.told}
         state.phase += 1
         state.left, state.expected, state.begun = state.arrivals, 0, 0
         state.flights, state.told = [], {}
 
-    def _known(self, gate: Gate) -> tuple[int, Gate]:
-        """What a clock calls a gate of this block."""
-        return self.place, gate
-
-    def _block(self) -> str:
-        return f"block {self.place}, " if len(self.blocks) > 1 else ""
-
-    def _state(self, gate: Gate, me: int) -> _State:
-        """Of a gate that a thread of any block uses."""
+    def _state(self, gate: Gate, thread: int) -> _State:
+        """Of a gate that the thread uses."""
         state = self.states.get(gate)
         if state is None:
             raise self._error(gate, "the gate was never made")
         if state.since == 0:
             raise self._error(gate, "no fence stands behind the statement that made the gate")
-        if self.clocks[me].get(state.maker, 0) < state.since:
-            raise self._error(gate, f"no barrier lies between its making and thread {me}")
+        if self.clocks[thread].get(state.maker, 0) < state.since:
+            raise self._error(gate, f"no barrier lies between its making and thread {thread}")
         return state
 
     def _error(self, gate: Gate, reason: str) -> InterpreterError:
@@ -317,70 +271,43 @@ def _join(clock: Clock, other: Clock) -> None:
 
 
 def run_block(
-    blocks: Sequence[Gates],
-    go_on: Sequence[Callable[[int, Any], Any]],
-    told: Sequence[Callable[[Any], Any]],
+    gates: Gates,
+    go_on: Callable[[int, Any], Any],
+    told: Callable[[Any], Any],
     diverged: Callable[[Sequence[Any]], Exception],
 ) -> None:
-    """Run the threads of a block, or of blocks that run together, until all have ended.
+    """Run the threads of a block until all have ended.
 
-    go_on:    of each block (thread, what it is told) -> its next stop: where it stands, None at its
-              end
-    told:     of each, called with the stop when all of it have come to a barrier; what they are
-              told there
+    go_on:    (thread, what it is told) -> its next stop: where it stands, None at its end
+    told:     called with the stop when all have come to a barrier; what they are told there
     diverged: the error for threads that stop for different barriers, or end before one
     """
-    count, unit = blocks[0].threads, unit_of(blocks[0].kernel)
-    stops = [[own(t, None) for t in range(count)] for own in go_on]
-
-    def pass_on(k: int) -> bool:
-        """Let those of a block go on that wait for nothing more; whether there were such."""
-        gates, own, moved = blocks[k], stops[k], False
-        for t, stop in enumerate(own):
+    count, unit = len(gates.clocks), unit_of(gates.kernel)
+    stops = [go_on(t, None) for t in range(count)]
+    while True:
+        moved = False
+        for t, stop in enumerate(stops):
             if isinstance(stop, Waiting) and gates.ready(t, stop.gate, stop.parity):
                 gates.passed(t, stop.gate)
-                own[t], moved = go_on[k](t, None), True
+                stops[t], moved = go_on(t, None), True
         for first in range(0, count, unit):
-            some = own[first : first + unit]
-            moved |= go_together(gates.kernel, first, some, go_on[k], gates.arrive)
-            own[first : first + unit] = some
-        return moved
-
-    while True:
-        if any([pass_on(k) for k in range(len(blocks))]):
+            own = stops[first : first + unit]
+            moved |= go_together(gates.kernel, first, own, go_on, gates.arrive)
+            stops[first : first + unit] = own
+        if moved:
             continue
-        if all(stop is None for own in stops for stop in own):
-            for gates in blocks:
-                gates.end()
+        if all(stop is None for stop in stops):
+            gates.end()
             return
-        wanted = [[s.gate for s in own if isinstance(s, Waiting)] for own in stops]
-        if any([gates.settle(own) for gates, own in zip(blocks, wanted, strict=True)]):
+        if gates.settle(stop.gate for stop in stops if isinstance(stop, Waiting)):
             continue
-        come = [k for k, own in enumerate(stops) if _at_barrier(own)]
-        passing = [k for k in come if not isinstance(stops[k][0], Wide)]
-        if not passing and all(own[0] == stops[0][0] for own in stops) and len(come) == len(stops):
-            blocks[0].meet(everywhere=True)
-            passing = come
-        else:
-            for k in passing:
-                blocks[k].meet()
-        if not passing:
-            lost = next((k for k, own in enumerate(wanted) if own), None)
-            if lost is not None:
-                raise blocks[lost].stuck(stops[lost])
-            some = (own for own in stops if any(stop is not own[0] for stop in own))
-            raise diverged(next(some, [own[0] for own in stops]))
-        for k in passing:
-            start = told[k](stops[k][0])
-            stops[k] = [go_on[k](t, start) for t in range(count)]
-
-
-def _at_barrier(stops: Sequence[Any]) -> bool:
-    """Whether all threads of a block stand at the same one."""
-    first = stops[0]
-    if first is None or isinstance(first, Waiting):
-        return False
-    return all(stop is first or stop == first for stop in stops)
+        if any(isinstance(stop, Waiting) for stop in stops):
+            raise gates.stuck(stops)
+        if any(stop is not stops[0] and stop != stops[0] for stop in stops):
+            raise diverged(stops)
+        gates.meet()
+        start = told(stops[0])
+        stops = [go_on(t, start) for t in range(count)]
 
 
 def box_places(box: Box, at: Sequence[int]) -> list[int]:

@@ -165,7 +165,7 @@ def _allocate(stmt: Allocate, indent: int) -> str:
 
 
 def _barrier(stmt: Barrier, indent: int) -> str:
-    return f"{_pad(indent)}barrier{' of the cluster' if stmt.cluster else ''}"
+    return f"{_pad(indent)}barrier"
 
 
 def _async_copy(stmt: AsyncCopy, indent: int) -> str:
@@ -236,7 +236,6 @@ def _bulk_copy(stmt: BulkCopy, indent: int) -> str:
     steps = "" if max(stmt.box.steps) == 1 else f" in steps of {stmt.box.steps}"
     at = ", ".join(map(_text, stmt.at))
     rounded = " rounded," if stmt.rounded else ""
-    rounded += " in all blocks," if stmt.everywhere else ""
     return (
         f"{_pad(indent)}bulk {_region(stmt.to)} ={rounded} {box} of {stmt.source.buffer.name}[{at}]"
         f" ({shape}){steps}, {_gate(stmt.gate)}"
@@ -256,8 +255,7 @@ def _expect(stmt: Expect, indent: int) -> str:
 
 
 def _arrive(stmt: Arrive, indent: int) -> str:
-    where = " in all blocks" if stmt.everywhere else ""
-    return f"{_pad(indent)}arrive {_gate(stmt.gate)}{where}, the warp"
+    return f"{_pad(indent)}arrive {_gate(stmt.gate)}, the warp"
 
 
 def _await(stmt: Await, indent: int) -> str:

@@ -27,9 +27,7 @@ from tilewright.ir.swizzle import period, swizzled
 
 SCOPES = ("global", "shared", "local")
 LOOP_KINDS = ("serial", "unrolled", "vectorized", "parallel", "vthread")
-GRID_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-CLUSTER_TAG = "clusterCtaIdx.x"  # which of the blocks that run together, neighbours along x
-BLOCK_TAGS = (CLUSTER_TAG, *GRID_TAGS)  # what tells a block, the fastest first
+BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREAD_TAGS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 TAGS = (*BLOCK_TAGS, *THREAD_TAGS, "vthread")  # what a schedule can bind a loop to
 ROW, PLACE = 16, 4  # bytes of a row of `LoadRows`, and of what a lane gets of a matrix
@@ -42,6 +40,7 @@ class Buffer:
     """`size` elements of `dtype`.  A buffer starts at a multiple of 64 bytes (on a GPU: of 16).
 
     size, shape: of arguments, workspaces and a CPU's scratch also expressions of symbols
+
     scope: "global" (arguments, workspaces), "shared" (one per block) or "local" (one per thread).
     shape: the logical shape, for readers only.
     packing: for a constant argument stored in another layout.
@@ -149,10 +148,7 @@ class Allocate(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Barrier(Stmt):
-    """All threads of the block wait; shared memory written before is visible after.
-    cluster: those of all blocks that run together wait, and see gates that were made before."""
-
-    cluster: bool = False
+    """All threads of the block wait; shared memory written before is visible after."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
@@ -173,7 +169,8 @@ class AsyncCopy(Stmt):
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class Prefetch(Stmt):
-    """Asks for `source`, in global memory, to come near: it will be read.  Nobody waits for it."""
+    """Asks for `source`, in global memory, to come near: it will be read.  It changes nothing, and
+    nobody waits for it."""
 
     source: Region
 
@@ -291,7 +288,9 @@ class Exchange(Stmt):
 @dataclass(frozen=True, eq=False)
 class Thread:
     """One launch dimension.  tag: in BLOCK_TAGS or THREAD_TAGS; var is bound in the whole body.
-    extent: an int; of blocks also an expression of symbols"""
+
+    extent: an int; of blocks also an expression of symbols
+    """
 
     tag: str
     var: Expr
@@ -329,14 +328,8 @@ class Kernel(Printed):
         return x, y, z
 
     @property
-    def cluster(self) -> int:
-        """Blocks that run together: neighbours along x."""
-        return int(self._dims((CLUSTER_TAG,) * 3)[0])
-
-    @property
     def grid(self) -> tuple[Any, Any, Any]:
-        x, y, z = self._dims(GRID_TAGS)
-        return x * self.cluster, y, z
+        return self._dims(BLOCK_TAGS)
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -366,7 +359,7 @@ class Program(Printed):
             arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
             of it may begin before the one before has ended, and reads these meanwhile
     lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
-            begins when all blocks have ended, before what they wrote is everywhere
+            begins when all blocks have ended; begins: whether the chain begins with it
     """
 
     name: str
@@ -377,6 +370,7 @@ class Program(Printed):
     calls: tuple[tuple[int, PackedCall], ...] = ()
     steady: frozenset[Buffer] | None = None
     lets_in: bool = False
+    begins: bool = False
 
     @property
     def counters(self) -> frozenset[Buffer]:

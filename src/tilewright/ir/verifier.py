@@ -293,14 +293,8 @@ class _Checker:
         if stmt.transposed and to.dtype.bytes != 2:
             raise self._fail(f"columns of {to.dtype} are not loaded together")
 
-    def _reaches(self, stmt: BulkCopy | Arrive) -> None:
-        """A statement that may concern all blocks that run together."""
-        if stmt.everywhere and self.kernel.cluster == 1:
-            raise self._fail("it reaches into other blocks, and none run together")
-
     def _bulk_copy(self, stmt: BulkCopy) -> None:
         self._gates(stmt)
-        self._reaches(stmt)
         for e in stmt.at:
             self._expression(e)
             self._check_index(e)
@@ -321,7 +315,6 @@ class _Checker:
 
     def _arrive(self, stmt: Arrive) -> None:
         self._gates(stmt)
-        self._reaches(stmt)
         threads = prod(self.kernel.block)
         if threads % WARP:
             raise self._fail(f"a block of {threads} threads, no multiple of {WARP} lanes")

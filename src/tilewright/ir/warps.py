@@ -65,14 +65,6 @@ class Waiting:
     parity: int
 
 
-@dataclass(frozen=True)
-class Wide:
-    """Where a thread stands that waits for those of all blocks that run together; barrier: which
-    one."""
-
-    barrier: Any
-
-
 def run_warp(
     kernel: Kernel, first: int, lanes: int, go_on: Callable[[int, Any], Any], told: Any
 ) -> list[Any]:
@@ -90,7 +82,7 @@ def run_warp(
 
 def go_together(
     kernel: Kernel, first: int, stops: list[Any], go_on: Callable[[int, Any], Any],
-    arrive: Callable[[Sequence[int], Any, bool], None] | None = None,
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
 ) -> bool:  # fmt: skip
     """Let the lanes of a warp, or of a group, that have come together go on; whether there were
     such.
@@ -118,14 +110,13 @@ def meet(
     kernel: Kernel,
     first: int,
     stops: Sequence[Any],
-    arrive: Callable[[Sequence[int], Any, bool], None] | None = None,
+    arrive: Callable[[Sequence[int], Any], None] | None = None,
 ) -> Sequence[Any]:
     """What each lane of a warp, or of a group, is told where all have come together; empty where
     some wait for a gate.
 
     first: the number of its first thread; stops: where each lane stands, one of them at a meeting
-    arrive: (threads, gate, whether in all blocks) for those that arrive there; without it no lane
-            waits for a gate
+    arrive: (threads, gate) for those that arrive there; without it no lane waits for a gate
     """
     meetings = [stop for stop in stops if isinstance(stop, Meeting)]
     stmt = meetings[0].stmt
@@ -140,7 +131,7 @@ def meet(
             raise InterpreterError(
                 f"{kernel.name}: {first_line(stmt)}", "lanes of a warp name different gates"
             )
-        arrive(range(first, first + WARP), meetings[0].held[0], stmt.everywhere)
+        arrive(range(first, first + WARP), meetings[0].held[0])
         return [None] * WARP
     parts = zip(*(m.held for m in meetings), strict=True)
     return _given(stmt, *parts)

@@ -30,7 +30,7 @@ Read next: `ring.py` (copies that threads begin), `roles.py` (what else such war
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -53,7 +53,6 @@ from tilewright.ir.bulk import (
 from tilewright.ir.expr import Expr
 from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
-    CLUSTER_TAG,
     THREAD_TAGS,
     Allocate,
     Barrier,
@@ -67,17 +66,9 @@ from tilewright.ir.stmt import (
 )
 from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.placement import Placement
-from tilewright.schedule.tree.boxes import extents, uneven_parts
+from tilewright.schedule.tree.boxes import extents
 from tilewright.schedule.tree.loop_tree import Node
-from tilewright.schedule.tree.rings import (
-    alignment,
-    lag,
-    loaders,
-    read_beside,
-    ring_axis,
-    sharing,
-    slots,
-)
+from tilewright.schedule.tree.rings import lag, loaders, read_beside, ring_axis, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
@@ -134,23 +125,11 @@ def bulk_copy(accesses: Accesses, node: Node, gates: Gates) -> Stmt:
             f" {unit} elements, {UNIT} bytes",
             f"Split by multiples of {unit}.",
         )  # fmt: skip
-    first, tile = accesses.slot_begin(node), _tile(node, place)
-    blocks = int(sharing(node, place.bounds))
-    if blocks > 1:
-        if uneven_parts(box.extents, blocks, alignment(node, place.bounds) // to.dtype.bytes):
-            raise LegalityError(
-                f"bulk_copy({node.name})",
-                f"{blocks} blocks bring a part each of {box.extents[0]} rows of a tile",
-                "Use other tiles, or other blocks that run together.",
-            )  # fmt: skip
-        part = box.extents[0] // blocks
-        box = replace(box, extents=(part, *box.extents[1:]))
-        mine = place.thread_var[CLUSTER_TAG]
-        first = first + mine * box.elements
-        at = (place.simplify(at[0] + mine * (part * box.steps[0])), *at[1:])
+    first = accesses.slot_begin(node)
+    tile = _tile(node, place)
     return BulkCopy(
         Region(to, first, box.elements), Region(source, E.const(0), source.size), box, at,
-        gates.there(tile), node.rounds == ARRIVED, blocks > 1,
+        gates.there(tile), node.rounds == ARRIVED,
     )  # fmt: skip
 
 
@@ -210,11 +189,7 @@ def _turned(
     node, held = nodes[0], gates.slots
     axis, tile = ring_axis(node), _tile(node, place)
     extent = 1 if axis is None else place.extent(axis)
-    together = cluster_of(nodes, place)
-    nbytes = sum(
-        copy.nbytes * (together if copy.everywhere else 1)
-        for copy in copies if isinstance(copy, BulkCopy)
-    )  # fmt: skip
+    nbytes = sum(copy.nbytes for copy in copies if isinstance(copy, BulkCopy))
     if nbytes > MOST_ARRIVALS:
         raise LegalityError(
             f"bulk_copy({node.name})", f"a tile of {nbytes} bytes", "Use smaller tiles."
@@ -236,12 +211,11 @@ def _turned(
         return seq(free, If(mine, seq(Expect(gates.there(tile), nbytes), *made)))
 
     arrived: Stmt = Await(gates.there(tile), uses(tile) % 2)
-    wide = together > 1
-    done: Stmt = Arrive(gates.read(tile), wide)
+    done: Stmt = Arrive(gates.read(tile))
     if behind:
-        done = If(tile >= behind, Arrive(gates.read(tile - behind), wide))
-        if before is not None or wide:  # else nobody waits for the last ones
-            left = [Arrive(gates.read(tile - k), wide) for k in reversed(range(behind))]
+        done = If(tile >= behind, Arrive(gates.read(tile - behind)))
+        if before is not None:  # nobody waits for the last ones of the last round
+            left = [Arrive(gates.read(tile - k)) for k in reversed(range(behind))]
             done = seq(done, If(tile.equal(extent - 1), seq(*left)))
     if not all(read_beside(node) for node in nodes):
         done = seq(Show(), done)
@@ -268,11 +242,6 @@ def _named(axis: IterVar | None) -> str:
     return "tile" if axis is None else axis.name
 
 
-def cluster_of(nodes: Sequence[Node], place: Placement) -> int:
-    """Blocks that bring the tiles of some of these stages together; 1: each its own."""
-    return max((int(sharing(node, place.bounds)) for node in nodes), default=1)
-
-
 def loaders_of(nodes: Sequence[Node], place: Placement) -> int:
     """Warps of their own that fill the rings of these stages."""
     return max((int(loaders(node, place.bounds)) for node in nodes), default=0)
@@ -281,7 +250,10 @@ def loaders_of(nodes: Sequence[Node], place: Placement) -> int:
 def _rounds(node: Node, place: Placement) -> Expr | None:
     """How often the loop of the ring ran before; None where it runs once."""
     total: Expr | None = None
-    for owner, ax in _around(node, place):
+    axis = ring_axis(node)
+    for owner, ax in reversed(place.tree.path(node)):
+        if ax is axis or not place.is_loop(ax):
+            continue
         if place.tree.tag_of.get(ax) == "vthread":
             raise LoweringError(
                 f"bulk_copy({node.name})", f"it is computed inside the virtual threads {ax.name}",
@@ -290,12 +262,6 @@ def _rounds(node: Node, place: Placement) -> Expr | None:
         trips = place.trips(owner, ax)
         total = place.leaf[ax] if total is None else total * trips + place.leaf[ax]
     return total
-
-
-def _around(node: Node, place: Placement) -> list[tuple[Node, IterVar]]:
-    """The loops around that of the ring of the stage, the outermost first."""
-    axis, path = ring_axis(node), reversed(place.tree.path(node))
-    return [(owner, ax) for owner, ax in path if ax is not axis and place.is_loop(ax)]
 
 
 def threads_of(place: Placement) -> int:
@@ -362,27 +328,12 @@ def check_threads(node: Node, place: Placement) -> None:
     )  # fmt: skip
 
 
-def _read_by_all(gates: Gates, node: Node, place: Placement) -> Stmt:
-    """A warp waits until all blocks that run together have read the last tile of each slot: nobody
-    arrives at the gates of this one any more, whose memory may be given back."""
-    axis = ring_axis(node)
-    extent = 1 if axis is None else place.extent(axis)
-    rounds = prod(place.trips(owner, ax) for owner, ax in _around(node, place))
-    slot = E.var(f"{_named(axis)}.slot")
-    each = (extent - 1 - slot) // gates.slots + 1
-    wait = Await(gates.read(slot), place.simplify((each * rounds + 1) % 2))
-    return _where(first_warp(place, 0), For(slot, gates.slots, wait))
-
-
 def with_gates(
-    body: Stmt, known: dict[tuple[object, ...], Gates], place: Placement
+    body: Stmt, all_gates: Sequence[Gates], place: Placement
 ) -> tuple[Stmt, Mapping[str, int]]:
-    """`body` behind the making of its gates, and the threads of a block, with those that load.
-
-    known: gates of the kernel
-    """
+    """`body` behind the making of its gates, and the threads of a block, with those that load."""
     launch = dict(place.launch)
-    if not known:
+    if not all_gates:
         return body, launch
     bulk = [node for node in place.nodes if node.view is not None]
     check_threads(bulk[0], place)
@@ -392,17 +343,10 @@ def with_gates(
         launch[tag] += more_rows(launch, own)
     warps, zero = threads_of(place) // WARP, E.const(0)
     making: list[Stmt] = []
-    last: list[Stmt] = []
-    for gates in known.values():
-        nodes = [node for node in bulk if gates_for(node, place, known) is gates]
-        together = cluster_of(nodes, place)
-        arrivals = warps * together
+    for gates in all_gates:
         making.append(MakeGates(Region(gates.buffer, zero, gates.slots), 1))
-        making.append(MakeGates(Region(gates.buffer, E.const(gates.slots), gates.slots), arrivals))
-        if together > 1:
-            last.append(_read_by_all(gates, nodes[0], place))
-    making.append(Fence())
-    body = seq(If(first_thread(place, own), seq(*making)), Barrier(bool(last)), body, *last)
-    for gates in reversed(known.values()):
+        making.append(MakeGates(Region(gates.buffer, E.const(gates.slots), gates.slots), warps))
+    body = seq(If(first_thread(place, own), seq(*making, Fence())), Barrier(), body)
+    for gates in reversed(all_gates):
         body = Allocate(gates.buffer, body)
     return body, launch

@@ -150,7 +150,7 @@ def _kernel(emission: Emission, may_split: bool) -> Kernel:
     """
     own = emission.place
     body = _stage(emission, own.root, may_split)
-    body, launch = with_gates(body, emission.gates, own)
+    body, launch = with_gates(body, list(emission.gates.values()), own)
     threads = tuple(Thread(tag, own.thread_var[tag], e) for tag, e in launch.items())
     params = tuple(b for b in emission.accesses.used if b.scope == "global")
     return Kernel(own.root.name, params, body, threads)

@@ -21,7 +21,7 @@ from tilewright.base.errors import LoweringError, part_of
 from tilewright.base.names import as_plain
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import CLUSTER_TAG, Buffer, Kernel, Program
+from tilewright.ir.stmt import Buffer, Kernel, Program
 from tilewright.ir.symbols import is_symbol
 from tilewright.ir.verifier import verify, verify_kernel
 from tilewright.lowering.branches import flatten_choices, merge_guards
@@ -152,12 +152,6 @@ def _check_target(tree: LoopTree, target: Target) -> None:
                     f"bind({node.name}.{axis.name}, {tag})",
                     f"{target.kind} kernels have no blocks and threads",
                     "Use parallel and vectorize, or build for cuda or opencl.",
-                )
-            if tag == CLUSTER_TAG and target.most_in_cluster == 1:
-                raise LoweringError(
-                    f"bind({node.name}.{axis.name}, {tag})",
-                    f"blocks of {target} do not reach each other's memory",
-                    "Bind it to blockIdx, or build for cuda -arch=sm_90.",
                 )
         for axis, how in node.stage.annotations.items():
             if target.has_threads and how == "parallel":

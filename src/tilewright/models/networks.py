@@ -24,6 +24,7 @@ from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.bind import with_weights
 from tilewright.models import scripts
 from tilewright.models.decoders import read as decoders
+from tilewright.models.decoders.config import NAMED
 from tilewright.models.decoders.read import is_decoder as is_decoder
 from tilewright.models.limits import Limits
 from tilewright.models.onnx.importer import from_onnx
@@ -71,7 +72,7 @@ def check(name_or_path: str) -> None:
         scripts.check(name_or_path)
         return
     if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
-        raise unknown_network(name_or_path)
+        raise unknown_network(name_or_path, NAMED)
     kinds = (model_files.EXPORTED, model_files.SCRIPTED)
     model_files.check_model(name_or_path, name_or_path, *kinds)
 

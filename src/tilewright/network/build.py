@@ -54,6 +54,7 @@ from tilewright.network.memory import (
     plan_memory,
     steps,
 )
+from tilewright.network.movement import moved
 from tilewright.network.schedules import DEFAULT
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
@@ -179,6 +180,7 @@ def build(
         seconds=time.perf_counter() - began, planned_bytes=largest.planned_bytes,
         unshared_bytes=largest.unshared_bytes, live_bytes=largest.peak_bytes,
         constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
+        moved=moved(mains, [net.kernel_of for net in nets], [m.report for m in made]),
     )  # fmt: skip
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
     plans = [replace(plan, partial=partial_batches) for plan in plans]

@@ -32,6 +32,7 @@ from tilewright.network.assignment import cheapest
 from tilewright.network.costs import Costs, Seconds, modelled_seconds
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
+    FEW_ROWS,
     FusedGroup,
     fused_groups,
     groups_of,
@@ -61,7 +62,7 @@ from tilewright.schedule.template import (
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 
-ATTENTION = ("template:attention.tensor", "template:attention.rows")
+ATTENTION = ("template:attention.tensor", FEW_ROWS)
 NEAR = 0.9  # of what the model says of fewer kernels: it knows nothing of the time between two
 CLEARLY = 0.98  # of the time in the usual layouts: what takes longer may seem faster by luck
 

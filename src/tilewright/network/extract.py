@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
@@ -50,11 +53,12 @@ from tilewright.network.alternatives import Alternative, Transformed, alternativ
 from tilewright.network.computation import compute_dag
 from tilewright.network.user_templates import registered
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.schedule.template import find_anchor
+from tilewright.schedule.template import anchor_sketches, find_anchor
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.topi.templates.gpu_rows import KINDS
 
+FEW_ROWS = "template:attention.rows"
 FEW_TERMS = 16  # one instruction of halves, two of float32
 
 
@@ -161,7 +165,7 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
         return ways
     ways = [join_readers(way) for way in ways]
     if target.waits:
-        ways = [write_last(way) for way in ways]
+        ways = [write_last(way, partial(_is_of_few_rows, target, {})) for way in ways]
     ways = [join_small(join_writes(way)) for way in ways]
     return [join_gates(way) for way in ways] if target.atoms else ways
 
@@ -169,6 +173,20 @@ def ways_to_group(mod: IRModule, last: Pass, target: Target | None = None) -> li
 def _kernels(mod: IRModule) -> int:
     nodes = post_order(mod["main"].body)
     return sum(isinstance(n, Call) and isinstance(n.op, Function) for n in nodes)
+
+
+def _is_of_few_rows(target: Target, known: dict[str, bool], call: Call) -> bool:
+    """Whether the template for attention of few rows has members for a kernel.
+
+    known: what was found for others, by what they compute
+    """
+    assert isinstance(call.op, Function)
+    key = structural_key(call.op)
+    if key not in known:
+        dag = compute_dag(call.op, [is_constant(a) for a in call.args])
+        sketches = [s for s in anchor_sketches(dag, target) if s.origin == FEW_ROWS]
+        known[key] = any(s.legal(np.arange(len(s.space))).any() for s in sketches)
+    return known[key]
 
 
 def fused_groups(main: Function) -> list[FusedGroup]:

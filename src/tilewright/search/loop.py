@@ -12,13 +12,14 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
+from tilewright.base.concurrency import short_turns
 from tilewright.base.errors import (
     DeviceError,
     RecordError,
@@ -186,7 +187,7 @@ class _Loop:
 
     # -- the run -----------------------------------------------------------------------------------
     def run(self, proposers: Sequence[Proposer] | None) -> Report:
-        with looked_for_seldom():
+        with looked_for_seldom(), nullcontext() if self.quiet else short_turns():
             return self._run(proposers)
 
     def _run(self, proposers: Sequence[Proposer] | None) -> Report:
@@ -430,7 +431,8 @@ class _Loop:
         consumed = self.portfolio.consumed
         if self.fit_at is None and consumed >= self.next_fit:
             self.model.start_fit(background=not self.quiet)
-            self.fit_at = consumed + (0 if self.quiet else self.portfolio.batch // 2)
+            # A fit takes half a second, in which a GPU tries a batch.
+            self.fit_at = consumed + (0 if self.quiet else self.portfolio.batch)
         if self.fit_at is not None and consumed >= self.fit_at:
             self.fit_at = None
             self.next_fit = consumed + self._interval()

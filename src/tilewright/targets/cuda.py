@@ -180,7 +180,6 @@ KIND = DeviceKind(
     copies_alone=lambda arch: _number(arch) >= 80,
     waits=lambda arch: _number(arch) >= 90,
     copies_boxes=lambda arch: _number(arch) >= 90,
-    most_in_cluster=lambda arch: 8 if 90 <= _number(arch) < 120 else 1,
     counts_blocks=True,
     alignment=256,  # what an allocation has
     vectors_are_aligned=True,

@@ -31,10 +31,6 @@ def _never(arch: str) -> bool:
     return False
 
 
-def _alone(arch: str) -> int:
-    return 1
-
-
 @dataclass(frozen=True, kw_only=True)
 class DeviceKind:
     """One kind of device, as the first word of a target names it.
@@ -81,7 +77,6 @@ class DeviceKind:
                   later, instructions by LLVM's name for them
     copies_alone: a function (architecture) -> whether it copies to shared memory asynchronously
     copies_boxes: likewise, whether an engine of it copies boxes of tensors there
-    most_in_cluster: likewise, how many blocks may reach each other's shared memory
     waits:        likewise, whether a kernel itself can wait for the one before it
     counts_blocks: whether blocks of a launch can count each other (`ir.stmt.Join`)
     vectors_are_aligned: loads and stores of vectors must be aligned, and of 8 or 16 bytes
@@ -117,7 +112,6 @@ class DeviceKind:
     copies_alone: Callable[[str], bool] = _never
     waits: Callable[[str], bool] = _never
     copies_boxes: Callable[[str], bool] = _never
-    most_in_cluster: Callable[[str], int] = _alone
     counts_blocks: bool = False
     vectors_are_aligned: bool = False
     bounded: tuple[str, ...] = ("build", "run")

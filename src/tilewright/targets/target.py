@@ -243,11 +243,6 @@ class Target:
         return self.device_kind.copies_boxes(self.arch)
 
     @property
-    def most_in_cluster(self) -> int:
-        """Blocks that may run together and reach each other's shared memory; 1: each is alone."""
-        return self.device_kind.most_in_cluster(self.arch)
-
-    @property
     def counts_blocks(self) -> bool:
         """Blocks of one launch can tell which of them is done last."""
         return self.device_kind.counts_blocks

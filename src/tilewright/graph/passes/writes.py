@@ -7,7 +7,7 @@ time, of keys and values say, are results of one kernel.  Read next: `results.py
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.graph.expr import (
     Call,
@@ -52,19 +52,20 @@ def join_writes(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, side_by_side(f.body, _together(f.body))))
 
 
-def write_last(mod: IRModule) -> IRModule:
+def write_last(mod: IRModule, takes: Callable[[Call], bool]) -> IRModule:
     """Let attention of few rows read caches as they were, and choose what is new for itself; what
     nobody else reads is written when all is read, many caches by one kernel.
 
+    takes: whether the device has a kernel for such an attention
     rewrite: k = where(here, a, keys); y = attention(q, k); (y, k)
        ->    y = where_attention(q, here, a, keys); (y, where(here, a, keys))
     """
     mod = eliminate_common(mod, lambda c: not is_view(c), SMALL)
-    mod = each_function(mod, lambda f: with_body(f, _read_first(f.body)))
+    mod = each_function(mod, lambda f: with_body(f, _read_first(f.body, takes)))
     return each_function(mod, lambda f: with_body(f, _written_last(f.body)))
 
 
-def _read_first(body: Expr) -> Expr:
+def _read_first(body: Expr, takes: Callable[[Call], bool]) -> Expr:
     new = dict[Expr, Expr]()
 
     def behind(value: Expr) -> list[Call]:
@@ -79,11 +80,21 @@ def _read_first(body: Expr) -> Expr:
         new[old] = node
         if isinstance(old, Call) and _has_few_rows(old):
             calls = dict.fromkeys(c for arg in old.args for c in behind(arg))
-            if calls:
-                new[old] = call_of([*calls, old], [old], new)
+            made = _once(call_of([*calls, old], [old], new)) if calls else None
+            if made is not None and takes(made):
+                new[old] = made
         return new[old]
 
     return rewrite(body, visit)
+
+
+def _once(call: Call) -> Call:
+    """A kernel that works out once what several of its steps share, such as where something is."""
+    assert isinstance(call.op, Function)
+    (same,) = eliminate_common(IRModule({"main": call.op})).functions.values()
+    made = Call(same, call.args)
+    made.layers = layers_of(call)
+    return made
 
 
 def _written_last(body: Expr) -> Expr:
@@ -201,7 +212,7 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
         if not isinstance(node, Call) or kept is None or not isinstance(made_by(kept), Var):
             continue
         for first, own in found.items():
-            there = (_is_there(a, position[first], position) for a in node.args)
+            there = (is_there(a, position[first], position) for a in node.args)
             if first.shape == node.shape and all(there):
                 own.append(node)
                 break
@@ -210,9 +221,9 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
     return found
 
 
-def _is_there(arg: Expr, step: int, position: Mapping[Expr, int]) -> bool:
+def is_there(arg: Expr, step: int, position: Mapping[Expr, int]) -> bool:
     """Whether a value, or what it is a view of, is there before a step."""
     if isinstance(arg, (Var, Constant)) or position[arg] < step:
         return True
     part = is_view(arg) or is_call(arg, "strided_slice")
-    return part and isinstance(arg, Call) and all(_is_there(a, step, position) for a in arg.args)
+    return part and isinstance(arg, Call) and all(is_there(a, step, position) for a in arg.args)

@@ -8,7 +8,7 @@ have more of them (`base/plugins.py`, kind "networks"): functions of a name and 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -66,8 +66,9 @@ def is_network(name: str) -> bool:
     return name in NETWORKS or (not is_path(name) and name in network_names())
 
 
-def unknown_network(name: str) -> ModelError:
-    known = network_names()
+def unknown_network(name: str, others: Iterable[str] = ()) -> ModelError:
+    """others: names that are networks, too"""
+    known = (*network_names(), *others)
     near = difflib.get_close_matches(name, known, 1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return ModelError(

@@ -93,7 +93,7 @@ class CudaPlan:
         self._launches = launches  # keeps code and memory alive
         # The first waits for all that others have enqueued, whatever it is, as launches always do.
         self._calls = [
-            _Call(launch, k > 0 and launch.kernel.source.waits and driver.launches_early)
+            _Call(launch, k > 0 and _waits(launch) and driver.launches_early)
             for k, launch in enumerate(launches)
         ]
         self._asked = driver.asked(launches)
@@ -251,6 +251,13 @@ class _Call:
             (status,) = _cu().cuLaunchKernelEx(self._config, self._front[0], *self._back)
         if status:
             _call(self._place, (status,))
+
+
+def _waits(launch: Launch) -> bool:
+    """Whether a kernel waits itself for the one before, which of a program is one of its own."""
+    source = launch.kernel.source
+    first = launch.kernel.info == source.kernels[0]
+    return source.waits or (source.waits_inside and not first)
 
 
 def _early(*sizes: int) -> Any:

@@ -10,7 +10,7 @@ decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,25 @@ class Decoder:
         other.position = self.position
         return other
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Copy caches and position to host memory; `set_state` takes them."""
+        return {**self.run.state(), NAMES[1]: np.array(self.position)}
+
+    @door(DeviceError)
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Go on from what `state` gave, of this decoder or of another one of the same sizes.
+
+        Raises DeviceError where something is missing or does not fit; then nothing is set.
+        """
+        caches = {name: value for name, value in values.items() if name != NAMES[1]}
+        place, given = "set_state", values.get(NAMES[1], -1)
+        missing = [spec.name for spec in self.run.states if spec.name not in caches]
+        if missing or not (np.ndim(given) == 0 and 0 <= int(given) <= self.length):
+            told = f"{missing[0]} is missing" if missing else f"its position is {given!r:.40}"
+            raise DeviceError(place, told, "Give what `state()` gave.")
+        self.run.set_state(caches)
+        self.position = int(given)
+
     @door(DeviceError)
     def back(self, count: int) -> None:
         """Forget the last `count` tokens, as what was guessed and is not so."""
@@ -78,17 +97,15 @@ class Decoder:
     def feed(self, tokens: Any, every: bool = False) -> np.ndarray:
         """Read tokens [batch, any number]; give the logits of what follows, [batch, vocabulary].
 
-        every: of what follows each of them, [batch, number, vocabulary]; for at most as many as the
-               library has positions at once that all have logits (16)
+        every: of what follows each of them, [batch, number, vocabulary]; up to 16 at once
         Raises DeviceError for more than the caches hold, and for tokens of another shape or that
         are none; then nothing is written.
         """
-        given = self._checked(tokens)
-        count, made = given.shape[1], []
-        if every and count > self._every:
+        given, made = self._checked(tokens), []
+        if every and not self._every:
             raise DeviceError(
-                f"feed(every=True), {count} tokens", f"at most {self._every} have logits each",
-                'Feed fewer, or load with more at once: shape={"tokens": [1, 16]}.',
+                "feed(every=True)", f"{min(self.counts)} positions at once have logits of one only",
+                'Load it with fewer at once, too: shape={"tokens": [1, 64]}.',
             )  # fmt: skip
         while given.shape[1]:
             part, logits = self._part(given, every)

@@ -164,8 +164,12 @@ class Library:
         return Contents(self.plans, self.report, self.kernels, self.constants, self.shared)
 
     def __repr__(self) -> str:
-        outputs = ", ".join(str(spec) for spec, _ in self.plan.outputs)
-        inputs = ", ".join(map(str, self.plan.inputs))
+        plan = self.plan
+        outputs = ", ".join(str(plan.outputs[k][0]) for k in plan.returned)
+        inputs = ", ".join(str(plan.inputs[k]) for k in plan.given)
+        if plan.states:
+            nbytes = sum(plan.inputs[state.input].nbytes for state in plan.states)
+            inputs += f"; {len(plan.states)} states of {nbytes / (1 << 20):.1f} MiB"
         more = f" and for {len(self.plans) - 1} more shapes" if len(self.plans) > 1 else ""
         launches = sum(len(plan.launches) for plan in self.plans)
         return (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tilewright.runtime.timing import show_seconds
 
 _WIDTH = 100
+_MOST_MOVED = 12  # rows of a report
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,27 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """A kernel that only moves elements.  calls: how often; nbytes: of what it writes in all of
+    them; why: what keeps it from being part of another"""
+
+    label: str
+    calls: int
+    nbytes: int
+    why: str
+
+    def __str__(self) -> str:
+        label = self.label if len(self.label) <= _WIDTH else f"{self.label[: _WIDTH - 3]}..."
+        return f"{self.calls} x {label} ({self.nbytes / (1 << 10):.1f} KiB): {self.why}"
+
+
+@dataclass(frozen=True)
 class BuildReport:
     """seconds: wall time of the build.  planned_bytes: memory of intermediate values on the device,
     of which one buffer each would take unshared_bytes.  constant_bytes: weights, as kernels read
     them.  live_bytes: of intermediate values at the step with most, the least that any plan of
     memory needs.  notes: what the reader should know.  accuracy: what narrow weights cost, where
-    there are any.
+    there are any.  moved: kernels that only move elements.
     """
 
     target: str
@@ -90,6 +106,7 @@ class BuildReport:
     notes: tuple[str, ...] = ()
     live_bytes: int = 0
     accuracy: Accuracy | None = None
+    moved: tuple[Moved, ...] = ()
 
     @property
     def sources(self) -> dict[str, int]:
@@ -111,7 +128,21 @@ class BuildReport:
             f"{r[3]:>{widths[3]}}  {r[4]}"
             for r in rows
         ]
-        return "\n".join([self.summary(), *lines, *(f"note: {n}" for n in self._notes())])
+        return "\n".join(
+            [self.summary(), *lines, *self.moved_told(), *(f"note: {n}" for n in self._notes())]
+        )
+
+    def moved_told(self) -> list[str]:
+        """Lines on what only moves elements, and why it has kernels of its own."""
+        if not self.moved:
+            return []
+        count = sum(row.calls for row in self.moved)
+        more = len(self.moved) - _MOST_MOVED
+        return [
+            f"{count} launches only move elements, by kernels of their own:",
+            *(f"  {row}" for row in self.moved[:_MOST_MOVED]),
+            *([f"  and {more} more"] if more > 0 else []),
+        ]
 
     def summary(self) -> str:
         """Two lines: kernels and their schedules; time and memory."""

@@ -185,10 +185,6 @@ class Reorder(Step):
 class Bind(Step):
     """A loop becomes a block or thread index ("vthread": a virtual thread).
 
-    "clusterCtaIdx.x" tells neighbouring blocks apart that run together, a cluster.  What a copy
-    engine brings, and is the same for all of them, comes once: each block brings a part of it to
-    the shared memory of all.
-
     rewrite:  s[B].bind(i, "threadIdx.x")
         B: float32[20] global, 20 elements, 80 bytes
           for i in 20:
@@ -197,8 +193,7 @@ class Bind(Step):
         B: float32[20] global, 20 elements, 80 bytes
           threadIdx.x for i in 20:
             B[i] = A[i]*2.0
-    legal:    each hardware index once per stage; reduction loops only on threadIdx; at most 8
-              blocks run together, on devices that have that.
+    legal:    each hardware index once per stage; reduction loops only on threadIdx.
     """
 
     axis: str

@@ -151,10 +151,3 @@ def does_not_fit(view: View, extent: Mapping[IterVar, Any], swizzle: Any) -> Any
     for dim, count in zip(view.dimensions, box, strict=True):
         bad = logical_or(bad, maximum(count - 1, 0) * dim.step + 1 > MOST_BOX)
     return bad
-
-
-def uneven_parts(extents: Sequence[Any], parts: Any, unit: Any) -> Any:
-    """Whether a box is not so many parts along its outermost dimension, each of which begins at a
-    multiple of `unit` elements in shared memory."""
-    each = prod(extents) // parts
-    return logical_or(extents[0] % parts != 0, logical_and(parts > 1, each % unit != 0))

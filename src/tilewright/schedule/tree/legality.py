@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.base.errors import LegalityError
 from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import MOST_ARRIVALS
-from tilewright.ir.stmt import ASYNC_BYTES, CLUSTER_TAG
+from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.space.decision import (
     Number,
@@ -25,15 +25,13 @@ from tilewright.schedule.space.decision import (
     minimum,
     where,
 )
-from tilewright.schedule.tree.boxes import begins_between, does_not_fit, extents, uneven_parts
+from tilewright.schedule.tree.boxes import begins_between, does_not_fit
 from tilewright.schedule.tree.chains import unit_terms
 from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.resources import KernelResources, OpaqueResources, Resources
 from tilewright.schedule.tree.rings import (
-    alignment,
     is_asynchronous,
-    sharing,
     slot_elements,
     slots,
     swizzle,
@@ -185,11 +183,9 @@ def _judge_launch(
 ) -> Number:
     """Blocks, threads and shared memory; gives the threads of a block."""
     limits = target.limits
-    cluster = kernel.launch.get(CLUSTER_TAG, 1)
-    found.refuse("grid_dim", cluster > target.most_in_cluster)
     for k, dim in enumerate("xyz"):
         block = kernel.launch.get(f"threadIdx.{dim}", 1)
-        grid = kernel.launch.get(f"blockIdx.{dim}", 1) * (cluster if dim == "x" else 1)
+        grid = kernel.launch.get(f"blockIdx.{dim}", 1)
         found.refuse("block_dim", block > limits.max_block[k])
         found.refuse("grid_dim", grid > limits.max_grid[k])
     threads = found.note("threads", kernel.threads)
@@ -299,9 +295,6 @@ def _judge_bulk(kernel: KernelResources, found: _Findings) -> None:
         found.refuse("box", does_not_fit(node.view, bounds.extent, swizzle(node, bounds)))
         found.refuse("box", begins_between(node.view, *_begin_of(node, bounds)))
         found.refuse("box", kernel.threads % WARP != 0)
-        unit = alignment(node, bounds) // node.op.bytes
-        box = extents(node.view, bounds.extent)
-        found.refuse("box", uneven_parts(box, sharing(node, bounds), unit))
         nbytes = slot_elements(node, bounds) * node.op.bytes
         found.refuse("box", nbytes > MOST_ARRIVALS)
         with_loaders = kernel.threads + kernel.loading_threads

@@ -20,7 +20,7 @@ from tilewright.base.dtype import DType
 from tilewright.ir.atoms import Atom
 from tilewright.ir.bulk import BULK_ALIGNMENT, GATE_TYPE
 from tilewright.ir.expr import Expr
-from tilewright.ir.stmt import ASYNC_BYTES, CLUSTER_TAG, SHARED_ALIGNMENT
+from tilewright.ir.stmt import ASYNC_BYTES, SHARED_ALIGNMENT
 from tilewright.ir.swizzle import period
 from tilewright.schedule.copies import MOST_SLOTS
 from tilewright.schedule.space.decision import (
@@ -32,7 +32,7 @@ from tilewright.schedule.space.decision import (
     minimum,
     where,
 )
-from tilewright.schedule.tree.bounds import Base, Bounds, Quotient
+from tilewright.schedule.tree.bounds import Bounds
 from tilewright.schedule.tree.structure import Node
 from tilewright.te.tensor import IterVar
 
@@ -108,25 +108,6 @@ def lag(node: Node, axis: IterVar, bounds: Bounds) -> Any:
     for copy in copies:
         least = minimum(least, slots(copy, bounds))
     return where(least >= SLOTS_OF_LAG, 1, 0)
-
-
-def sharing(node: Node, bounds: Bounds) -> Any:
-    """Blocks that run together and copy the same tile: each brings a part of it to all of them.
-    1 where what an engine brings depends on which of them a block is."""
-    if not node.stage.is_bulk or any(_tells_blocks(base, bounds) for base in bounds.base[node]):
-        return 1
-    return bounds.launch(node.root).get(CLUSTER_TAG, 1)
-
-
-def _tells_blocks(base: Base, bounds: Bounds) -> bool:
-    """Whether a place depends on which of the blocks that run together it is for."""
-    tree = bounds.tree
-    return any(
-        _tells_blocks(atom.base, bounds)
-        if isinstance(atom, Quotient)
-        else any(tree.tag_of.get(leaf) == CLUSTER_TAG for leaf in tree.leaves_under[atom])
-        for atom in base.terms
-    )
 
 
 def slot_elements(node: Node, bounds: Bounds) -> Any:

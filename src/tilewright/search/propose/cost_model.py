@@ -89,6 +89,7 @@ class CostModel:
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
         self._tasks: dict[str, _Rows] = {}
+        self._added: list[tuple[str, Matrix, Vector, Vector]] = []
         self._rows = 0
         self._booster: Any = None
         self._prior: Prior | None = None
@@ -154,19 +155,33 @@ class CostModel:
 
     def add(self, task: str, features: Matrix, machine: Vector, measured: Vector) -> None:
         """Add measured rows; infinite seconds mean that the candidate failed."""
-        if not len(features):
+        if len(features):
+            self._added.append((task, features, machine, measured))
+            self._rows += len(features)
+
+    def _take_in(self) -> None:
+        """Judge what was added by the model that was in force then, all at once: a call of the
+        trees takes a millisecond whatever it is asked."""
+        added, self._added = self._added, []
+        if not added:
             return
-        if self.trained:
-            predicted = self.predict(features, machine).tolist()
-            self._judged.extend(zip(repeat(task), predicted, measured.tolist(), strict=False))
-        rows = self._tasks.setdefault(task, _Rows())
-        rows.features.append(features)
-        rows.machine.append(self._refined(features, machine))
-        rows.measured.append(measured)
-        self._rows += len(features)
+        rows, machine = (np.concatenate([each[k] for each in added]) for k in (1, 2))
+        refined = self._refined(rows, machine)
+        predicted = self.predict(rows, machine) if self.trained else None
+        begin = 0
+        for task, features, _, measured in added:
+            mine = slice(begin, begin := begin + len(features))
+            if predicted is not None:
+                told = zip(repeat(task), predicted[mine].tolist(), measured.tolist(), strict=False)
+                self._judged.extend(told)
+            known = self._tasks.setdefault(task, _Rows())
+            known.features.append(features)
+            known.machine.append(refined[mine])
+            known.measured.append(measured)
 
     def forget(self, task: str) -> None:
         """Drop the rows of a task, on all devices, before they are told again."""
+        self._take_in()
         for key in [k for k in self._tasks if k == task or k.startswith(f"{task} ")]:
             self._rows -= sum(map(len, self._tasks.pop(key).measured))
 
@@ -208,6 +223,7 @@ class CostModel:
             raise ModelError(
                 f"cost model {os.fspath(path)!r}", why, "Train it again from a log."
             )  # fmt: skip
+        self._take_in()
         self._booster = booster
 
     def fit(self) -> None:
@@ -235,6 +251,7 @@ class CostModel:
         """Wait for the fit that was started, if any; returns whether there was one."""
         if self._pending is None:
             return False
+        self._take_in()
         self._booster = self._pending.result()
         self._pending = None
         return True
@@ -249,6 +266,7 @@ class CostModel:
 
         None with fewer than 8 such rows of a task.
         """
+        self._take_in()
         if not self._judged:
             return None
         groups, predicted, seen = map(np.array, zip(*self._judged, strict=True))
@@ -263,6 +281,7 @@ class CostModel:
 
     def _lesson(self) -> Lesson | None:
         """All rows; None where there is no order to learn from."""
+        self._take_in()
         parts = [_part(rows, self.options.loss) for rows in self._tasks.values()]
         told = [part for part in parts if part is not None]
         if not told:

@@ -92,9 +92,17 @@ def dense_narrow(
     halves = [te.reduce_axis((0, 2), "half")] if narrow.halves > 1 else []
     half = halves[0].as_expr() if halves else 0
 
+    rows = stage(
+        (data.shape[0], lines, narrow.line),
+        lambda i: data[i[0], i[1] * narrow.line + i[2]],
+        "T_rows",
+        "injective",
+        axes=["i", "l", "k"],
+    )
+
     def part(i: Indices) -> Expr:
         row, column, at = i
-        read = data[row, at * narrow.line + half * LINE + byte].astype(FLOAT32)
+        read = rows[row, at, half * LINE + byte].astype(FLOAT32)
         return te.sum(read * narrow.number(weight[column, at, byte], half), axis=[*halves, byte])
 
     work = {"FLOP": 2 * data.shape[0] * columns * data.shape[1]}  # unpacking does not count

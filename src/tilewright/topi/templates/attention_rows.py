@@ -21,6 +21,7 @@ from typing import Any
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP
+from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -87,7 +88,7 @@ def schedule(cfg: Any, at: Anchored) -> None:
     block = out.fuse(*batch, block)
     out.bind(block, "blockIdx.x")
     out.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
-    place = Block(s, (out, block), warps)
+    place = Block(s, (out, block), warps, at.target.copies_alone)
     adder.compute_at(out, place.deal(out, out.fuse(row, j)))
     adder.unroll(op_of(s, adder.tensor).reduce_axis[0])
     if parts > 1:
@@ -108,12 +109,10 @@ class Found:
 
 def _softmax(block: Block, found: Found, shares: Shares) -> None:
     """rewrite: {masks; scores, max, sum, exponentials; shares of the sums}"""
-    masks = _masks(block.s, found)
+    for tensor, readers in _masks(block.s, found).items():
+        block.copy(tensor, readers)
     _scores(block, found.of)
     _weighted(block, shares)
-    for stage in masks:
-        block.put(stage)
-        block.deal(stage, stage.fuse(*stage.op.axis))
     block.reduce(found.largest, found.total)
     probability = found.of.probability
     block.put(probability)
@@ -134,34 +133,34 @@ def _joined(end: Block, pieces: Stage, found: Found) -> Block:
     pieces.bind(part, "blockIdx.y")
     s[found.sums].compute_at(pieces, end.deal(pieces, pieces.fuse(*rest)))
     end.reduce(found.of.largest, found.of.total)
-    return Block(s, (pieces, part), end.warps)
+    return Block(s, (pieces, part), end.warps, end.alone)
 
 
-def _masks(s: Schedule, attention: Found) -> list[Stage]:
-    """What else is read between both products, in shared memory: it is asked for with the keys."""
+def _masks(s: Schedule, attention: Found) -> dict[Tensor, list[Tensor]]:
+    """What else is read between both products, and by whom."""
     a = attention.of
     between = (attention.largest, attention.total, a.probability)
     inside = {a.scores.tensor, attention.largest.tensor, attention.total.tensor, a.total.tensor}
     reads = (n.attr for st in between for n in E.walk(inlined_body(s, st)) if n.op == "read")
-    found = [t for t in dict.fromkeys(reads) if t not in inside]
-    made = []
-    for tensor in found:
-        readers = [
+    return {
+        tensor: [
             r.tensor
             for r in s.readers(tensor)
             if r in between or any(s.reaches(r, stage) for stage in between)
         ]
-        made.append(s[s.cache_read(tensor, "shared", readers)])
-    return made
+        for tensor in dict.fromkeys(reads)
+        if tensor not in inside
+    }
 
 
 @dataclass(frozen=True)
 class Block:
-    """place: where its stages are computed"""
+    """place: where its stages are computed; alone: whether copies go on beside its threads"""
 
     s: Schedule
     place: tuple[Stage, IterVar]
     warps: Any
+    alone: bool
 
     def put(self, stage: Stage) -> None:
         stage.set_scope("shared")
@@ -201,19 +200,29 @@ class Block:
         if factor.row != inner:  # threads read rows
             skew = SKEW // stage.tensor.dtype.bytes
             stage.storage_align(stage.op.axis[-2], 2 * skew, skew)
-        slots = 1 if width > 1 and stays_a_copy(old) else 0
+        slots = 1 if width > 1 and self.alone and stays_a_copy(old) else 0
         fetch(stage, WARP * self.warps, width if width > 1 else None, lanes=WARP, slots=slots)
         return found, width
 
     def keep(self, tensor: Tensor, reader: Stage) -> None:
         """What a stage reads in shared memory: computed there, or copied."""
         stage = self.s[tensor]
-        if isinstance(stage.op, ComputeOp):
-            stage.compute_root()  # it was inlined
-        else:
-            stage = self.s[self.s.cache_read(tensor, "shared", [reader.tensor])]
+        if not isinstance(stage.op, ComputeOp):
+            self.copy(tensor, [reader.tensor])
+        elif stage.attach_kind == "inline":  # else another factor has kept it
+            stage.compute_root()
+            self.put(stage)
+            self.deal(stage, stage.fuse(*stage.op.axis))
+
+    def copy(self, tensor: Tensor, readers: list[Tensor]) -> None:
+        """Have what is there in shared memory, with the keys where accesses can be as large."""
+        stage = self.s[self.s.cache_read(tensor, "shared", readers)]
         self.put(stage)
-        self.deal(stage, stage.fuse(*stage.op.axis))
+        size, run = tensor.dtype.bytes, tensor.shape[-1] if tensor.shape else 1
+        widths = [n // size for n in sorted(ASYNC_BYTES, reverse=True) if n >= size]
+        width = next((n for n in widths if run % n == 0), 0)
+        alone = width and self.alone and stays_a_copy(tensor)
+        fetch(stage, WARP * self.warps, width or None, lanes=WARP, slots=1 if alone else 0)
 
 
 @dataclass(frozen=True)

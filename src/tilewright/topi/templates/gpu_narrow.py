@@ -26,6 +26,7 @@ from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch
 from tilewright.te.tensor import IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tiles
@@ -42,9 +43,12 @@ AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
 SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
 TOGETHER = 4  # partial sums in one access
 # Untuned.
-USUAL = {"lanes": 32, "threads": 4, "each": 4, "ahead": 2, "slots": 0, "auto_unroll_max_step": 0}
+BLOCK = 128  # threads that share a line of columns, or columns of short lines
+WARP = 32  # the same of many rows, which take room in shared memory
 HELD = 32  # rows times columns of a thread: each has two sums in registers
-WAVES = 4  # blocks for each core, of which threads may have more columns
+COLUMNS = 4  # of a thread: what is unpacked costs more than to read the rows again
+PLAIN = 2  # the same where it costs little
+USUAL_AHEAD = 2
 
 
 def schedule_narrow(cfg: Any, a: Anchored) -> None:
@@ -65,11 +69,13 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     alone = a.target.copies_alone and a.target.limits.vector_bytes == LINE
     cfg.define_knob("slots", SLOTS if alone and stays_a_copy(found.weight) else SLOTS[:1])
     cfg.define_knob("auto_unroll_max_step", [0, 512])
-    lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
     widths = [n for n in vector_widths(found.data.dtype, a.target) if LINE % n == 0]
     wide = widths[0] if rows <= FEW else widths[1]
     norm = norm_of(a, s[found.data], (s[found.part],))
-    last = inline_around(a, end, (s[found.part], *norm))
+    cfg.define_knob("shared_rows", [0] if norm else [0, 1])
+    staged = bool(cfg["shared_rows"].val)
+    lanes, threads, each = (cfg[name].val for name in ("lanes", "threads", "each"))
+    last = inline_around(a, end, (s[found.part], s[found.rows], *norm))
     _, share = s[a.anchor].split(line, factor=lanes)
     board = s.rfactor(a.anchor, share)
     accumulated = accumulator(s, a.anchor, last)
@@ -104,9 +110,24 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     own = s[s.cache_read(weight, "local", [found.part])]
     own.compute_at(stage, ahead)
     own.vectorize(own.op.axis[-1])
-    data = s[s.cache_read(found.data, "local", [found.part])]
+    if staged:
+        _stage_rows(s, found.rows, (stage, outer), widths[0], (lanes, threads))
+    data = s[s.cache_read(found.rows, "local", [found.part]) if staged else found.rows]
+    data.set_scope("local")
     data.compute_at(s[found.part], piece)
     data.vectorize(data.op.axis[-1])
+
+
+def _stage_rows(
+    s: Schedule, rows: Tensor, place: tuple[Stage, IterVar], width: int, block: tuple[Any, Any]
+) -> None:
+    """What a step reads of the rows, in shared memory, where lanes read lines from different
+    banks."""
+    stage, (lanes, threads) = s[rows], block
+    stage.set_scope("shared")
+    stage.storage_align(stage.op.axis[-2], 2 * width, width)
+    stage.compute_at(*place)
+    fetch(stage, lanes * threads, width, lanes=lanes)
 
 
 def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar) -> None:
@@ -152,15 +173,24 @@ def _lines(s: Schedule, part: Tensor, stage: Stage, at: IterVar, wide: int) -> I
 
 
 def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any]:
-    """A warp for the sums of some columns, four of them in a block."""
-    rows, columns = op_of(a.schedule, a.anchor).shape
-    columns //= gate_of(a, 1)[1]
+    """Whole blocks along the depth, since neighbours in memory come together."""
+    op = op_of(a.schedule, a.anchor)
+    rows, lines = op.shape[0], op.reduce_axis[0].size
+    plain = workload_of(op, 3, 1)[4] == "int8"
     space = {name: [e.val for e in knob] for name, knob in sketch.space.space_map.items()}
-    most = columns // (USUAL["threads"] * WAVES * a.target.limits.cores)
-    wanted = {**USUAL, "each": max(min(USUAL["each"], HELD // rows, most), 1)}
+    most = BLOCK if rows <= FEW else WARP
+    lanes = max((n for n in space["lanes"] if n <= most), default=min(space["lanes"]))
+    threads, steps = max(BLOCK // lanes, 1), -(-lines // lanes)
+    wanted = {
+        "lanes": lanes,
+        "threads": 2 * threads if plain and steps == 1 else threads,
+        "each": max(min(PLAIN if plain else COLUMNS, HELD // rows), 1),
+        "ahead": 1 if rows > 1 else min(steps, USUAL_AHEAD),
+        "shared_rows": int(rows > 1),
+    }
     return {
-        name: max((n for n in space[name] if n <= w), default=min(space[name]))
-        for name, w in wanted.items()
+        name: max((n for n in values if n <= wanted.get(name, values[0])), default=min(values))
+        for name, values in space.items()
     }
 
 

@@ -47,7 +47,8 @@ def rows_behind(cfg: Any, a: Anchored) -> RowsBehind | None:
     if not a.rows_follow:
         return None
     s, before = a.schedule, a.stage(a.output)
-    cfg.define_knob("row_warps", row_warps(a.output.shape[-1]), absent=1)
+    ways = row_warps(a.output.shape[-1])
+    cfg.define_knob("row_warps", ways, absent=ways[-1])  # what was fastest for rows of 768
     warps = cfg["row_warps"].val
     inline_cheap_stages(s, [before, a.stage(a.anchor)])
     behind = [stage for stage in s.stages if stage is not before and s.reaches(before, stage)]

@@ -17,13 +17,14 @@ that lie otherwise are left to `gpu_atoms.py`.  Read next: `lowering/fragments.p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
-from tilewright.ir.stmt import ASYNC_BYTES, CLUSTER_TAG
+from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
@@ -62,7 +63,6 @@ GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
-CLUSTERS = (1, 2, -2)  # blocks that run together: below each other, or beside each other
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -120,8 +120,6 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
     cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
     cfg.define_knob("stay", [0, 1] if engine and not few and batch == 1 else [0], absent=0)
-    together = engine and not few and batch == 1 and a.target.most_in_cluster > 1
-    cfg.define_knob("cluster", list(CLUSTERS if together else CLUSTERS[:1]), absent=1)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
@@ -133,9 +131,17 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         partial = s.rfactor(product, chunk)
         add_partials(s, accumulator(s, product, root), root, a.target, behind)
         root = partial
+    cfg.define_knob("rows", [0, 1], absent=0)
+    stored, by_rows = root, int(cfg["rows"].val)
     local = accumulator(s, partial, root, "fragment")
-    lane = _tile(cfg, s[root], axes, atom, a.target.limits.cores)
-    s[local].compute_at(s[root], lane)
+    if by_rows:
+        root = s.cache_write(stored, "shared")
+    block, *tile = _tiles(cfg, s[stored], axes, atom, a.target.limits.cores)
+    if by_rows:
+        s[root].compute_at(s[stored], block)
+        _store_rows(cfg, s, stored, root, tile)
+        tile = [*axes.tiled(op_of(s, root))]
+    s[local].compute_at(s[root], _lanes(cfg, s[root], atom, tile))
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
 
 
@@ -152,8 +158,11 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar:
-    """Blocks, groups, lanes of a stage with the rows and columns of the product; the loop of lanes.
+def _tiles(
+    cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int
+) -> tuple[IterVar, IterVar, IterVar]:
+    """Blocks of a stage with the rows and columns of the product: their loop, rows and columns of
+    a tile.
 
     Blocks go along a strip of rows first, so that those which run together read few tiles.  There
     is one for each tile, or, where they stay, no more than cores, and each takes tiles in turn: its
@@ -166,32 +175,42 @@ def _tile(cfg: Any, stage: Stage, axes: Axes, atom: Atom, cores: int) -> IterVar
     each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
     block_m, m = stage.split(rows, factor=each_m * cfg["tile_m"].size[1])
     block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
-    group_m, m = stage.split(m, factor=each_m)
-    group_n, n = stage.split(n, factor=each_n)
-    engine = int(cfg["engine"].val) >= 0
-    near = int(cfg["cluster"].val) if engine else 1
-    if near > 1:
-        block_m, mate = stage.split(block_m, factor=near)
-    if near < 0:
-        block_n, mate = stage.split(block_n, factor=-near)
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
-    mates = [] if near == 1 else [mate]
-    stage.reorder(*batch, strips, block_n, strip, *mates, group_m, group_n, m, n)
-    for mate in mates:
-        stage.bind(mate, CLUSTER_TAG)
+    stage.reorder(*batch, strips, block_n, strip, m, n)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.z")
     tiles = stage.fuse(strips, block_n, strip)
-    if engine and int(cfg["stay"].val):
-        below = ceil_div(rows.size, each_m * cfg["tile_m"].size[1] * max(near, 1))
-        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1] * max(-near, 1))
+    if int(cfg["engine"].val) >= 0 and int(cfg["stay"].val):
+        below = ceil_div(rows.size, each_m * cfg["tile_m"].size[1])
+        beside = ceil_div(columns.size, each_n * cfg["tile_n"].size[1])
         whole = ceil_div(below, cfg["strip"].val) * cfg["strip"].val * beside
-        _, tiles = stage.split(tiles, nparts=ceil_div(whole, cores // abs(near)))
+        _, tiles = stage.split(tiles, nparts=ceil_div(whole, cores))
     stage.bind(tiles, "blockIdx.x")
+    return tiles, m, n
+
+
+def _lanes(cfg: Any, stage: Stage, atom: Atom, tile: Sequence[IterVar]) -> IterVar:
+    """Groups and lanes of a tile, of its rows and columns; the loop of lanes."""
+    m, n = tile
+    each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
+    group_m, m = stage.split(m, factor=each_m)
+    group_n, n = stage.split(n, factor=each_n)
+    stage.reorder(group_m, group_n, m, n)
     stage.bind(stage.fuse(group_m, group_n), "threadIdx.y")
     lane, *_, pair = lanes(stage, m, n, atom.name)
     stage.vectorize(pair)
     return lane
+
+
+def _store_rows(
+    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, tile: Sequence[IterVar]
+) -> None:
+    """Results of a tile go by way of shared memory: a thread stores 16 bytes of a row, its
+    neighbours what is beside them.  Lanes hold two columns of a row each."""
+    width = max(ASYNC_BYTES) // stored.dtype.bytes
+    s[held].storage_align(s[held].op.axis[-2], 2 * width, width)
+    groups = prod(cfg[name].size[1] for name in ("tile_m", "tile_n"))
+    fetch(s[stored], GROUP * groups, width, axes=tile, lanes=GROUP)
 
 
 def _multiply(
@@ -223,8 +242,10 @@ def _multiply(
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model."""
-    return fastest(sketch, *({"columns": e.val} for e in sketch.space.space_map["columns"]))
+    """The fastest by the machine model, of those whose lanes store what they hold: what rows and
+    blocks that stay are worth, searches measure."""
+    plain = {"rows": 0, "stay": 0}
+    return fastest(sketch, *({"columns": e.val} | plain for e in sketch.space.space_map["columns"]))
 
 
 anchor_template(

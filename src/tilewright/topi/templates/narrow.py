@@ -12,9 +12,10 @@ from tilewright.te.tensor import ComputeOp, Tensor
 
 @dataclass(frozen=True)
 class Operands:
-    """part: the sums of lines; what is read, and the scales of its groups."""
+    """part: the sums of lines; rows: the data in lines, data: as it was; what else is read."""
 
     part: Tensor
+    rows: Tensor
     data: Tensor
     weight: Tensor
     scale: Tensor
@@ -31,8 +32,9 @@ def operands_of(a: Anchored) -> Operands:
         reads = list(dict.fromkeys(e for e in E.walk(part.body) if e.op == "read"))
         weights = {e.attr for e in reads if column in E.free_variables(*e.args)}
         data = {e.attr for e in reads if column not in E.free_variables(*e.args)}
-        if len(weights) == len(data) == 1:
-            return Operands(lines[0], data.pop(), weights.pop(), others[0])
+        rows = data.pop() if len(weights) == len(data) == 1 else None
+        if rows is not None and isinstance(rows.op, ComputeOp) and len(rows.op.input_tensors) == 1:
+            return Operands(lines[0], rows, rows.op.input_tensors[0], weights.pop(), others[0])
     raise ScheduleError(
         f"template for {op.name}", "it is no sum of lines with scales",
         "It compiles with its default schedule.",
