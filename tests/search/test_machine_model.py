@@ -5,7 +5,7 @@ import numpy as np
 from search.spaces import CPU, flagship
 from tilewright import te
 from tilewright.base.dtype import FLOAT32
-from tilewright.cost.machine_model import GAP, predict_seconds, seconds
+from tilewright.cost.machine_model import predict_seconds, seconds
 from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
@@ -14,9 +14,9 @@ from tilewright.targets.target import Target
 GPU = Target("cuda")
 
 
-def predicted(s, target, cold=False):
+def predicted(s, target):
     tree = LoopTree(s)
-    return float(seconds(Resources(tree.bounds(), target), 1, cold)[0])
+    return float(seconds(Resources(tree.bounds(), target), 1)[0])
 
 
 def transposed_or_not(along_rows):
@@ -38,7 +38,7 @@ def test_coalesced_copies_are_faster():
     assert transposed_or_not(True) * 1.5 < transposed_or_not(False)
 
 
-def gpu_rows(threads, blocks, cold=False):
+def gpu_rows(threads, blocks):
     n = threads * blocks
     a = te.placeholder((n, 64), name="A")
     r = te.reduce_axis((0, 64), "r")
@@ -47,14 +47,7 @@ def gpu_rows(threads, blocks, cold=False):
     block, thread = s[b].split(s[b].op.axis[0], factor=threads)
     s[b].bind(block, "blockIdx.x")
     s[b].bind(thread, "threadIdx.x")
-    return predicted(s, GPU, cold)
-
-
-def test_what_comes_from_memory_takes_longer_and_wants_room_for_the_next_kernel():
-    few, many = ((64, 132), (1024, 264))  # the half and all that runs on a core
-    assert gpu_rows(*few, cold=True) > gpu_rows(*few)
-    paid = [gpu_rows(*sizes, cold=True) - gpu_rows(*sizes) for sizes in (few, many)]
-    assert paid[1] > paid[0] + GAP / 2
+    return predicted(s, GPU)
 
 
 def test_the_same_work_wants_more_than_one_core_and_whole_warps():

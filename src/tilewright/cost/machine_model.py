@@ -25,7 +25,6 @@ Vector = npt.NDArray[np.float64]
 
 # Cycles of a core, about the same on all GPUs of the last ten years.
 GLOBAL_LATENCY = 500
-MEMORY_LATENCY = 1400  # while memory is busy
 SHARED_LATENCY = 30
 BARRIER = 40
 JOIN = 3500  # of a block, to have its stores seen, to be counted, to see those of others
@@ -39,7 +38,6 @@ LANES = 128  # multiply-adds per cycle, of float32
 CODE_CACHE = 128 << 10  # bytes of instructions that a core holds
 CODE_BYTES = 4  # per cycle, of instructions that do not fit there
 SPILL = 2 * GLOBAL_LATENCY  # a load that goes out to local memory and back
-GAP = 1.5e-6  # seconds that memory has nothing to do between kernels that do not overlap
 SHARED_PER_BLOCK = 1024  # shared bytes that the system takes from each block
 
 # Cycles of a CPU core.
@@ -77,24 +75,21 @@ def predict_seconds(group: Group) -> Vector:
     return seconds(group.resources, len(group.rows))
 
 
-def seconds(resources: Resources, rows: int, cold: bool = False) -> Vector:
-    """The same for any population of one structure; for ints, `rows` is 1.
-
-    cold: see `gpu_times`
-    """
-    _, times = analyse(resources, rows, cold)
+def seconds(resources: Resources, rows: int) -> Vector:
+    """The same for any population of one structure; for ints, `rows` is 1."""
+    _, times = analyse(resources, rows)
     return whole(times, rows)
 
 
 def analyse(
-    resources: Resources, rows: int, cold: bool = False
+    resources: Resources, rows: int
 ) -> tuple[list[GpuKernel] | list[CpuKernel], list[Times]]:
     """Facts and times of every kernel."""
     limits = resources.target.limits
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         if resources.target.has_threads:
             gpu = gpu_kernels(resources, rows)
-            return gpu, [gpu_times(k, limits, cold) for k in gpu]
+            return gpu, [gpu_times(k, limits) for k in gpu]
         cpu = cpu_kernels(resources)
         return cpu, [cpu_times(k, limits) for k in cpu]
 
@@ -118,11 +113,8 @@ def residency(k: GpuKernel, limits: Limits) -> Any:
     return maximum(minimum(most, limits.registers_per_block // registers), 1)
 
 
-def gpu_times(k: GpuKernel, limits: Limits, cold: bool = False) -> Times:
+def gpu_times(k: GpuKernel, limits: Limits) -> Times:
     """A block is a chain of phases (load, barrier, compute); others on its core fill the gaps.
-
-    cold: whether what it reads comes from memory, and kernels like it follow each other: where one
-          leaves room for the next, that one asks for its weights before this one has ended
 
     Asynchronous copies take no time of their own while what was asked for before is computed with.
     """
@@ -154,21 +146,16 @@ def gpu_times(k: GpuKernel, limits: Limits, cold: bool = False) -> Times:
     fills = k.global_waits * GLOBAL_LATENCY + k.spills * SPILL + k.barriers * BARRIER
     fills = fills + k.joins * JOIN
     computing = soft_max(busy, units)
-    away = MEMORY_LATENCY if cold else GLOBAL_LATENCY
     for ring in k.rings:
         each = computing / maximum(ring.waits, 1)  # from one wait to the next
-        rest = maximum(away - ring.ahead * each, 0)
-        fills = fills + ring.starts * away + (ring.waits - ring.starts) * rest
+        rest = maximum(GLOBAL_LATENCY - ring.ahead * each, 0)
+        fills = fills + ring.starts * GLOBAL_LATENCY + (ring.waits - ring.starts) * rest
     alone = computing + fills + START
 
     core = BEGIN + rounds * soft_max(alone, together * units)
     cache = k.traffic / limits.l2_bandwidth
-    far = cold or k.unique > limits.l2_bytes
-    memory = k.unique / limits.memory_bandwidth * (1.0 if far else 0.2)
+    memory = k.unique / limits.memory_bandwidth * (1.0 if k.unique > limits.l2_bytes else 0.2)
     total = soft_max(core * cycle, soft_max(cache, memory)) + limits.launch_seconds
-    if cold:
-        room = minimum(resident * limits.cores / k.blocks - 1, 1)  # for blocks of the next
-        total = total + (1 - maximum(room, 0)) * GAP
     slots = limits.max_threads_per_core / limits.warp_size
     return Times(
         total, busiest * issue * cycle, busiest * shared * cycle, cache, memory,

@@ -10,9 +10,6 @@ from tilewright.topi.templates import gpu_narrow as gpu_narrow
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split
-from tilewright.topi.templates import gpu_few as gpu_few  # the same on matrix units
-
-# isort: split
 from tilewright.topi.templates import attention_rows as attention_rows  # before matrix units
 
 # isort: split
@@ -32,6 +29,7 @@ from tilewright.topi.templates import cpu_dense as cpu_dense
 from tilewright.topi.templates import cpu_depthwise as cpu_depthwise
 from tilewright.topi.templates import gpu_atoms as gpu_atoms  # before the others: it is faster
 from tilewright.topi.templates import gpu_atoms_conv as gpu_atoms_conv
+from tilewright.topi.templates import gpu_few as gpu_few  # special
 
 # isort: split
 from tilewright.topi.templates import gpu_dots as gpu_dots  # where no matrix unit fits

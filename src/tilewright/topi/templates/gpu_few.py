@@ -18,6 +18,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
@@ -49,13 +51,15 @@ from tilewright.topi.templates.gpu_atoms import (
     width_of,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.untuned import fastest
 
 MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the weights' rows
 SHARES = (2, 4, 8, 16)  # warps along the depth
 STEPS = (1, 2, 4)  # atoms along the depth of a warp in a slice
-USUAL = 8  # shares of what runs untuned
+# Untuned.
+USUAL = 8  # shares
+BUSY = 0.9  # of the cores have a block, of the larger kind
+WIDE = 2  # blocks of the larger kind for each core, of which one row is faster otherwise
 APART = 4  # floats that rows of sums are longer than a multiple of 8, to lie in different banks
 STAGES = (2, 3, 4, 6, 8, 12)  # slices in the rings
 
@@ -163,10 +167,33 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """The fastest by the machine model, of those whose warps share the depth."""
-    shares = [e.val for e in sketch.space.space_map["warps_k"]]
-    held = {"warps_k": max(n for n in shares if n <= USUAL), "auto_unroll_max_step": 0}
-    return fastest(sketch, held, cold=True)
+    """Two atoms of the weights' rows for a warp where most cores have a block then, and the deepest
+    ring that fits.
+
+    Raises ScheduleError where `gpu_rows.py` is faster: of one row times many columns; or where what
+    follows has a kernel of its own, as a gate that it computes inside.
+    """
+    op, knobs = op_of(a.schedule, a.anchor), sketch.space.space_map
+    few, many = sorted(ax.size for ax in op.axis[-2:])
+    cores = a.target.limits.cores
+    if any(end is not a.output for end in a.schedule.dag.outputs):
+        raise _refused(op, "another kernel computes what follows")
+    if few == 1 and many > WIDE * M * EACH[1] * cores:
+        raise _refused(op, "rows of threads are faster")
+    wanted = EACH[1] if many >= BUSY * M * EACH[1] * cores else EACH[0]
+    alone = [e for e in knobs["tile_m"] if e.size[1] == 1 and e.size[2] <= wanted]
+    held = {
+        "tile_m": max(alone, key=lambda e: e.size[2]).value,
+        "tile_n": knobs["tile_n"][0].value,
+        "warps_k": max(e.val for e in knobs["warps_k"] if e.val <= USUAL),
+        "step_k": 1,
+        "auto_unroll_max_step": 0,
+    }
+    for stages in sorted((e.val for e in knobs["stages"]), reverse=True):
+        index = sketch.space.index_of({**held, "stages": stages})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    raise _refused(op, "no ring fits")
 
 
 anchor_template(
@@ -174,5 +201,6 @@ anchor_template(
     kinds=KINDS,
     tags=("dense", "matmul"),
     fallback=fallback,
+    special=True,
     usual=True,
 )(schedule_few)

@@ -21,21 +21,20 @@ DRAWN = 768  # members looked at where there are more, and then the neighbours o
 Held = Mapping[str, Any]  # knob -> the value it is held at
 
 
-def fastest(sketch: Sketch, *ways: Held, cold: bool = False) -> int:
+def fastest(sketch: Sketch, *ways: Held) -> int:
     """The index of the fastest by `cost.machine_model`, of the members with the knobs of one of the
     `ways` at its values.
 
-    cold: see `gpu_times`
     Each way is drawn from alone, and costs time if its loops differ from those of the others.
     Raises LegalityError where the device runs none.
     """
     space = sketch.space
     drawn = [_members(space, held) for held in ways]
-    best = _fastest_of(sketch, np.concatenate(drawn), cold)
+    best = _fastest_of(sketch, np.concatenate(drawn))
     held = next(way for way, members in zip(ways, drawn, strict=True) if best in members)
     if sum(map(len, drawn)) < DRAWN:
         return best
-    return _fastest_of(sketch, _neighbours(space, best, held), cold)
+    return _fastest_of(sketch, _neighbours(space, best, held))
 
 
 def or_with(sketch: Sketch, index: int, changed: Held) -> int:
@@ -46,7 +45,7 @@ def or_with(sketch: Sketch, index: int, changed: Held) -> int:
     return _fastest_of(sketch, np.array([index, *sketch.space.indices(positions)]))
 
 
-def _fastest_of(sketch: Sketch, members: Indices, cold: bool = False) -> int:
+def _fastest_of(sketch: Sketch, members: Indices) -> int:
     """Where masks discourage all, the fastest of those that run."""
     best: dict[bool, tuple[float, int]] = {}  # sensible or not -> its seconds and index
     for group in sketch.groups(members):
@@ -54,7 +53,7 @@ def _fastest_of(sketch: Sketch, members: Indices, cold: bool = False) -> int:
         mask = sensible if sensible.any() else group.verdict.legal(len(group.rows))
         if not mask.any():
             continue
-        predicted = seconds(group.resources_of(mask), int(mask.sum()), cold)
+        predicted = seconds(group.resources_of(mask), int(mask.sum()))
         at = int(np.argmin(predicted))
         found = float(predicted[at]), int(members[group.rows[mask][at]])
         kind = bool(sensible.any())
