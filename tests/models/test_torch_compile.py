@@ -19,7 +19,7 @@ from models.torch_networks import NETWORKS, VIEWS, Memory, close, leaves, networ
 from tilewright.base.errors import TilewrightError
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch.weights import unchanged
-from tilewright_tvm import relay
+from tilewright.network.build import build
 
 fresh = torch_compiled.fresh  # a fixture
 
@@ -388,9 +388,7 @@ def test_what_surrounds_such_operators_is_compiled(monkeypatch):
             return torch.tanh(y + self.shift), 4
 
     built = []
-    monkeypatch.setattr(
-        torch_compile, "build", lambda *a, **k: built.append(a) or relay.build(*a, **k)
-    )
+    monkeypatch.setattr(torch_compile, "build", lambda *a, **k: built.append(a) or build(*a, **k))
     module, x = Mixed().eval(), torch.randn(3, 3)
     run = compiled(module)
     with torch.no_grad(), pytest.warns(torch_compile.TilewrightWarning, match="bessel"):

@@ -9,7 +9,7 @@ import pytest
 from models.torch_networks import torch
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch import told
-from tilewright_tvm import relay
+from tilewright.network.build import build
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,6 @@ def built(monkeypatch) -> list[Any]:
     """The networks that are built, as they come."""
     found: list[Any] = []
     monkeypatch.setattr(
-        torch_compile, "build", lambda *a, **k: found.append(a[0]) or relay.build(*a, **k)
+        torch_compile, "build", lambda *a, **k: found.append(a[0]) or build(*a, **k)
     )
     return found
