@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tilewright.models import scripts
 from tilewright.network import tune_network
 
 Run = Callable[..., tuple[Any, str, str]]
+WITH_TORCH = find_spec("torch") is not None
 
 SCRIPT = """
 import numpy as np
@@ -137,7 +139,11 @@ def test_a_computation_of_a_script_is_tuned_timed_and_compiled(run: Run) -> None
         (("made.py:number",), "it returns something of type int. Return a graph,"),
         (("made.py:refused",), "nn.dense"),
         (("made.py:derived",), "Odd: skipped (line "),
-        (("made.py:given", "--shape", "x:[8]"), "example inputs that it returns. Leave --shape"),
+        pytest.param(
+            ("made.py:given", "--shape", "x:[8]"),
+            "example inputs that it returns. Leave --shape",
+            marks=pytest.mark.skipif(not WITH_TORCH, reason="the script imports torch"),
+        ),
         (("made.py:only_input",), "error: made.py:only_input: no computed output"),
         (("keep.onnx:net",), "keep.onnx is no script of Python. Leave :net out"),
         (("made.py:product", "--batch", "2"), "it is one computation, which has its shapes. Leave"),

@@ -17,6 +17,14 @@ BITS = {"activation_bits": 2, "weight_bits": 1, "out_dtype": "int32", "padding":
 DATA = image(2, 4)
 
 TENSOR_EXPRESSIONS: dict[str, dict[str, Any]] = {
+    "topi.nn.dense_narrow": {
+        "data": lambda: image(2, 64), "weight": lambda: image(3, 2, 16, dtype="int8"),
+        "scale": lambda: image(3, 1), "kind": "int4",
+    },
+    "topi.nn.unpack_narrow": {
+        "weight": lambda: image(3, 2, 16, dtype="int8"), "scale": lambda: image(3, 1),
+        "kind": "int4", "dtype": "float32",
+    },
     "te.all te.any": {"conditions": lambda: [te.var("n") < 1]},
     "te.comm_reducer": {
         "fcombine": lambda: operator.add, "fidentity": lambda: functools.partial(te.const, 0),

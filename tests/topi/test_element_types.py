@@ -55,6 +55,7 @@ def test_every_operator_has_a_row():
     told |= {"conv1d_ncw", "conv1d_nwc", "conv3d_ncdhw", "conv3d_ndhwc"}  # conv1d and conv3d
     told |= {n for names in later.NAMES.values() for n in names}  # a network's operators
     told.add("sparse_dense")  # of rows that data say: test_sparse.py
+    told |= {"dense_narrow", "unpack_narrow"}  # of bytes: tests/graph/test_narrow.py
     told |= {"argwhere", "unique"}  # as many as data say: test_chosen.py
     told.add("reinterpret")  # of bits: tests/tvm/topi/test_on_tensors.py
     told.add("sort_by_key")  # two results: tests/tvm/test_testing.py

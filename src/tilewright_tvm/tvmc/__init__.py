@@ -10,6 +10,7 @@ In: a model file.  Out: `TVMCModel`, a log, `TVMCPackage`, `TVMCResult`.
 Read next: `model.py`, `autotuner.py`, `compiler.py`, `runner.py`.
 """
 
+from importlib import import_module
 from typing import Any
 
 from tilewright.base.errors import absent
@@ -53,4 +54,6 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "main":
+        return import_module(f"{__name__}.main")
     raise absent("driver.tvmc", name, _ELSEWHERE)

@@ -22,6 +22,7 @@ from tilewright_tvm.relay.transform import gradient
 # Of floating-point operands and results, and without a gradient; each ends in a sentence.
 WITHOUT = {
     "image.crop_and_resize", "image.dilation2d", "image.grid_sample", "nn.correlation",
+    "nn.dense_narrow", "nn.unpack_narrow",
     "vision.multibox_prior", "vision.roi_align", "vision.roi_pool", "vision.suppress",
     "vision.valid_boxes", "vision.yolo_reorg",
 }  # fmt: skip
