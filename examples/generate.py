@@ -19,9 +19,11 @@ import tilewright as tw
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("model", nargs="?", help="folder of a model, or what --save wrote")
-parser.add_argument("--size", default="tiny", help="without a model: tiny, 1b, 3b or 8b")
+parser.add_argument("--size", default="tiny", choices=("tiny", "1b", "3b", "8b"),
+                    help="without a model: of random weights")  # fmt: skip
 parser.add_argument("--device", default=None, help="cuda, llvm; default: what is here")
-parser.add_argument("--weights", default=None, help="a type, or int8, int4, float8")
+NARROW = ("int8", "int4", "float8")
+parser.add_argument("--weights", default=None, choices=("float32", "float16", "bfloat16", *NARROW))
 parser.add_argument("--prompt", default="Once upon a time", help="text, or token numbers: 5,17,60")
 parser.add_argument("--tokens", type=int, default=64, help="how many to make")
 parser.add_argument("--batch", type=int, default=1, help="texts at once, all from the prompt")
@@ -40,7 +42,7 @@ if Path(model).is_file():
 else:
     target = options.device or ("cuda" if tw.cuda().exist else "llvm")
     dtype = "bfloat16" if target.startswith("cuda") else "float32"
-    narrow = options.weights if options.weights in ("int8", "int4", "float8") else None
+    narrow = options.weights if options.weights in NARROW else None
     dtype = dtype if narrow else options.weights or dtype
     sizes = {"tokens": sorted({1, options.prefill}), "cache": options.cache}
     net = tw.load(model, shape=sizes, batch=(options.batch,), dtype=dtype)
