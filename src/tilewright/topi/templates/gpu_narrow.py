@@ -29,7 +29,14 @@ from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows, tiles
+from tilewright.topi.templates.gpu_rows import (
+    TOGETHER,
+    add_up,
+    gate_of,
+    norm_of,
+    norm_rows,
+    tiles,
+)
 from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
@@ -41,7 +48,6 @@ THREADS = (1, 2, 4, 8, 16)  # along y
 EACH = (1, 2, 4, 8)  # columns of a thread
 AHEAD = (1, 2, 4, 8)  # lines of a column that are written out
 SLOTS = (0, 2, 3, 4, 6, 8)  # of the ring; 0: weights come to registers
-TOGETHER = 4  # partial sums in one access
 # Untuned.
 BLOCK = 128  # threads that share a line of columns, or columns of short lines
 WARP = 32  # the same of many rows, which take room in shared memory
@@ -90,7 +96,7 @@ def schedule_narrow(cfg: Any, a: Anchored) -> None:
     thread = deal(root, root.fuse(row, inner), lanes * threads, lanes)
     root.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     s[board].compute_at(root, block)
-    _add_up(s, accumulated, root, thread)
+    add_up(s, accumulated, root, thread, along=True)
     s[local].compute_at(s[board], _spread(s[board], each * beside))
     if norm:
         norm_rows(s, norm, wide, (root, block), (lanes, threads))
@@ -128,22 +134,6 @@ def _stage_rows(
     stage.storage_align(stage.op.axis[-2], 2 * width, width)
     stage.compute_at(*place)
     fetch(stage, lanes * threads, width, lanes=lanes)
-
-
-def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar) -> None:
-    """A thread adds the shares of an element, a vector at a time."""
-    (share,) = op_of(s, accumulated).reduce_axis
-    if share.size % TOGETHER == 0 and share.size > 2 * TOGETHER:
-        _, lane = s[accumulated].split(share, factor=TOGETHER)
-        part = s[s.rfactor(accumulated, lane, len(s[accumulated].op.axis))]
-        part.set_scope("local")
-        part.compute_at(root, thread)
-        (step,) = part.op.reduce_axis
-        part.reorder(step, *part.op.axis)
-        part.vectorize(part.op.axis[-1])
-        part.unroll(step)
-    s[accumulated].compute_at(root, thread)
-    s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
 
 
 def _spread(board: Stage, each: Any) -> IterVar:

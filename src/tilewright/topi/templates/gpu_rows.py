@@ -232,7 +232,7 @@ def schedule_rows(cfg: Any, a: Anchored) -> None:
     block, inner = _blocks(s[root], found, tile)
     thread = deal(s[root], inner, lanes * threads, lanes)
     s[board].compute_at(s[root], block)
-    _add_up(s, accumulated, s[root], thread, found)
+    add_up(s, accumulated, s[root], thread, found.along)
     s[root].pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
 
     s[local].compute_at(s[board], _spread(s[board], found, each * found.beside))
@@ -320,10 +320,13 @@ def _spread(board: Stage, found: Product, each: Any) -> IterVar:
     return lane
 
 
-def _add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar, found: Product) -> None:
-    """A thread adds the shares of an element, a vector at a time where they lie side by side."""
+def add_up(s: Schedule, accumulated: Tensor, root: Stage, thread: IterVar, along: bool) -> None:
+    """A thread adds the shares of an element, a vector at a time where they lie side by side.
+
+    along: whether they do
+    """
     share = op_of(s, accumulated).reduce_axis[0]
-    if found.along and share.size % TOGETHER == 0 and share.size > 2 * TOGETHER:
+    if along and share.size % TOGETHER == 0 and share.size > 2 * TOGETHER:
         _, lane = s[accumulated].split(share, factor=TOGETHER)
         part = s[s.rfactor(accumulated, lane, len(s[accumulated].op.axis))]
         part.set_scope("local")
