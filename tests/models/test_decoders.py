@@ -188,6 +188,16 @@ def test_caches_are_those_of_one_decoder(compiled: Any) -> None:
     assert (second.position, Decoder(shared).position) == (3, 0)
 
 
+@pytest.mark.slow
+def test_products_in_halves_leave_caches_as_they_are() -> None:
+    net = tw.load("llama-tiny", shape={"tokens": 4, "cache": 8})
+    exact = Decoder(tw.compile(net, "llvm", verify=False)).feed(PROMPTS[:1, :7])
+    run = tw.compile(net, "llvm", precision="float16", verify=False)
+    assert {str(spec.dtype) for spec in run.states} == {"float32"}
+    found = Decoder(run).feed(PROMPTS[:1, :7])
+    np.testing.assert_allclose(found, exact, atol=2e-2 * np.abs(exact).max())
+
+
 WRONG = {
     "another size": ({"shape": {"seq": 4}}, "no size 'seq'"),
     "more tokens than caches hold": ({"shape": {"tokens": 8, "cache": 4}}, "caches of 4 positions"),
