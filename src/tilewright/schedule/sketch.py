@@ -120,6 +120,11 @@ class Sketch:
         except REFUSALS:
             return None
 
+    def structures(self, indices: Indices) -> list[Trail]:
+        """Those that the candidates have, less what the template refuses."""
+        parts = self._tracer.parts(self.space.decode(indices), len(indices))
+        return [part.trail for part in parts if part.value is not None]
+
     def groups(
         self,
         indices: Indices,
