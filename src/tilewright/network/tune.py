@@ -22,6 +22,7 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.network.build import Helpers
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
@@ -187,13 +188,15 @@ def tune(
     on_notice: Callable[[str], object] | None = None,
     history: Database | None = None,
     measuring: Measuring | None = None,
+    meanwhile: Callable[[Helpers], None] | None = None,
 ) -> Report:
     """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
     those of a farm.
 
     Started again with the same log, it goes on where it was.  on_error: told
     when the log cannot be written; on_notice: told of devices of the farm that come and go;
-    history: of other tasks and devices, see `search.loop.tune`.
+    history: of other tasks and devices; meanwhile: what is done while others look at the spaces, by
+    processes of the search, too; see `search.loop.tune`.
     Raises DeviceError without the device.
     """
     chosen = measuring or Measuring()
@@ -202,8 +205,11 @@ def tune(
         _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
+        own = builder if isinstance(builder, LocalBuilder) else None
+        first = None if meanwhile is None else lambda found: meanwhile(Helpers(own, found))
         return search(
-            list(tasks), pipeline, database, options, on_event=on_event, history=history
+            list(tasks), pipeline, database, options, on_event=on_event, history=history,
+            meanwhile=first,
         )  # fmt: skip
 
 
