@@ -315,7 +315,7 @@ def test_what_a_start_takes_is_not_counted_as_time_of_trials():
     """Of 12 s half goes by before the first trial; then they take a fifth of a second each."""
     now = [0.0]
 
-    def meanwhile(_):
+    def meanwhile(*_):
         now[0] = 6.0
 
     def tick():
@@ -337,8 +337,8 @@ def test_what_is_done_meanwhile_takes_half_of_the_seconds_at_most(took):
     def tick():
         now[0] += 0.25
 
-    def meanwhile(predictions):
-        seen.append((predictions, len(measurer.jobs)))
+    def meanwhile(predictions, references):
+        seen.append((predictions, references, len(measurer.jobs)))
         now[0] += took
 
     measurer = Instant([cpu_task()], tick=tick)
@@ -347,7 +347,7 @@ def test_what_is_done_meanwhile_takes_half_of_the_seconds_at_most(took):
         [cpu_task()], measurer, options=budget, verify=False, meanwhile=meanwhile,
         clock=lambda: now[0],
     )  # fmt: skip
-    assert seen == [(None, 0)]
+    assert seen == [(None, None, 0)]
     left = 20 - min(took, 10)
     assert left - 2 <= report.trials * 0.25 <= left + 1
 

@@ -62,6 +62,7 @@ from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import COUNTERS, Bound, Kept, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
+from tilewright.search.jobs import References
 from tilewright.search.predictions import Predictions
 from tilewright.search.warm_start import usable_trees
 from tilewright.targets.precision import check_used
@@ -74,11 +75,13 @@ __all__ = ["State", "build", "load"]
 class Helpers:
     """What a search has already that a build needs, too.
 
-    builder: whose processes build; predictions: of computations on one target; None: none
+    builder: whose processes build; predictions: of computations on one target
+    references: what kernels are compared with; None: it has none
     """
 
     builder: LocalBuilder | None = None
     predictions: Predictions | None = None
+    references: References | None = None
 
     def building(self) -> AbstractContextManager[LocalBuilder]:
         """Give the builder; one that nobody has yet is closed again."""
@@ -179,8 +182,9 @@ def build(
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
             by_schedules, early = kernels.schedules(groups), chained(groups)
             return build_kernels(
-                groups, by_schedules, chosen, builder, verify=verify and here, chained=early
-            )
+                groups, by_schedules, chosen, builder, verify=verify and here, chained=early,
+                references=shared.references,
+            )  # fmt: skip
 
         made, more = built(groups)
         lost = [

@@ -65,6 +65,7 @@ def build_kernels(
     *,
     verify: bool,
     chained: str = "",
+    references: References | None = None,
 ) -> tuple[list[BuiltKernel], list[str]]:
     """Build a kernel for each group; notes for the report behind them.
 
@@ -72,10 +73,11 @@ def build_kernels(
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
     chained: when they begin, see `chains.py`
+    references: of a search that goes on, which has some already
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    with _Workers(target, builder, len(groups), verify, chained) as workers:
+    with _Workers(target, builder, len(groups), verify, chained, references) as workers:
         left = attempts
         while left:
             for attempt in left:
@@ -247,10 +249,12 @@ class _Workers:
     """
 
     def __init__(
-        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str
-    ) -> None:
+        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str,
+        references: References | None = None,
+    ) -> None:  # fmt: skip
         self.target, self.verify, self.broken = target, verify, ""
         self._chained = chained if target.waits else ""
+        self._references = references
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))
@@ -265,8 +269,10 @@ class _Workers:
 
     @cached_property
     def references(self) -> References:
-        """What kernels are compared with: a thread and a folder, made for the first that is run."""
-        made = References(quiet=False)
+        """What kernels are compared with: a folder, made for the first that is run."""
+        if self._references is not None:
+            return self._references
+        made = References(quiet=False, helper=None if self._here else self._builders[True])
         self._stack.callback(made.close)
         return made
 

@@ -206,7 +206,7 @@ def tune(
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
         own = builder if isinstance(builder, LocalBuilder) else None
-        first = None if meanwhile is None else lambda found: meanwhile(Helpers(own, found))
+        first = None if meanwhile is None else lambda *found: meanwhile(Helpers(own, *found))
         return search(
             list(tasks), pipeline, database, options, on_event=on_event, history=history,
             meanwhile=first,

@@ -55,7 +55,7 @@ from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
 
 T = TypeVar("T")
-Meanwhile = Callable[[Predictions | None], None]
+Meanwhile = Callable[[Predictions | None, References | None], None]
 _SAMPLE = 256  # candidates that are asked why none of a task is tried
 FINAL_PASSES = 3  # over the leaders of a task, at most
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
@@ -84,7 +84,7 @@ def tune(
                the fastest records of these very computations are tried first
     verify:    give measurers the expected results; what is not verified can never be best
     meanwhile: called once, before the first proposal, while others look at the spaces; with what is
-               predicted of them.  Of a budget of seconds it takes half at most
+               predicted of them, and references.  Of a budget of seconds it takes half at most
     Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
     the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
@@ -183,7 +183,7 @@ class _Loop:
         target = tasks[0].target.on(device)
         self.known = recalled(target, self.helper) if options.knowledge else Known()
         self.past = past
-        self.references = References(quiet=self.quiet) if verify else None
+        self.references = References(quiet=self.quiet, helper=self.helper) if verify else None
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
         self.fit_at: int | None = None
@@ -201,7 +201,7 @@ class _Loop:
         try:
             self._prepare(report, proposers)
             if meanwhile is not None:
-                meanwhile(self.known.predictions)
+                meanwhile(self.known.predictions, self.references)
                 half = (self.options.seconds or 0.0) / 2
                 self.began = max(self.began, self.clock() - half)
             while True:
@@ -280,9 +280,12 @@ class _Loop:
                 state.note_best(outcome.candidate, record, self.options)
 
     def _look_ahead(self, predict: bool) -> None:
-        """Begin what takes long, in the order in which it will be asked for: predictions of what
-        runs untuned, and references."""
+        """Begin what takes long, in the order in which it will be asked for: references, and
+        predictions of what runs untuned."""
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
+        if self.references is not None and not self.quiet:
+            for task in in_turn:
+                self.references.prefetch(task)
         if predict:
             new = {
                 s.report.task.key: s.proposer for s in self.portfolio.states if not s.report.known
@@ -295,9 +298,6 @@ class _Loop:
             states = self.portfolio.states
             for state in states if len(firsts) <= FEW else sorted(states, key=lambda s: s.urgency):
                 self._look_first(state)
-        if self.references is not None and not self.quiet:
-            for task in in_turn:
-                self.references.prefetch(task)
 
     def _note_run(self) -> None:
         """Write down what the sequence of proposals depends on."""
