@@ -38,7 +38,7 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
-from tilewright.measure.local import LocalBuilder
+from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.network.batching import sample_dependence
 from tilewright.network.chains import chained
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
@@ -76,12 +76,13 @@ class Helpers:
     """What a search has already that a build needs, too.
 
     builder: whose processes build; predictions: of computations on one target
-    references: what kernels are compared with; None: it has none
+    references: what kernels are compared with; runner: on the open device; None: it has none
     """
 
     builder: LocalBuilder | None = None
     predictions: Predictions | None = None
     references: References | None = None
+    runner: LocalRunner | None = None
 
     def building(self) -> AbstractContextManager[LocalBuilder]:
         """Give the builder; one that nobody has yet is closed again."""
@@ -183,7 +184,7 @@ def build(
             by_schedules, early = kernels.schedules(groups), chained(groups)
             return build_kernels(
                 groups, by_schedules, chosen, builder, verify=verify and here, chained=early,
-                references=shared.references,
+                references=shared.references, runner=shared.runner,
             )  # fmt: skip
 
         made, more = built(groups)

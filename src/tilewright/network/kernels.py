@@ -66,6 +66,7 @@ def build_kernels(
     verify: bool,
     chained: str = "",
     references: References | None = None,
+    runner: LocalRunner | None = None,
 ) -> tuple[list[BuiltKernel], list[str]]:
     """Build a kernel for each group; notes for the report behind them.
 
@@ -73,11 +74,12 @@ def build_kernels(
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
     chained: when they begin, see `chains.py`
-    references: of a search that goes on, which has some already
+    references, runner: of a search that goes on, which has some already, and the device open
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    with _Workers(target, builder, len(groups), verify, chained, references) as workers:
+    sharing = target, builder, len(groups), verify, chained, references, runner
+    with _Workers(*sharing) as workers:
         left = attempts
         while left:
             for attempt in left:
@@ -250,7 +252,7 @@ class _Workers:
 
     def __init__(
         self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str,
-        references: References | None = None,
+        references: References | None = None, runner: LocalRunner | None = None,
     ) -> None:  # fmt: skip
         self.target, self.verify, self.broken = target, verify, ""
         self._chained = chained if target.waits else ""
@@ -263,9 +265,14 @@ class _Workers:
         self._stack = ExitStack()
         self._builders = {True: builder.sharing(OWN_SECONDS), False: builder.sharing(LOG_SECONDS)}
         self._runners = {
-            own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
+            own: self._runner(runner, seconds)
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
         }
+
+    def _runner(self, shared: LocalRunner | None, seconds: float) -> LocalRunner:
+        if shared is not None:
+            return shared.sharing(timeout=seconds, number=1, repeat=_TIMED_RUNS, race=False)
+        return self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
 
     @cached_property
     def references(self) -> References:

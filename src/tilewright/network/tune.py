@@ -28,7 +28,9 @@ from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
 from tilewright.network.layouts import can_choose, in_layouts, rivals
 from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.jobs import References
 from tilewright.search.loop import tune as search
+from tilewright.search.predictions import Predictions
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_default, with_rules
 from tilewright.targets.precision import check_used
@@ -205,8 +207,13 @@ def tune(
         _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
-        own = builder if isinstance(builder, LocalBuilder) else None
-        first = None if meanwhile is None else lambda *found: meanwhile(Helpers(own, *found))
+        here = builder if isinstance(builder, LocalBuilder) else None
+        device = runner if isinstance(runner, LocalRunner) else None
+
+        def first(predictions: Predictions | None, references: References | None) -> None:
+            if meanwhile is not None:
+                meanwhile(Helpers(here, predictions, references, device))
+
         return search(
             list(tasks), pipeline, database, options, on_event=on_event, history=history,
             meanwhile=first,

@@ -45,9 +45,10 @@ PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
-# Structures of a sketch in a refill: those with the best predicted, and some others, of which some
-# may be new.  Each costs the model some 20 ms, however few of the candidates have it.
-BEST_STRUCTURES, OTHER_STRUCTURES, NEW_STRUCTURES = 8, 4, 8
+# Structures of a sketch in a refill: those with the best predicted, and some others, while there
+# are any such as nobody has looked at.  Each costs the model some 20 ms, however few of the
+# candidates have it.
+BEST_STRUCTURES, OTHER_STRUCTURES = 8, 4
 FIRST_STRUCTURES = 4  # those that children of what a first look showed may belong to, and new ones
 # A sketch whose best is predicted to take more than so many times what the best of all does gets
 # new candidates in every fourth look alone: to judge them is most of a search's own work.
@@ -329,7 +330,7 @@ class ModelProposer(Pooled):
         else:
             if of is None:
                 among, known = partial(self._chosen_structures, at), self._structures[at]
-                scored = score_sensible(pool.sketch, indices, among, known, NEW_STRUCTURES)
+                scored = score_sensible(pool.sketch, indices, among, known, OTHER_STRUCTURES)
             else:
                 scored = score_sensible(pool.sketch, indices, None, of, 0)
         for trail, seconds in scored.structures.items():
@@ -350,9 +351,10 @@ class ModelProposer(Pooled):
         """Those with the fastest members so far, and some others."""
         known = self._structures[at]
         ranked = sorted(trails, key=lambda trail: known.get(trail, np.inf))
+        new = [trail for trail in ranked if trail not in known]
         best, others = ranked[:BEST_STRUCTURES], ranked[BEST_STRUCTURES:]
-        drawn = self.pools[at].rng.permutation(len(others))[:OTHER_STRUCTURES]
-        return {*best, *(others[k] for k in drawn)}
+        drawn = self.pools[at].rng.permutation(len(others))[: max(OTHER_STRUCTURES - len(new), 0)]
+        return {*best, *new, *(others[k] for k in drawn)}
 
     def _bred(self, at: int) -> Indices:
         """Children of pairs of the best, measured or predicted, and all one-knob neighbours of the
