@@ -19,6 +19,7 @@ from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.errors import LegalityError
+from tilewright.codegen.asked_ahead import DISTANCE, LINE, asked_ahead
 from tilewright.codegen.llvm_atoms import own_function
 from tilewright.codegen.llvm_foreign import included
 from tilewright.codegen.llvm_index import constant
@@ -35,6 +36,7 @@ from tilewright.ir.stmt import (
     If,
     Kernel,
     Mma,
+    Prefetch,
     Program,
     Seq,
     Stmt,
@@ -106,7 +108,7 @@ def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     function.memory.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
     for g in kernel.given:
         function.give(g.var, g.buffer, sized=g.sized)
-    function.statement(kernel.body)
+    function.statement(asked_ahead(kernel).body)
     function.finish(f"define void @{name}({', '.join(params)}) nounwind")
 
 
@@ -374,6 +376,15 @@ class _Function:
         arguments = ", ".join(f"ptr {pointer}" for pointer, _ in places)
         self.text.lines.append(f"  call void @{name}({arguments})")
 
+    def _prefetch(self, stmt: Prefetch) -> None:
+        """Ask for what lies as far behind as `asked_ahead.py` says, into the second cache."""
+        region, name = stmt.source, "llvm.prefetch.p0"
+        self.module.declare(name, "void", "ptr", "i32", "i32", "i32")
+        first, _ = self.memory.address(region.buffer, self.index.affine(region.index))
+        for at in range(0, region.count * region.buffer.dtype.bytes, LINE):
+            place = self.text.pure(f"getelementptr i8, ptr {first}, i64 {DISTANCE + at}")
+            self.text.lines.append(f"  call void @{name}(ptr {place}, i32 0, i32 2, i32 1)")
+
     def _foreign(self, stmt: Foreign) -> None:
         self.values.forget()
         places = iter(zip(stmt.places, stmt.offsets, strict=True))
@@ -398,6 +409,7 @@ class _Function:
 _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
     Foreign: _Function._foreign,
     Mma: _Function._mma,
+    Prefetch: _Function._prefetch,
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,
