@@ -1,4 +1,4 @@
-"""Prefetches of CPUs: of every element of large weights that pass once, once, and of nothing else."""
+"""Prefetches of CPUs: of each element of large weights that pass once, and of nothing else."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def product_of(kind: str, rows: int = 1, depth: int = 64, columns: int = 128) ->
     return [data, weight, scale, topi.nn.dense_narrow(data, weight, scale, kind, "float32")]
 
 
-def sketch_of(tensors: list[Tensor]) -> Sketch:
+def sketch_of(tensors: list[Tensor], target: Target = CPU) -> Sketch:
     dag = ComputeDAG(tensors)
-    (found,) = (t for t in anchor_templates(dag, CPU) if t.name in TEMPLATES)
-    return sketch_of_anchor(found, dag, CPU)
+    (found,) = (t for t in anchor_templates(dag, target) if t.name in TEMPLATES)
+    return sketch_of_anchor(found, dag, target)
 
 
 def programs(tensors: list[Tensor], count: int) -> list[Program]:

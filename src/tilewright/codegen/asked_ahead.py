@@ -98,9 +98,9 @@ class _Blocks:
                 inside = {loop.var: E.const(0) for loop in loops[k + 1 :]}
                 begin = E.substitute(first, inside)
                 self.found.setdefault(loops[k].var, {})[load.attr] = begin, span
-                return span * prod(loop.extent for loop in loops[: k + 1])
+                return span * int(prod(loop.extent for loop in loops[: k + 1]))
             span += abs(step) * (loops[k].extent - 1)
-        return lanes * prod(loop.extent for loop in loops)
+        return lanes * int(prod(loop.extent for loop in loops))
 
     def asking(self, stmt: Stmt, once: Collection[Buffer]) -> Stmt:
         """`stmt` with prefetches where iterations begin that read of buffers `once`."""

@@ -1,4 +1,4 @@
-"""Products with weights of eight or four bits: how vectors of these become floats in few instructions.
+"""Products with weights of eight or four bits: how vectors become floats quickly.
 
 In: a product of a float with `topi.nn.narrow`'s number of a byte, over lanes.  Out: both factors as
 operands, times powers of two whose product is 1: exact as long as the first factor is far from the
@@ -23,8 +23,27 @@ if TYPE_CHECKING:
     from tilewright.codegen.llvm_value import Values
 
 FLOAT16 = DType("float16")
+NIBBLE, LANES = "tilewright.nibble.v16", 16  # of words the number of the lower four bits, times 16
 _UPPER = 28  # bits below the upper four of a word
 _BIAS = 8  # of exponents: float16's are as much greater
+
+_DEFINE = f"""define {{linkage}}<16 x float> @{NIBBLE}(<16 x i32> %x) alwaysinline nounwind {{{{
+{{body}}  ret <16 x float> %y
+}}}}
+"""
+_BY_ARITHMETIC = f"""  %upper = shl <16 x i32> %x, splat (i32 {_UPPER})
+  %whole = sitofp <16 x i32> %upper to <16 x float>
+  %y = fmul <16 x float> %whole, splat (float {literal(2.0 ** (4 - _UPPER), FLOAT32)})
+"""
+_NUMBERS = ", ".join(f"float {literal(16.0 * (k - 16 * (k > 7)), FLOAT32)}" for k in range(16))
+_PERMUTE = "<16 x float> @llvm.x86.avx512.permvar.sf.512(<16 x float>{}, <16 x i32>{})"
+_BY_TABLE = f"  %y = call {_PERMUTE.format(f' <{_NUMBERS}>', ' %x')}\n"
+
+
+def by_table() -> str:
+    """A text that defines `NIBBLE` for processors with an instruction that looks up 16 floats."""
+    declared = f"declare {_PERMUTE.format('', '')}\n"
+    return declared + _DEFINE.format(linkage="", body=_BY_TABLE)
 
 
 class Bytes:
@@ -53,6 +72,8 @@ class Bytes:
         if terms or moved not in (0, 4):
             return None
         wide = self.values.value(E.cast("int32", load))
+        if lanes == LANES:
+            return self.values.value(row), self._looked_up(wide, moved)
         if moved == 0:
             whole = self.pure(f"and {words} {wide}, {self._splat('-16', lanes)}")
         else:
@@ -60,6 +81,14 @@ class Bytes:
         made = self.pure(f"sitofp {words} {whole} to {typed(FLOAT32, lanes)}")
         factor = self.values.value(row) if moved == 0 else self._times(row, 2.0 ** (4 - _UPPER))
         return factor, made
+
+    def _looked_up(self, wide: str, moved: int) -> str:
+        """By a function, in whose place the compiler's driver may have a better one."""
+        define = _DEFINE.format(linkage="linkonce_odr ", body=_BY_ARITHMETIC)
+        self.text.module.helpers[NIBBLE] = define
+        words = typed(INT32, LANES)
+        low = wide if moved else self.pure(f"lshr {words} {wide}, {self._splat('4', LANES)}")
+        return self.pure(f"call {typed(FLOAT32, LANES)} @{NIBBLE}({words} {low})")
 
     def _number_of(self, value: Expr) -> tuple[Expr | None, Expr | None]:
         """The byte, and of four bits by how many they are moved to its upper end."""
