@@ -1,16 +1,16 @@
 """A decoder on CPUs: one step by each kind of weights, a prompt, beside PyTorch in the same run.
 
-In: a named size, all of its layers or some.  Out: a table; rows in `results/decode_cpu.json`, written
-after each, so that a run may be cut anywhere.  Every row is a process of its own, so that its memory
-is what it needs alone.  Weights are random; peers need torch and transformers.
+In: a named size, all of its layers or some.  Out: a table; rows in `results/decode_cpu.json`,
+written after each, so that a run may be cut anywhere.  Every row is a process of its own, so that
+its memory is what it needs alone.  Weights are random; peers need torch and transformers.
 
     PYTHONPATH=src python benchmarks/bench_decode_cpu.py --size llama-1b
-    PYTHONPATH=src python benchmarks/bench_decode_cpu.py --layers 2 --kinds int8 --peers --modes step
+    PYTHONPATH=src python benchmarks/bench_decode_cpu.py --layers 2 --kinds int8 --modes step
 
-A step goes on from 128 positions in caches of 256, a prompt fills 512 of 640.  "share" is what a step
-reads of weights in a second, by what a plain read of a gigabyte gets from memory in the same process
-with as many threads, the best of some before and behind the steps.  "resident_gb" is the memory of
-the process when it has run.  Times are by the clock: nothing else may run.
+A step goes on from 128 positions in caches of 256, a prompt fills 512 of 640.  "share" is what a
+step reads of weights in a second, by what a plain read of a gigabyte gets from memory in the same
+process with as many threads, the best of some before and behind the steps.  "resident_gb" is the
+memory of the process before it reads plainly.  Times are by the clock: nothing else may run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def seconds(run: Callable[[], object], number: int) -> list[float]:
 
 
 def plain_read() -> Callable[[], float]:
-    """A function that reads a gigabyte on all threads, and gives bytes a second, the best of some."""
+    """A function that reads a gigabyte on all threads: bytes a second, the best of some."""
     from tilewright import te
     from tilewright.driver.build import build
     from tilewright.runtime.device import cpu
@@ -64,7 +64,7 @@ def plain_read() -> Callable[[], float]:
     data = te.placeholder(shape, "float32", "data")
     step = te.reduce_axis((0, steps), "step")
     out = te.compute(
-        (shape[0], vectors, lanes), lambda i, v, l: te.sum(data[i, step, v, l], step), "sums"
+        (shape[0], vectors, lanes), lambda i, v, n: te.sum(data[i, step, v, n], step), "sums"
     )
     s = te.create_schedule(out)
     local = s[s.cache_write(out, "local")]

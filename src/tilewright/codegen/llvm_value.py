@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tilewright.base.dtype import BOOL, INT32, INT64
 from tilewright.codegen import llvm_math
+from tilewright.codegen.c_value import APART
 from tilewright.codegen.llvm_bytes import Bytes
 from tilewright.codegen.llvm_cast import convert
 from tilewright.codegen.llvm_index import Affine, Indices, floor_division, plus
@@ -244,6 +245,11 @@ class Values:
             raise refusal(node, f"{op!r} is no condition")
         return rule(self, node)
 
+    def _apart(self, node: Expr) -> str:
+        """Whether two buffers, which may be one, lie in different memory."""
+        first, second = (self.memory.pointers[buffer] for buffer in node.attr)
+        return self.pure(f"icmp ne ptr {first}, {second}")
+
     def _not(self, node: Expr) -> str:
         c = self.condition(node.args[0])
         if c in _CONSTANTS:
@@ -351,4 +357,5 @@ _CONDITIONS: dict[str, Rule] = {
     "and": Values._connect,
     "or": Values._connect,
     "not": Values._not,
+    APART: Values._apart,
 }
