@@ -1,10 +1,10 @@
 """Elements that a result keeps of an argument: no stores where both share their memory.
 
-In: a program of a chain, or a kernel of a CPU.  Out: the same, where what chooses between a new element and the one that
-is there, as a write to a cache does, asks first whether the result lies in that argument's memory.
-Where it does, whoever keeps all elements neither reads nor writes any: of a cache of thousands of
-rows one is touched.  Elsewhere the kernel does what it did.  Read next: `reads_first.py`,
-`network/in_place.py`.
+In: a program of a chain, or a kernel of a CPU.  Out: the same, where what chooses between a new
+element and the one that is there, as a write to a cache does, asks first whether the result lies in
+that argument's memory.  Where it does, whoever keeps all elements neither reads nor writes any: of
+a cache of thousands of rows one is touched.  Elsewhere the kernel does what it did.
+Read next: `reads_first.py`, `network/in_place.py`.
 """
 
 from __future__ import annotations
