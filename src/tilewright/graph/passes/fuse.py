@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.graph.counts import count_of
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -34,6 +35,7 @@ from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.grouped_heads import spread_heads
 from tilewright.graph.passes.indices import is_whole
 from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.pairs import FEW
@@ -123,7 +125,7 @@ def fuse_attention(mod: IRModule, norms: bool = False, behind: bool = False) -> 
         whole = attentions(f.body)
         return with_body(f, _fused(f.body, whole=whole, norms=norms, behind=behind))
 
-    return each_function(mod, change)
+    return each_function(spread_heads(mod), change)
 
 
 def separate(mod: IRModule) -> IRModule:
@@ -180,8 +182,11 @@ def _merge(
     is made is worked out for each element, if it follows from single whole numbers; so is what is
     written at one place of a cache."""
     results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
-    for result in results:
+    # What moves for several readers joins them when they have become one: those come later.
+    for result in (*results, *reversed(results)):
         group = group_of[result]  # with all that became part of it
+        if group.result is not result:
+            continue
         calls = _calls(result, readers)
         ends = {group_of.get(r) for r in calls}
         reader = next(iter(ends)) if len(ends) == 1 else None
@@ -190,7 +195,9 @@ def _merge(
         moves = all(is_call(step, *MOVES) for step in group.steps)
         chosen = _is_index(reader) or all(is_call(r, "where") for r in calls)
         index = _is_index(group) and chosen
-        written = len(calls) == 1 and _writes_once(calls[0], result)
+        written = len(calls) == 1 and (
+            _writes_once(calls[0], result) or _writes_rows(calls[0], result, readers)
+        )
         if not (moves or index or written) and not all(_takes(r, result) for r in calls):
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
@@ -225,6 +232,18 @@ def _writes_once(reader: Expr, value: Expr) -> bool:
         and every.data.size * value.tensor_type.size == reader.tensor_type.size
         and len(np.unique(every.data)) == every.data.size
     )
+
+
+def _writes_rows(
+    reader: Expr, value: Expr, readers: Mapping[Expr, Sequence[Expr]]
+) -> bool:
+    """Whether some of `value` are what a choice writes to places of an axis, which are as many as
+    `value` has there: `where(f(0..n-1), take(value, rows), x)`.  What is kept asks for none."""
+    if not is_call(reader, "take", "gather") or not isinstance(reader, Call):
+        return False
+    ends = readers[reader]
+    alone = len(ends) == 1 and is_call(ends[0], "where") and isinstance(ends[0], Call)
+    return reader.args[0] is value and alone and ends[0].args[1] is reader
 
 
 def _widen(
@@ -425,6 +444,16 @@ def _fused(
     return rewrite(body, visit)
 
 
+def _is_text(value: Constant, step: Call) -> bool:
+    """Whether a constant is part of the text of the kernel that has `step`: one number, or a table
+    that follows from where its elements stand, where each would be read for one result only."""
+    if value.data.size == 1:
+        return True
+    kind = step.checked_type
+    each = isinstance(kind, TensorType) and value.data.size == kind.size
+    return each and count_of(value.data) is not None
+
+
 def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
     """The call of a new function; outside: what the values it reads have become."""
     inside: dict[Expr, Expr] = {}
@@ -446,9 +475,9 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return inside[value]
 
     def operand(step: Call, value: Expr) -> Expr:
-        number = isinstance(value, Constant) and value.data.size == 1
+        known = isinstance(value, Constant) and _is_text(value, step)
         elementwise = TABLE[op_name(step)].pattern in JOINS
-        return value if number and elementwise else resolve(value)  # part of the kernel's text
+        return value if known and elementwise else resolve(value)
 
     for step in group.steps:
         made = Call(step.op, [operand(step, a) for a in step.args], step.attrs)

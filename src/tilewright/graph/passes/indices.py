@@ -31,15 +31,15 @@ def _visit(old: Expr, node: Expr) -> Expr:
     if not is_call(node, "where") or not isinstance(node, Call) or node.tensor_type.size == 1:
         return node
     condition = node.args[0]
-    steps = _steps(condition)
+    steps = index_steps(condition)
     if not steps or len(steps) > LONGEST:
         return node
     own = _again(condition, len(node.shape), steps, {})
     return Call(node.op, (own, *node.args[1:]), node.attrs)
 
 
-def _steps(node: Expr) -> dict[Expr, None]:
-    """The operators of an index; none where it is something else."""
+def index_steps(node: Expr) -> dict[Expr, None]:
+    """Give the operators of an index; none where it is something else."""
     found: dict[Expr, None] = {}
     waiting = [node]
     while waiting:

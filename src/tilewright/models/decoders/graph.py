@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.graph.expr import Expr, Function, Tuple, Var
 from tilewright.graph.functions import activations, indexing, nn, normalize, tensor
-from tilewright.graph.functions.attention import Mask, both, probabilities, scores, weighted
+from tilewright.graph.functions.attention import Mask, between, probabilities, scores, weighted
 from tilewright.graph.leaves import const, var
 from tilewright.models.decoders.config import Decoder, Layer, Rotary
 
@@ -56,6 +56,7 @@ class _Graph:
     weights: dict[str, Var] = field(default_factory=dict)
     rotated: dict[Rotary, tuple[Expr, Expr]] = field(default_factory=dict)
     masks: dict[int | None, Expr] = field(default_factory=dict)
+    which: tuple[Expr, Expr] | None = None  # places of a cache that are written, and rows for all
 
     def function(self) -> Function:
         d, b = self.decoder, self.batch
@@ -214,12 +215,14 @@ class _Graph:
         places = const(np.arange(self.length, dtype="int64").reshape(1, 1, -1, 1))
         if self.count == 1:
             return tensor.where(tensor.equal(places, first), new, cache)
-        row = places - first
-        inside = tensor.where(
-            tensor.less(row, const(0, "int64")), const(False),
-            tensor.less(row, const(self.count, "int64")),
-        )  # fmt: skip
-        row = tensor.clip(row, 0, self.count - 1)
+        if self.which is None:  # of all caches
+            row = places - first
+            inside = tensor.where(
+                tensor.less(row, const(0, "int64")), const(False),
+                tensor.less(row, const(self.count, "int64")),
+            )  # fmt: skip
+            self.which = inside, tensor.clip(row, 0, self.count - 1)
+        inside, row = self.which
         if self.batch == 1:
             rows = indexing.take(new, tensor.reshape(row, (-1,)), axis=2)
         else:
@@ -231,13 +234,6 @@ class _Graph:
         if window is not None and window >= self.length:
             window = None
         if window not in self.masks:
-            first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
-            rows = np.arange(self.count, dtype="int64").reshape(1, 1, -1, 1)
-            keys = np.arange(self.length, dtype="int64").reshape(1, 1, 1, -1)
-            apart = tensor.subtract(const(keys - rows), first)
-            found: Expr | None = tensor.less(apart, const(1, "int64"))
-            if window is not None:
-                found = both(found, tensor.less(const(-window, "int64"), apart))
-            assert found is not None
-            self.masks[window] = found
+            before = None if window is None else window - 1
+            self.masks[window] = between(self.count, self.length, before, 0, self.position)
         return self.masks[window]
