@@ -99,7 +99,7 @@ def fuse(mod: IRModule) -> IRModule:
     add(conv_a, conv_b)                    joins conv_a, the result of conv_b is an input
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
-    y = dense; y[:, ::2] * y[:, 1::2]      one group, of few rows
+    y = dense; y[:, ::2] * y[:, 1::2]      one group
     exp -> transpose -> add                one group without an anchor
     concatenate(exp(x), slice(y))          one group: each element is computed once
     exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
@@ -421,11 +421,11 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
 
 
 def _is_side_by_side(node: Expr, product: Expr) -> bool:
-    """Whether `node` is every n-th column of a product of few rows: see `pairs.py`."""
+    """Whether `node` is every n-th column of a product: see `pairs.py`."""
     if not is_call(node, "strided_slice") or not isinstance(node, Call):
         return False
     (rows, columns), step = product.shape, node.attrs.strides[-1]
-    return rows <= FEW and step > 1 and node.shape == (rows, columns // step)
+    return step > 1 and node.shape == (rows, columns // step)
 
 
 def _fused(

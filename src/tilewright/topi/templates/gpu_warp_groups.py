@@ -29,7 +29,7 @@ from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.schedule.thread_loops import fetch, lanes
+from tilewright.schedule.thread_loops import deal, fetch, lanes
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
@@ -51,6 +51,7 @@ from tilewright.topi.templates.gpu_atoms import (
     width_of,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_rows import gate_of
 from tilewright.topi.templates.gpu_rows_behind import rows_behind, stages_of
 from tilewright.topi.templates.untuned import fastest
 
@@ -117,14 +118,16 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     slices = depth * op.input_tensors[0].dtype.bytes // nbytes
     batch = prod(ax.size for ax in op.axis[:-2])
     few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
-    cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
+    end, beside = gate_of(a, last)
+    whole = beside > 1 or not few  # a sum of both sides of a gate is not split
+    cfg.define_knob("split_k", [1] if whole else divisors_of(slices, SPLITS, 2), absent=1)
     many = not few and op.input_tensors[0].dtype.bytes == 2  # wider ones leave no room for tiles
-    cfg.define_knob("rows", [0, 1] if many else [0], absent=0)
+    cfg.define_knob("rows", [1] if beside > 1 else [0, 1] if many else [0], absent=0)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
     behind = rows_behind(cfg, a)
-    root = inline_around(replace(a, anchor=product), inside=stages_of(behind))
+    root = inline_around(replace(a, anchor=product), end, stages_of(behind))
     partial = product
     if (blocks := int(cfg["split_k"].val)) > 1:
         chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
@@ -132,13 +135,18 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         add_partials(s, accumulator(s, product, root), root, a.target, behind)
         root = partial
     stored, by_rows = root, int(cfg["rows"].val)
-    local = accumulator(s, partial, root, "fragment")
-    if by_rows:
-        root = s.cache_write(stored, "shared")
-    block, *tile = _tiles(cfg, s[stored], axes, atom)
+    made = None
+    if beside > 1:  # the tile of the product lies in shared memory, with both sides of each gate
+        local, root = s.cache_write(partial, "fragment"), partial
+        made = s[s.cache_write(stored, "local")]
+        s[root].set_scope("shared")
+    else:
+        local = accumulator(s, partial, root, "fragment")
+        root = s.cache_write(stored, "shared") if by_rows else root
+    block, *tile = _tiles(cfg, s[stored], axes, atom, beside)
     if by_rows:
         s[root].compute_at(s[stored], block)
-        _store_rows(cfg, s, stored, root, tile)
+        _store_rows(cfg, s, stored, root, tile, made)
         tile = [*axes.tiled(op_of(s, root))]
     s[local].compute_at(s[root], _lanes(cfg, s[root], atom, tile))
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
@@ -157,9 +165,11 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tiles(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> tuple[IterVar, IterVar, IterVar]:
+def _tiles(
+    cfg: Any, stage: Stage, axes: Axes, atom: Atom, beside: int
+) -> tuple[IterVar, IterVar, IterVar]:
     """Blocks of a stage with the rows and columns of the product: their loop, rows and columns of
-    a tile.
+    a tile.  beside: columns of the product of which the stage makes one
 
     Blocks go along a strip of rows first, so that those which run together read few tiles.
     """
@@ -169,7 +179,7 @@ def _tiles(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> tuple[IterVar, Ite
     batch = [ax for ax in op.axis if ax not in (rows, columns)]
     each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
     block_m, m = stage.split(rows, factor=each_m * cfg["tile_m"].size[1])
-    block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
+    block_n, n = stage.split(columns, factor=each_n // beside * cfg["tile_n"].size[1])
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
     stage.reorder(*batch, strips, block_n, strip, m, n)
     if batch:
@@ -193,14 +203,31 @@ def _lanes(cfg: Any, stage: Stage, atom: Atom, tile: Sequence[IterVar]) -> IterV
 
 
 def _store_rows(
-    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, tile: Sequence[IterVar]
-) -> None:
+    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, tile: Sequence[IterVar],
+    made: Stage | None,
+) -> None:  # fmt: skip
     """Results of a tile go by way of shared memory: a thread stores 16 bytes of a row, its
-    neighbours what is beside them.  Lanes hold two columns of a row each."""
+    neighbours what is beside them.  Lanes hold two columns of a row each.
+
+    made: what a thread stores, of neighbouring columns that it reads together before; None: a copy
+    """
     width = max(ASYNC_BYTES) // stored.dtype.bytes
     s[held].storage_align(s[held].op.axis[-2], 2 * width, width)
     groups = prod(cfg[name].size[1] for name in ("tile_m", "tile_n"))
-    fetch(s[stored], GROUP * groups, width, axes=tile, lanes=GROUP)
+    if made is None:
+        fetch(s[stored], GROUP * groups, width, axes=tile, lanes=GROUP)
+        return
+    row, column = tile
+    width //= 2  # of what is read as much as of what is stored, in registers beside the sums
+    line, lane = s[stored].split(column, factor=width)  # before it is fused: it begins at whole ones
+    s[stored].vectorize(lane)
+    thread = deal(s[stored], s[stored].fuse(row, line), GROUP * groups, GROUP)
+    made.compute_at(s[stored], thread)
+    made.unroll(made.op.axis[-1])
+    own = s[s.cache_read(held, "local", [r.tensor for r in s.readers(s[held])])]
+    own.compute_at(s[stored], thread)
+    _, lane = own.split(own.op.axis[-1], factor=2 * width)
+    own.vectorize(lane)
 
 
 def _multiply(
