@@ -1,14 +1,13 @@
 """Tables of whole numbers that follow from where they stand, such as 0..n-1.
 
-In: an array.  Out: the number at its beginning, and what a step along each axis adds.  A kernel works
-out such a number for less than it costs to read.  Read next: `passes/fuse.py`, which has them in
-kernels; `../network/computation.py`.
+In: an array.  Out: the number at its beginning, and what a step along each axis adds.  A kernel
+works out such a number for less than it costs to read.  Read next: `passes/fuse.py`, which has them
+in kernels; `../network/computation.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -36,9 +35,7 @@ def count_of(data: Array) -> Count | None:
     )
     if any(abs(n) >= 1 << 31 for n in (begin, *steps)):
         return None
-    axes = [
-        np.arange(n, dtype="int64").reshape((-1,) + (1,) * (data.ndim - 1 - k)) * step
-        for k, (n, step) in enumerate(zip(data.shape, steps, strict=True))
-    ]
-    found = np.array_equal(wide, np.broadcast_to(reduce(np.add, axes, begin), data.shape))
-    return Count(begin, steps) if found else None
+    counted: Array = np.full((1,) * data.ndim, begin)
+    for k, (n, step) in enumerate(zip(data.shape, steps, strict=True)):
+        counted = counted + np.arange(n).reshape((-1,) + (1,) * (data.ndim - 1 - k)) * step
+    return Count(begin, steps) if np.array_equal(wide, counted) else None

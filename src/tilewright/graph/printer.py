@@ -17,8 +17,8 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.base.printed import text_of
-from tilewright.graph.deferred import Deferred
 from tilewright.graph.counts import count_of
+from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Array,
     Call,
@@ -242,8 +242,9 @@ class Printer:
             return f"%{node.name_hint}" if isinstance(node, Var) else type(node).__name__
         value = f"{node.data.reshape(-1)[0]!s}" if node.data.size == 1 else ""
         if self.is_key:
-            table = value or count_of(node.data) or ""
-            return f"{table}{list(node.data.shape) or ''}" if value else f"const({node._type}{table})"
+            if value:
+                return f"{value}{list(node.data.shape) or ''}"
+            return f"const({node._type}{count_of(node.data) or ''})"
         if not node.data.shape and (text := scalar_text(node.data)):
             return f"{text} /* ty={node.checked_type} */"
         if node not in self.numbers:

@@ -234,16 +234,14 @@ def _writes_once(reader: Expr, value: Expr) -> bool:
     )
 
 
-def _writes_rows(
-    reader: Expr, value: Expr, readers: Mapping[Expr, Sequence[Expr]]
-) -> bool:
+def _writes_rows(reader: Expr, value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> bool:
     """Whether some of `value` are what a choice writes to places of an axis, which are as many as
     `value` has there: `where(f(0..n-1), take(value, rows), x)`.  What is kept asks for none."""
     if not is_call(reader, "take", "gather") or not isinstance(reader, Call):
         return False
-    ends = readers[reader]
-    alone = len(ends) == 1 and is_call(ends[0], "where") and isinstance(ends[0], Call)
-    return reader.args[0] is value and alone and ends[0].args[1] is reader
+    end = readers[reader][0] if len(readers[reader]) == 1 else None
+    written = isinstance(end, Call) and is_call(end, "where") and end.args[1] is reader
+    return reader.args[0] is value and written
 
 
 def _widen(

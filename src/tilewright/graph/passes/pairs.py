@@ -28,7 +28,8 @@ Readers = Mapping[Expr, Sequence[Expr]]
 def pair_gates(mod: IRModule) -> IRModule:
     """f(dense(x, V), dense(x, W))  ->  f(y[:, 0::2], y[:, 1::2]), y = dense(x, V and W in turn)
 
-    f: elementwise; x: of few rows, see `pair_gates_of` for many.  Nothing else reads the products, or what f makes on its way.
+    f: elementwise; x: of few rows, see `pair_gates_of` for many.  Nothing else reads the products,
+    or what f makes on its way.
     """
     return each_function(mod, lambda f: with_body(f, _paired(f.body, ())))
 

@@ -211,23 +211,25 @@ class _Graph:
     def written(self, cache: Expr, new: Expr) -> Expr:
         """The cache with `new`, [batch, shared, count, size], from the position on.  Elementwise:
         nothing is moved, and what would be behind its end is not written."""
-        first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
         places = const(np.arange(self.length, dtype="int64").reshape(1, 1, -1, 1))
+        first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
         if self.count == 1:
             return tensor.where(tensor.equal(places, first), new, cache)
-        if self.which is None:  # of all caches
-            row = places - first
-            inside = tensor.where(
-                tensor.less(row, const(0, "int64")), const(False),
-                tensor.less(row, const(self.count, "int64")),
-            )  # fmt: skip
-            self.which = inside, tensor.clip(row, 0, self.count - 1)
+        if self.which is None:
+            self.which = self.chosen_rows(places - first)
         inside, row = self.which
         if self.batch == 1:
             rows = indexing.take(new, tensor.reshape(row, (-1,)), axis=2)
         else:
             rows = indexing.gather(new, 2, tensor.broadcast_to(row, cache.shape))
         return tensor.where(inside, rows, cache)
+
+    def chosen_rows(self, row: Expr) -> tuple[Expr, Expr]:
+        """Which rows of a cache are written, by their numbers from the position on; and the number
+        of a new one for each."""
+        known = tensor.less(row, const(self.count, "int64"))
+        inside = tensor.where(tensor.less(row, const(0, "int64")), const(False), known)
+        return inside, tensor.clip(row, 0, self.count - 1)
 
     def mask(self, window: int | None) -> Expr:
         """bool [batch, 1, count, length]: the keys that each position sees."""

@@ -219,7 +219,8 @@ def _store_rows(
         return
     row, column = tile
     width //= 2  # of what is read as much as of what is stored, in registers beside the sums
-    line, lane = s[stored].split(column, factor=width)  # before it is fused: it begins at whole ones
+    # Before it is fused, so that what a thread reads begins at whole vectors.
+    line, lane = s[stored].split(column, factor=width)
     s[stored].vectorize(lane)
     thread = deal(s[stored], s[stored].fuse(row, line), GROUP * groups, GROUP)
     made.compute_at(s[stored], thread)
