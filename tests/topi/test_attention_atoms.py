@@ -16,6 +16,7 @@ from tilewright.graph.expr import IRModule
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.ir.stmt import AsyncCopy, Exchange, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
+from tilewright.models.decoders.read import load
 from tilewright.network.extract import fused_groups, groupings
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
@@ -120,6 +121,17 @@ def test_slices_come_by_asynchronous_copies(running: bool) -> None:
 
 def test_bfloat16_and_causal() -> None:
     check(attention(1, 20, 24, 16, 16, "bfloat16", is_causal=True), 1, stages=1)
+
+
+@pytest.mark.slow
+def test_prompts_over_a_cache() -> None:
+    """Heads that share keys, queries that are turned, masks by places: nothing else is read."""
+    (made,) = load("llama-tiny", (), {"tokens": [20], "cache": 40}, "bfloat16").modules
+    whole = groupings(made, target=CUDA)[1]["main"]
+    (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
+    waves, (position, *rest) = 2, [t for t in found.dag.args if t not in found.dag.outputs]
+    assert position.shape == (1, 1, 1, 1) and len(rest) == 1 + waves + 2
+    check(found.dag, 1)
 
 
 def test_scores_of_long_rows_are_forgotten() -> None:

@@ -227,7 +227,7 @@ def _store_rows(
     made.unroll(made.op.axis[-1])
     own = s[s.cache_read(held, "local", [r.tensor for r in s.readers(s[held])])]
     own.compute_at(s[stored], thread)
-    _, lane = own.split(own.op.axis[-1], factor=2 * width)
+    _, lane = own.split(own.op.axis[-1], factor=max(ASYNC_BYTES) // held.dtype.bytes)
     own.vectorize(lane)
 
 
