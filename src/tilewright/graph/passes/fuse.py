@@ -36,7 +36,7 @@ from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.passes.grouped_heads import spread_heads
-from tilewright.graph.passes.indices import is_whole
+from tilewright.graph.passes.indices import is_few, is_whole
 from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.pairs import FEW
 from tilewright.graph.passes.views import memory_views
@@ -207,12 +207,12 @@ def _merge(
 
 
 def _is_index(group: Group) -> bool:
-    """Whether it works out a whole number, or a bool, of single ones: each reader may do it again
-    for each of its elements."""
+    """Whether it works out a whole number, or a bool, of a few: each reader may do it again for
+    each of its elements."""
     inside = set(group.steps)
     given = [v for step in group.steps for v in _operands(step) if v not in inside]
     return all(map(is_whole, group.steps)) and all(
-        isinstance(v, Constant) or v.tensor_type.size == 1 for v in given
+        isinstance(v, Constant) or is_few(v) for v in given
     )
 
 
@@ -228,7 +228,7 @@ def _writes_once(reader: Expr, value: Expr) -> bool:
     every, place = chosen.args
     return (
         isinstance(every, Constant)
-        and place.tensor_type.size == 1
+        and is_few(place)
         and every.data.size * value.tensor_type.size == reader.tensor_type.size
         and len(np.unique(every.data)) == every.data.size
     )
@@ -442,14 +442,10 @@ def _fused(
     return rewrite(body, visit)
 
 
-def _is_text(value: Constant, step: Call) -> bool:
-    """Whether a constant is part of the text of the kernel that has `step`: one number, or a table
-    that follows from where its elements stand, where each would be read for one result only."""
-    if value.data.size == 1:
-        return True
-    kind = step.checked_type
-    each = isinstance(kind, TensorType) and value.data.size == kind.size
-    return each and count_of(value.data) is not None
+def _is_text(value: Constant) -> bool:
+    """Whether a constant is part of the text of a kernel: one number, or a table whose elements
+    follow from where they stand, which costs less than to read it."""
+    return value.data.size == 1 or count_of(value.data) is not None
 
 
 def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
@@ -473,7 +469,7 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return inside[value]
 
     def operand(step: Call, value: Expr) -> Expr:
-        known = isinstance(value, Constant) and _is_text(value, step)
+        known = isinstance(value, Constant) and _is_text(value)
         elementwise = TABLE[op_name(step)].pattern in JOINS
         return value if known and elementwise else resolve(value)
 

@@ -163,12 +163,14 @@ class _Graph:
         if layer.rotary is not None:
             q, k = (self.turned(h, layer.rotary) for h in (q, k))
         keys, values = self.written(keys, k), self.written(values, v)
+        if self.count == 1:  # heads that share keys are rows that meet the same ones
+            q = tensor.reshape(q, (self.batch, d.shared, -1, d.size))
         scale = d.attention_scale or d.size**-0.5
         seen = Mask(self.mask(layer.window))  # each position sees itself at least
         made = weighted(probabilities(scores(q, keys, scale, d.caps[0]), seen), values)
-        flat = tensor.reshape(
-            tensor.transpose(made, (0, 2, 1, 3)), (self.batch, self.count, d.heads * d.size)
-        )
+        if self.count > 1:
+            made = tensor.transpose(made, (0, 2, 1, 3))
+        flat = tensor.reshape(made, (self.batch, self.count, d.heads * d.size))
         return self.linear(flat, f"{name}.o_proj", d.width, "out" in d.biases), keys, values
 
     def split(self, x: Expr, name: str, heads: int) -> Expr:

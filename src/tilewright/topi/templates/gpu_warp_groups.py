@@ -17,10 +17,12 @@ that lie otherwise are left to `gpu_atoms.py`.  Read next: `lowering/fragments.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
@@ -63,6 +65,11 @@ GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
+# Large products of halves on an H200, in tiles of 128 rows: microseconds for 64 of the depth of a
+# tile of so many columns; terms that all cores multiply in one; and what it takes to add up parts.
+SLICE, SLICE_US = 64, {64: 0.24, 128: 0.29, 192: 0.42, 256: 0.65}
+BUSY_RATE, PART_US = 375e6, 2.0
+LARGE, EACH_TILE = 1 << 31, 2
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -267,10 +274,68 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     return fastest(sketch, *({"columns": e.val, "rows": rows} for e in space["columns"]))
 
 
+def large(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
+    """Of a large product of halves: tiles of 128 rows by two groups, loaded by a copy engine, of as
+    many columns, and in as many parts of the depth, as take least by what an H200 took for each.
+
+    Raises ScheduleError for others, of which trees know enough.
+    """
+    op, knobs = op_of(a.schedule, a.anchor), sketch.space.space_map
+    *batch, m, n = (ax.size for ax in op.axis)
+    depth = op.reduce_axis[0].size
+    engine = max(e.val for e in knobs["engine"])
+    halves = op.input_tensors[0].dtype.bytes == 2
+    if batch or not halves or engine < 0 or m < 4 * LEAST or m * n * depth < LARGE:
+        raise ScheduleError(
+            f"template for {op.name}, untuned", f"nobody measured {m} x {n} x {depth}",
+            "Trees predict what is fast.",
+        )  # fmt: skip
+    rows, cores = EACH_TILE * GROUP_ROWS, a.target.limits.cores
+    found = []
+    for columns in (e.val for e in knobs["columns"]):
+        tiles_ = -(-m // rows) * -(-n // columns)
+        for parts in (e.val for e in knobs["split_k"]):
+            waves = -(-tiles_ * parts // cores)
+            alone = waves * (depth / SLICE / parts) * SLICE_US[columns]
+            busy = tiles_ * rows * columns * depth / BUSY_RATE
+            second = parts > 1 or a.rows_follow  # a kernel that adds up, or norms, or both
+            found.append((max(alone, busy) + second * (PART_US + parts), -columns, parts))
+    for _, columns, parts in sorted(found):
+        held = {"columns": -columns, "engine": engine, "split_k": parts}
+        held["strip"] = max(e.val for e in knobs["strip"] if e.val <= EACH_TILE * 2)
+        held["rows"] = max(e.val for e in knobs["rows"])
+        for name in set(knobs) - {*held, "tile_m", "tile_n", "stages"}:
+            held[name] = knobs[name][-1].val
+        index = _deepest(sketch, held)
+        if index is not None:
+            return index
+    raise ScheduleError(
+        f"template for {op.name}, untuned", "no tile of 128 rows fits", "Trees predict others."
+    )
+
+
+def _deepest(sketch: Sketch, held: Mapping[str, Any]) -> int | None:
+    """The member with tiles of two groups below each other, and the longest ring that fits."""
+    space = sketch.space
+    pairs = ((name, sizes) for name, sizes in (("tile_m", [EACH_TILE, 1]), ("tile_n", [1, 1])))
+    tiles_ = {
+        name: next((e.value for e in space.space_map[name] if [*e.size[1:]] == sizes), None)
+        for name, sizes in pairs
+    }
+    if None in tiles_.values():
+        return None
+    for stages in sorted((e.val for e in space.space_map["stages"]), reverse=True):
+        index = space.index_of({**held, **tiles_, "stages": stages})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    return None
+
+
 anchor_template(
     "dense.groups",
     kinds=KINDS,
     tags=("dense", "matmul", "batch_matmul"),
     fallback=fallback,
     rows=True,
+    measured=large,
 )(schedule_groups)
