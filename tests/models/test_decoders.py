@@ -37,12 +37,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def written(family: str, folder: Path) -> Any:
+def written(family: str, folder: Path, **more: int) -> Any:
     """A random model of a family in a folder, and itself."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    given = FAMILIES[family] if family == "gpt2" else {**SIZES, **FAMILIES[family]}
+    given = FAMILIES[family] if family == "gpt2" else {**SIZES, **FAMILIES[family], **more}
     config = transformers.AutoConfig.for_model(family, **given)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
@@ -73,15 +73,15 @@ def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_greedy_tokens_are_those_of_eager_float32(tmp_path: Path) -> None:
-    model = written("llama", tmp_path)
+    model = written("llama", tmp_path, max_position_embeddings=96)
     torch = pytest.importorskip("torch")
-    net = tw.load(tmp_path, shape={"tokens": [1, 8], "cache": 64}, batch=(1,))
+    net = tw.load(tmp_path, shape={"tokens": [1, 8], "cache": 80}, batch=(1,))
     run = Decoder(tw.compile(net, "llvm", verify=False))
     prompt = [5, 17, 60, 3, 44, 9, 10, 11, 12, 30, 31]
-    made = [step[0] for step in run.generate([prompt], 48)]
+    made = [step[0] for step in run.generate([prompt], 64)]
     ids = torch.tensor([prompt])
     with torch.no_grad():
-        for _ in range(48):
+        for _ in range(64):
             ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
     assert made == ids[0, len(prompt) :].tolist()
 
