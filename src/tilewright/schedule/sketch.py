@@ -114,10 +114,15 @@ class Sketch:
 
     def fallback(self) -> int | None:
         """Index of the untuned configuration; None where there is none or it is not legal here."""
-        if self._fallback is None:
+        return self.checked(self._fallback)
+
+    def checked(self, choose: Callable[[], Any] | None) -> int | None:
+        """Index of the configuration that `choose` gives; None where it is not legal here, or it
+        refuses."""
+        if choose is None:
             return None
         try:
-            chosen = self._fallback()
+            chosen = choose()
             index = chosen if isinstance(chosen, int) else self.space.index_of(chosen)
             tree = LoopTree(self.close(index))
             return None if judge(Resources(tree.bounds(), self.target)).reasons() else index
