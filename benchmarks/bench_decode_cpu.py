@@ -113,7 +113,7 @@ def ours(kind: str, mode: str, o: argparse.Namespace) -> dict[str, Any]:
     counts = [1] if mode == "step" else [1, fed]
     net = tw.load(name, shape={"tokens": counts, "cache": length}, dtype=dtype)
     start = time.perf_counter()
-    run = tw.compile(net, target_of(o.shared), o.log, weights=weights)
+    run = tw.compile(net, target_of(o.shared), o.log, weights=weights, verify=not o.unverified)
     built = time.perf_counter() - start
     del net
     decoder = tw.Decoder(run)
@@ -254,6 +254,9 @@ def main() -> None:
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES))
     parser.add_argument("--steps", type=int, default=16, help="that are timed")
     parser.add_argument("--shared", action="store_true", help="one thread, its processor time")
+    parser.add_argument(
+        "--unverified", action="store_true", help="kernels are not compared: sooner"
+    )
     parser.add_argument("--log", default=None, help="records of a search")
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)
@@ -265,7 +268,7 @@ def main() -> None:
         return
     rest = ["--size", o.size, "--layers", str(o.layers), "--steps", str(o.steps)]
     rest += ["--log", o.log] if o.log else []
-    rest += ["--shared"] if o.shared else []
+    rest += [flag for flag in ("--shared", "--unverified") if getattr(o, flag[2:])]
     asked = [("tilewright", kind) for kind in o.kinds]
     asked += [(name, kind) for name in o.peers for kind in PEERS.get(name) or ("",)]
     rows: list[dict[str, Any]] = []
