@@ -109,7 +109,7 @@ def ours(kind: str, mode: str, o: argparse.Namespace) -> dict[str, Any]:
     fed, length = MODES[mode]
     name = f"{o.size}/{o.layers}" if o.layers else o.size
     NAMED.setdefault(name, lambda: shape_of(o.size, o.layers))
-    dtype, weights = ("float32", kind) if kind in NARROW else (kind, None)
+    dtype, weights = (o.rows, kind) if kind in NARROW else (kind, None)
     counts = [1] if mode == "step" else [1, fed]
     net = tw.load(name, shape={"tokens": counts, "cache": length}, dtype=dtype)
     start = time.perf_counter()
@@ -253,6 +253,9 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=["eager", "inductor", "dynamic"])
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES))
     parser.add_argument("--steps", type=int, default=16, help="that are timed")
+    parser.add_argument("--rows", default="float32", choices=("float32", "bfloat16"),
+                        help="values and caches of those with narrow weights, which take twice as "
+                        "much memory to build in float32")  # fmt: skip
     parser.add_argument("--shared", action="store_true", help="one thread, its processor time")
     parser.add_argument(
         "--unverified", action="store_true", help="kernels are not compared: sooner"
@@ -266,7 +269,7 @@ def main() -> None:
         row = ours(kind, mode, o) if engine == "tilewright" else peer(engine, kind, mode, o)
         print(json.dumps(row))
         return
-    rest = ["--size", o.size, "--layers", str(o.layers), "--steps", str(o.steps)]
+    rest = ["--size", o.size, "--layers", str(o.layers), "--steps", str(o.steps), "--rows", o.rows]
     rest += ["--log", o.log] if o.log else []
     rest += [flag for flag in ("--shared", "--unverified") if getattr(o, flag[2:])]
     asked = [("tilewright", kind) for kind in o.kinds]
