@@ -111,6 +111,16 @@ def test_a_file_has_it(library: Any, tmp_path: Any) -> None:
     close(run(net, given), given)
 
 
+def test_results_that_are_states_are_as_the_run_found_them() -> None:
+    x, total = relay.var("x", shape=(2,)), relay.var("total", shape=(2,))
+    body = relay.Tuple([total + x, total, relay.reshape(total, (1, 2)), total + x])
+    net = Compiled(build(relay.Function([x, total], body), "llvm", states={"total": State(0)}))
+    for k in range(3):
+        before, flat, after = net(np.ones(2, "float32"))
+        assert before.tolist() == [k, k] and flat.tolist() == [[k, k]]
+        assert after.tolist() == net.state()["total"].tolist() == [k + 1, k + 1]
+
+
 def rows_at_once(count: int) -> relay.Function:
     """Several rows are written to a cache, and the position goes on behind them."""
     x, cache = relay.var("x", shape=(count, SIZE)), relay.var("cache", shape=(LENGTH, SIZE))
