@@ -362,7 +362,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _big(number: int) -> str:
-    return f"{int(number)}LL"
+    return f"{int(number)}LL" if number > -(1 << 63) else f"(-{(1 << 63) - 1}LL - 1)"
 
 
 def _text(text: str) -> str:

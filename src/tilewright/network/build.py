@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.doors import is_integer
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
@@ -197,6 +199,13 @@ def _with_bounds(plan: Plan, bounds: Mapping[str, tuple[int, int]]) -> Plan:
             "relay.build(bounds=)", f"there is no input {missing[0]!r}",
             f"Its inputs are {', '.join(index) or 'none'}.",
         )  # fmt: skip
+    for name, ends in bounds.items():
+        spec, whole = plan.inputs[index[name]], [n for n in ends if is_integer(n)]
+        if not DType(spec.dtype).is_int or len(whole) != 2 or not -(1 << 63) <= ends[0] <= ends[1]:
+            raise ModelError(
+                f"relay.build(bounds=): {spec}", f"numbers from {ends} are not of an integer input",
+                'Give the least and the greatest: bounds={"position": (0, 255)}.',
+            )  # fmt: skip
     return replace(plan, bounds=tuple(Bound(index[n], *ends) for n, ends in bounds.items()))
 
 
