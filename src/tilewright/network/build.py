@@ -182,7 +182,10 @@ def build(
         seconds=time.perf_counter() - began, planned_bytes=largest.planned_bytes,
         unshared_bytes=largest.unshared_bytes, live_bytes=largest.peak_bytes,
         constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
-        moved=moved(mains, [net.kernel_of for net in nets], [m.report for m in made]),
+        moved=moved(
+            mains, [net.kernel_of for net in nets], [m.report for m in made],
+            [net.written for net in nets],
+        ),
     )  # fmt: skip
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
     plans = [replace(plan, partial=partial_batches) for plan in plans]
@@ -408,6 +411,7 @@ class _Network:
         self.in_place, self.made = in_place(main), made_in(main.body)
         alive, order = lifetimes(main), steps(main.body)
         self._places, results = places(main.body), _results(main.body)
+        self.written = [results[pair.output] for pair in self.in_place]
         for pair in self.in_place:  # nothing else may be in that memory before it is read
             owner = self._places[results[pair.output]].owner
             alive[owner] = replace(alive[owner], first=0)
