@@ -2,7 +2,7 @@
 serve models beside them in one run, on one model with random weights.
 
 In: names of shapes, a type of weights.  Out: a table; rows in `results/decode_DEVICE.json`, written
-after each, so that a run may be cut anywhere (`--seconds` ends it).  Needs torch and transformers.
+after each, quick ones first, so that a run may be cut anywhere (`--seconds` ends it).  Needs torch and transformers.
 Every engine goes on from the same prompt; what follows it is compared with the model in float32.
 
     python benchmarks/decode.py --shapes llama-1b --seconds 100
@@ -497,7 +497,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     for name in options.shapes:
         case = case_of(name, options)
         report.tell(f"{name}: {case.nbytes * 1e-9:.3f} GB of weights a step, on {report.name}")
-        for engine in (*options.ours, *options.peers):
+        slow = [*options.ours, *(p for p in options.peers if p != "eager")]
+        for engine in (*(p for p in options.peers if p == "eager"), *slow):
             try:
                 ENGINES[engine](case, report)
             except ModuleNotFoundError as error:
