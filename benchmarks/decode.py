@@ -1,9 +1,10 @@
 """Decoders step by step: ours by torch.compile and by tilewright.load, PyTorch and engines that
 serve models beside them in one run, on one model with random weights.
 
-In: names of shapes, a type of weights.  Out: a table; rows in `results/decode_DEVICE.json`, written
-after each, quick ones first, so that a run may be cut anywhere (`--seconds` ends it).  Needs torch and transformers.
-Every engine goes on from the same prompt; what follows it is compared with the model in float32.
+In: names of shapes, a type of weights.  Out: a table; with `--keep` rows in
+`results/decode_DEVICE.json`, written after each, quick ones first, so that a run may be cut
+anywhere (`--seconds` ends it).  Every engine goes on from the same prompt; what follows it is
+compared with the model in float32.  Needs torch and transformers.
 
     python benchmarks/decode.py --shapes llama-1b --seconds 100
     python benchmarks/decode.py --shapes llama-8b --ours torch --peers eager --seconds 120
