@@ -88,6 +88,7 @@ def traced(function: Any, *calls: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_would_be_another_type_stays_a_number() -> None:
     """A number takes the type of the tensor that it meets; a tensor of int64 may not."""
     n, m = torch.tensor(3, dtype=torch.int32), torch.ones(4, dtype=torch.int32)

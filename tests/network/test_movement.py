@@ -36,6 +36,7 @@ def step(rows: int) -> relay.Function:
     return relay.Function([x, cache, at], relay.Tuple([new, relay.nn.dense(x, new)]))
 
 
+@pytest.mark.slow
 def test_what_is_written_to_an_input_is_told_apart_and_shapes_have_their_own_count() -> None:
     states = {"cache": State(0)}
     made = build([step(1), step(2)], "llvm", states=states, verify=False)

@@ -131,7 +131,8 @@ def test_a_file_has_it(library: Any, tmp_path: Any) -> None:
 def test_results_that_are_states_are_as_the_run_found_them() -> None:
     x, total = relay.var("x", shape=(2,)), relay.var("total", shape=(2,))
     body = relay.Tuple([total + x, total, relay.reshape(total, (1, 2)), total + x])
-    net = Compiled(build(relay.Function([x, total], body), "llvm", states={"total": State(0)}))
+    f = relay.Function([x, total], body)
+    net = Compiled(build(f, "llvm", states={"total": State(0)}, verify=False))
     for k in range(3):
         before, flat, after = net(np.ones(2, "float32"))
         assert before.tolist() == [k, k] and flat.tolist() == [[k, k]]
