@@ -8,7 +8,7 @@ import pytest
 from graph.case import function, tensor
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, IRModule, post_order
-from tilewright.graph.passes import canonicalize, halve_gates, moves_last, pair_gates
+from tilewright.graph.passes import canonicalize, pair_gates
 from tilewright.graph.traversal import op_name
 from tilewright.network.extract import fused_groups, prepare
 from tilewright.schedule.template import fallback_schedule
@@ -53,39 +53,6 @@ def through_a_sum(x: Expr) -> Expr:
     return product(x) * relay.sum(product(x), axis=1, keepdims=True)
 
 
-def halves(x: Expr, columns: int = 48, begins: tuple[int, ...] = (0, 24)) -> list[Expr]:
-    """Parts of a product, as of a model that has the weights of both in one matrix."""
-    whole = relay.reshape(product(x, columns), (1, *x.shape[:1], columns))
-    ends = [(1, *x.shape[:1], begin + 24) for begin in begins]
-    starts = [(0, 0, begin) for begin in begins]
-    return [relay.strided_slice(whole, b, e) for b, e in zip(starts, ends, strict=True)]
-
-
-def halves_meet(x: Expr) -> Expr:
-    first, second = halves(x)
-    return silu(first) * second
-
-
-def halves_turned(x: Expr) -> Expr:
-    second, first = halves(x, begins=(24, 0))
-    return silu(second) * first
-
-
-def halves_read_elsewhere(x: Expr) -> Expr:
-    first, second = halves(x)
-    return relay.Tuple([silu(first) * second, first])
-
-
-def thirds(x: Expr) -> Expr:
-    first, second, last = halves(x, 72, (0, 24, 48))
-    return silu(first) * second + last
-
-
-def overlapping(x: Expr) -> Expr:
-    first, second = halves(x, begins=(0, 8))
-    return silu(first) * second
-
-
 CASES: dict[str, tuple[Callable[[Expr], Expr], int, int]] = {
     "a gate": (gate, 1, 1),
     "of some rows": (gate, 4, 1),
@@ -95,12 +62,6 @@ CASES: dict[str, tuple[Callable[[Expr], Expr], int, int]] = {
     "other widths": (of_other_widths, 1, 2),
     "three": (three, 1, 3),
     "one meets a sum of the other": (through_a_sum, 1, 2),
-    "halves of one product": (halves_meet, 2, 1),
-    "the other way around": (halves_turned, 1, 1),
-    "halves of many rows": (halves_meet, 5, 1),
-    "a half is a result, too": (halves_read_elsewhere, 1, 1),
-    "thirds": (thirds, 1, 1),
-    "parts that overlap": (overlapping, 1, 1),
 }
 
 
@@ -108,31 +69,14 @@ CASES: dict[str, tuple[Callable[[Expr], Expr], int, int]] = {
 def test_values_stay_and_gates_are_one_product(name: str) -> None:
     make, rows, count = CASES[name]
     mod = canonicalize(IRModule.from_expr(function(make(tensor("x", rows, 64)))))
-    made = pair_gates(moves_last(halve_gates(mod)))
+    made = pair_gates(mod)
     assert [op_name(n) for n in post_order(made["main"].body)].count("nn.dense") == count
     given = {"x": RNG.standard_normal((rows, 64)).astype("float32")}
     for found, want in zip(evaluate(made, given), evaluate(mod, given), strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
 
 
-def test_a_product_is_two_where_its_halves_meet_only() -> None:
-    for name, (make, rows, _) in CASES.items():
-        mod = canonicalize(IRModule.from_expr(function(make(tensor("x", rows, 64)))))
-        before, after = (
-            [op_name(n) for n in post_order(m["main"].body)].count("nn.dense")
-            for m in (mod, halve_gates(mod))
-        )
-        meets = name in ("halves of one product", "the other way around")
-        assert (before, after) == (1, 2) if meets else before == after, name
-
-
-@pytest.mark.parametrize(
-    "name, count",
-    [
-        ("a gate", 1), ("with shifts", 1), ("of many rows", 2), ("halves of one product", 1),
-        ("the other way around", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name, count", [("a gate", 1), ("with shifts", 1), ("of many rows", 2)])
 def test_a_gate_is_one_kernel(name: str, count: int) -> None:
     make, rows, _ = CASES[name]
     groups = fused_groups(prepare(function(make(tensor("x", rows, 64))))["main"])

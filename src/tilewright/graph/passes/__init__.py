@@ -29,11 +29,12 @@ from tilewright.graph.passes.fuse import fuse, fuse_attention, fuse_norms, separ
 from tilewright.graph.passes.gates import join_gates
 from tilewright.graph.passes.grouped_heads import group_heads
 from tilewright.graph.passes.indices import work_out_indices
+from tilewright.graph.passes.halves import halve_gates
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.narrow import narrow_weights
 from tilewright.graph.passes.norms import join_norms, widen_inside
-from tilewright.graph.passes.pairs import halve_gates, pair_gates
+from tilewright.graph.passes.pairs import pair_gates
 from tilewright.graph.passes.points import choose_points
 from tilewright.graph.passes.results import join_readers, norms_beside
 from tilewright.graph.passes.scale import fold_scale_after, fold_scale_before

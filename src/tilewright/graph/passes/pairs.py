@@ -1,5 +1,4 @@
-"""Two products of one value that meet element by element, as a gate does, become one product; so do
-those that a model has as one already.
+"""Two products of one value that meet element by element, as a gate does, become one product.
 
 In: a canonical module whose weights are constants, behind `moves.py`.  Out: an equal one: columns
 of both lie side by side, so that the kernel of the product has both where it needs them.
@@ -13,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
-from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
@@ -33,66 +31,6 @@ def pair_gates(mod: IRModule) -> IRModule:
     return each_function(mod, lambda f: with_body(f, _paired(f.body)))
 
 
-def halve_gates(mod: IRModule) -> IRModule:
-    """y = dense(x, V above W), f(y[:, :n], y[:, n:])  ->  f(dense(x, V), dense(x, W))
-
-    Where `pair_gates` makes one product of these again, with its columns in turn.
-    """
-    return each_function(mod, lambda f: with_body(f, _halved(f.body)))
-
-
-def _halved(body: Expr) -> Expr:
-    readers = users(body)
-    product_of: dict[Expr, tuple[Call, int]] = {}
-    for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and node.shape[0] in range(FEW + 1):
-            halves = _halves(node, readers) if isinstance(node.args[1], Constant) else None
-            if halves and _meet(*halves, readers):
-                product_of |= {half: (node, k) for k, half in enumerate(halves)}
-    if not product_of:
-        return body
-    new: dict[Expr, Expr] = {}
-
-    def visit(old: Expr, node: Expr) -> Expr:
-        if is_call(old, "nn.dense"):
-            new[old] = node
-        if old not in product_of:
-            return node
-        product, k = product_of[old]
-        whole = new[product]
-        assert isinstance(whole, Call) and isinstance(whole.args[1], Constant)
-        weight = Constant(np.split(whole.args[1].data, 2)[k])
-        half = adopt(Call(whole.op, (whole.args[0], weight), whole.attrs), layers_of(product))
-        return call("reshape", half, newshape=old.tensor_type.shape)
-
-    return rewrite(body, visit)
-
-
-def _halves(node: Call, readers: Readers) -> tuple[Call, Call] | None:
-    """The halves of its columns, where these are all that is read of `node`, in whatever shape."""
-    columns, waiting, found = node.shape[-1], list(readers[node]), list[Call]()
-    while waiting:
-        reader = waiting.pop()
-        if not isinstance(reader, Call) or not isinstance(reader.checked_type, TensorType):
-            return None
-        if is_call(reader, "strided_slice"):
-            found.append(reader)
-        elif is_view(reader) and reader.shape[-1:] == (columns,):
-            waiting += readers[reader]
-        else:
-            return None
-    found.sort(key=lambda half: tuple(half.attrs.begin))
-    if len(found) != 2 or columns % 2:
-        return None
-    for k, half in enumerate(found):
-        source = half.args[0].tensor_type.shape
-        begin = (*(0 for _ in source[:-1]), k * columns // 2)
-        same = half.shape == (*source[:-1], columns // 2) and set(half.attrs.strides) == {1}
-        if tuple(half.attrs.begin) != begin or not same:
-            return None
-    return found[0], found[1]
-
-
 def _paired(body: Expr) -> Expr:
     readers = users(body)
     alike: dict[object, list[Call]] = {}
@@ -104,7 +42,7 @@ def _paired(body: Expr) -> Expr:
                 kind = data.shape, weight.shape, str(weight.dtype), str(node.dtype)
                 alike.setdefault((source, kind), []).append(node)
     pairs = [products for products in alike.values() if len(products) == 2]
-    pair_of = {p: pair for pair in pairs if _meet(pair[0], pair[1], readers) for p in pair}
+    pair_of = {p: pair for pair in pairs if meet(pair[0], pair[1], readers) for p in pair}
     if not pair_of:
         return body
     made: dict[Expr, Expr] = {}  # by the first of a pair
@@ -131,7 +69,7 @@ def _both(node: Call, first: Call, second: Call) -> Call:
     return Call(node.op, (node.args[0], Constant(turns)), node.attrs)
 
 
-def _meet(first: Call, second: Call, readers: Readers) -> bool:
+def meet(first: Call, second: Call, readers: Readers) -> bool:
     """Whether all that is made of both, element by element, ends in one value of both."""
     behind = [_behind(p, readers) for p in (first, second)]
     if not all(behind):
