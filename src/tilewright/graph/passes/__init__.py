@@ -28,8 +28,8 @@ from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, fuse_norms, separate
 from tilewright.graph.passes.gates import join_gates
 from tilewright.graph.passes.grouped_heads import group_heads
-from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.halves import halve_gates
+from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
 from tilewright.graph.passes.narrow import narrow_weights

@@ -1,5 +1,5 @@
-"""A product whose halves meet element by element, as where a model has both weights of a gate in one
-matrix, becomes two.
+"""A product whose halves meet element by element becomes two, as where a model has both weights of
+a gate in one matrix.
 
 In: a canonical module whose weights are constants, before `moves.py`.  Out: an equal one, which
 `pairs.py` makes one product of again, with the columns of both in turn.  Read next: `pairs.py`.
