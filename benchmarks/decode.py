@@ -77,6 +77,7 @@ PEERS = {
 }  # fmt: skip
 NARROW = ("int8", "int4", "float8")
 SHEET = {"H200": 4.8e12, "H100": 3.35e12, "A100": 2.04e12}  # bytes a second, as they are sold
+BATCH = 200  # milliseconds that are timed at once
 ROUNDINGS = 14  # of values on the way through a layer, one behind the other
 
 
@@ -175,7 +176,7 @@ def synchronise() -> None:
 
 
 def milliseconds(step: Callable[[], Any], rewind: Callable[[], Any], room: int) -> float:
-    """The median of five means, each of as many steps as there is room for."""
+    """The median of five means, of as many steps as there is room for, or as take `BATCH`."""
     found = []
     count = max(min(room, 50), 1)
     for k in range(6):
@@ -186,8 +187,8 @@ def milliseconds(step: Callable[[], Any], rewind: Callable[[], Any], room: int) 
             step()
         synchronise()
         found.append((time.perf_counter() - began) / count * 1e3)
-        if k == 0 and found[0] * count > 2000:  # slow enough to be seen in few
-            count = max(count // 10, 1)
+        if k == 0:  # of what is slow a few are enough
+            count = max(min(count, int(BATCH / found[0])), 1)
     return round(statistics.median(found[1:]), 4)
 
 
