@@ -180,6 +180,27 @@ def test_bounds_are_told(api: Interface) -> None:
     assert api("bounds", api.net, 0, both[0], None) == INVALID and "most is null" in api.error
 
 
+@pytest.mark.slow
+def test_bounds_of_each_type_of_whole_numbers(tmp_path: Path) -> None:
+    kinds = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]
+    given_ = [relay.var(f"of_{kind}", shape=(3,), dtype=kind) for kind in kinds]
+    made = relay.build(
+        relay.Function(given_, relay.Tuple([x + x for x in given_])), "llvm", verify=False,
+        bounds={f"of_{kind}": (1, 100) for kind in kinds},
+    )  # fmt: skip
+    made.export_library(tmp_path / "net.so")
+    api = Interface(tmp_path / "net.so")
+    assert api.open() == OK, api.error
+    for k, kind in enumerate(kinds):
+        wrong = [0, 101, np.iinfo(kind).max, *([-1] if kind[0] == "i" else [])]
+        for last, status in ((100, OK), (1, OK), *((n, INVALID) for n in wrong)):
+            values = np.array([1, 50, last], kind)
+            value = given(api, "input", k, values)
+            assert api("set_input", api.net, k, ctypes.byref(value)) == status, (kind, last)
+            assert status == OK or f"as input of_{kind} is" in api.error
+    api("close", api.net)
+
+
 def test_wrong_states_are_refused(api: Interface) -> None:
     index, before = ctypes.c_int(), states(api)
     assert api("state_index", api.net, b"x", ctypes.byref(index)) == INVALID

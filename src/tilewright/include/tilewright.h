@@ -97,7 +97,8 @@ int tilewright_output(TilewrightNetwork *network, int index, TilewrightTensor *f
 int tilewright_input_index(TilewrightNetwork *network, const char *name, int *index);
 /* The least and the greatest whole number that an input may hold, such as positions of a cache;
  * INT64_MIN and INT64_MAX where there are no such.  Others are refused before anything is written
- * or run; but what a program writes to the memory of a network on a GPU by itself is not looked at. */
+ * or run; but what a program writes to the memory of a network on a GPU by itself is not looked
+ * at. */
 int tilewright_bounds(TilewrightNetwork *network, int index, int64_t *least, int64_t *most);
 
 /* A library for several sets of shapes (`--batch 1,8`) runs the first until another is used.

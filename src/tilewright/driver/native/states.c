@@ -35,25 +35,28 @@ static int begin_anew(struct TilewrightNetwork *net) {
   { \
     type number; \
     memcpy(&number, (const char *)data + k * sizeof number, sizeof number); \
-    *found = (long long)number; \
-    return (number < 0 || (unsigned long long)number <= INT64_MAX) && \
-           (int64_t)number >= bound->least && (int64_t)number <= bound->most; \
+    return (int64_t)number; \
   }
 
-/* Whether element `k` is within the bounds; `found` is what it is. */
-static int inside(const struct bound *bound, int type, const void *data, size_t k,
-                  long long *found) {
+/* Element `k` of whole numbers. */
+static int64_t whole(int type, const void *data, size_t k) {
   switch (type) {
     case TILEWRIGHT_INT8: WHOLE(int8_t)
     case TILEWRIGHT_INT16: WHOLE(int16_t)
     case TILEWRIGHT_INT32: WHOLE(int32_t)
-    case TILEWRIGHT_INT64: WHOLE(int64_t)
     case TILEWRIGHT_UINT8: WHOLE(uint8_t)
     case TILEWRIGHT_UINT16: WHOLE(uint16_t)
     case TILEWRIGHT_UINT32: WHOLE(uint32_t)
-    case TILEWRIGHT_UINT64: WHOLE(uint64_t)
-    default: return 1; /* bounds are of whole numbers */
+    default: WHOLE(int64_t)
   }
+}
+
+/* Whether element `k` is within the bounds; `found` is what it is. */
+static int inside(const struct bound *bound, int type, const void *data, size_t k,
+                  int64_t *found) {
+  *found = whole(type, data, k);
+  if (type == TILEWRIGHT_UINT64 && *found < 0) *found = INT64_MAX; /* or more, where bounds end */
+  return *found >= bound->least && *found <= bound->most;
 }
 
 /* Whether what is to be an input is within its bounds. */
@@ -71,10 +74,10 @@ static int check_bounds(struct TilewrightNetwork *net, const char *call, int inp
     size_t count = 1;
     for (int k = 0; k < spec->rank; k++) count *= (size_t)spec->shape[k];
     for (size_t k = 0; k < count && !status; k++) {
-      long long found = 0;
+      int64_t found = 0;
       if (!inside(bound, spec->type, seen, k, &found))
         status = fail(TILEWRIGHT_INVALID, "%s: %lld is not from %lld to %lld, as input %.200s is. "
-                      "Nothing was written.", call, found, (long long)bound->least,
+                      "Nothing was written.", call, (long long)found, (long long)bound->least,
                       (long long)bound->most, spec->name);
     }
     free(copy);
