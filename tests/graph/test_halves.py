@@ -10,7 +10,8 @@ from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, IRModule, post_order
 from tilewright.graph.passes import canonicalize, halve_gates, moves_last, pair_gates
 from tilewright.graph.traversal import op_name
-from tilewright.network.extract import fused_groups, prepare
+from tilewright.network.extract import fused_groups, groupings, prepare
+from tilewright.targets.target import Target
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
 
@@ -88,3 +89,12 @@ def test_the_gate_is_one_kernel_with_its_product(name: str) -> None:
     make, rows, _ = CASES[name]
     groups = fused_groups(prepare(function(make(tensor("x", rows, 64))))["main"])
     assert len(groups) == 1
+
+
+@pytest.mark.parametrize("target, count", [("cuda -arch=sm_90a", 1), ("llvm", 2)])
+def test_of_many_rows_where_groups_of_warps_multiply(target: str, count: int) -> None:
+    x = tensor("x", 64, 64, dtype="float16")
+    whole = nn.dense(x, relay.const(WEIGHTS[:48].astype("float16")))
+    first, second = (relay.strided_slice(whole, (0, b), (64, b + 24)) for b in (0, 24))
+    (mod,) = groupings(function(silu(first) * second), target=Target(target))[:1]
+    assert len(fused_groups(mod["main"])) == count

@@ -7,15 +7,16 @@ In: a canonical module whose weights are constants, before `moves.py`.  Out: an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
 from tilewright.graph.layers import adopt, layers_of
 from tilewright.graph.op import call
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.passes.pairs import FEW, meet
+from tilewright.graph.passes.pairs import has_rows, meet
 from tilewright.graph.traversal import each_function, is_call, rewrite, users, with_body
 
 Readers = Mapping[Expr, Sequence[Expr]]
@@ -24,16 +25,25 @@ Readers = Mapping[Expr, Sequence[Expr]]
 def halve_gates(mod: IRModule) -> IRModule:
     """y = dense(x, V above W), f(y[:, :n], y[:, n:])  ->  f(dense(x, V), dense(x, W))
 
-    f: elementwise; x: of few rows, as `pairs.py` wants them
+    f: elementwise; x: of few rows, see `halve_gates_of` for many
     """
-    return each_function(mod, lambda f: with_body(f, _halved(f.body)))
+    return each_function(mod, lambda f: with_body(f, _halved(f.body, ())))
 
 
-def _halved(body: Expr) -> Expr:
+def halve_gates_of(large: Collection[DType]) -> Callable[[IRModule], IRModule]:
+    """Give `halve_gates` for what `pair_gates_of` takes."""
+
+    def halve_gates(mod: IRModule) -> IRModule:
+        return each_function(mod, lambda f: with_body(f, _halved(f.body, large)))
+
+    return halve_gates
+
+
+def _halved(body: Expr, large: Collection[DType]) -> Expr:
     readers = users(body)
     product_of: dict[Expr, tuple[Call, int]] = {}
     for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and node.shape[0] in range(FEW + 1):
+        if is_call(node, "nn.dense") and isinstance(node, Call) and has_rows(node, large):
             halves = _halves(node, readers) if isinstance(node.args[1], Constant) else None
             if halves and meet(*halves, readers):
                 product_of |= {half: (node, k) for k, half in enumerate(halves)}

@@ -44,7 +44,8 @@ def pair_gates_of(large: Collection[DType]) -> Callable[[IRModule], IRModule]:
     return pair_gates
 
 
-def _has_rows(product: Call, large: Collection[DType]) -> bool:
+def has_rows(product: Call, large: Collection[DType]) -> bool:
+    """Whether a product has few rows, or many of these types."""
     rows = product.shape[0]
     kinds = {a.tensor_type.dtype for a in product.args}
     return rows in range(FEW + 1) or (len(kinds) == 1 and kinds <= {*large} and rows >= MANY)
@@ -54,7 +55,7 @@ def _paired(body: Expr, large: Collection[DType]) -> Expr:
     readers = users(body)
     alike: dict[object, list[Call]] = {}
     for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and _has_rows(node, large):
+        if is_call(node, "nn.dense") and isinstance(node, Call) and has_rows(node, large):
             data, weight = node.args
             if isinstance(weight, Constant):
                 source = data.args[0] if is_view(data) and isinstance(data, Call) else data
