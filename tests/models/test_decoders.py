@@ -156,6 +156,48 @@ def test_what_cannot_be_fed_writes_nothing(compiled: Any) -> None:
     assert run.position == 23
 
 
+@pytest.mark.slow
+def test_what_is_no_text_no_position_and_no_choice_is_one_error(compiled: Any) -> None:
+    run = Decoder(compiled.fork())
+    run.feed(PROMPTS[:, :3])
+    saved = run.state()
+    with pytest.raises(DeviceError, match="tokens are no array"):
+        run.feed([[1, 2], [3]])
+    for position in (1.5, "x", float("nan"), None, True):
+        with pytest.raises(DeviceError, match="its position is"):
+            run.set_state({**saved, "position": position})
+    for chosen in ([1], None, [1.0, 2.0]):
+        with pytest.raises(DeviceError, match="not a token of each of 2 texts"):
+            next(run.generate([[5], [6]], 3, lambda _, given=chosen: given))
+        run.set_state(saved)
+    with pytest.raises(DeviceError, match="count is a float"):
+        run.generate([[5], [6]], 2.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_caches_are_those_of_one_decoder(compiled: Any) -> None:
+    shared = compiled.fork()
+    first = Decoder(shared)
+    first.feed(PROMPTS[:, :5])
+    second = Decoder(shared)
+    logits = second.feed(PROMPTS[:, :3])
+    for call in (lambda: first.feed([[1], [2]]), first.state, first.fork, first.reset):
+        with pytest.raises(DeviceError, match="another Decoder was made of its run"):
+            call()
+    np.testing.assert_array_equal(Decoder(compiled.fork()).feed(PROMPTS[:, :3]), logits)
+    assert (second.position, Decoder(shared).position) == (3, 0)
+
+
+@pytest.mark.slow
+def test_products_in_halves_leave_caches_as_they_are() -> None:
+    net = tw.load("llama-tiny", shape={"tokens": 4, "cache": 8})
+    exact = Decoder(tw.compile(net, "llvm", verify=False)).feed(PROMPTS[:1, :7])
+    run = tw.compile(net, "llvm", precision="float16", verify=False)
+    assert {str(spec.dtype) for spec in run.states} == {"float32"}
+    found = Decoder(run).feed(PROMPTS[:1, :7])
+    np.testing.assert_allclose(found, exact, atol=2e-2 * np.abs(exact).max())
+
+
 WRONG = {
     "another size": ({"shape": {"seq": 4}}, "no size 'seq'"),
     "more tokens than caches hold": ({"shape": {"tokens": 8, "cache": 4}}, "caches of 4 positions"),

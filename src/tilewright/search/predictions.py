@@ -199,7 +199,17 @@ def _predict_json(
 ) -> tuple[Predicted | None, Looks]:
     task = task_of_dag(ComputeDAG.from_json(dag), target)
     looks = Looks() if request is None else looks_at(with_rules(task), request)
-    return _predict(task, Prior(trees), looks), looks
+    return _predict(task, _ready(trees), looks), looks
+
+
+_READY: list[Prior] = []  # of the last trees, which take as long to make ready as a look
+
+
+def _ready(trees: Trees) -> Prior:
+    """Trees ready to predict: a process that looks for many has them once."""
+    if not _READY or _READY[0].trees.digest != trees.digest:
+        _READY[:] = [Prior(trees)]
+    return _READY[0]
 
 
 def _looks(awaited: Future[tuple[Predicted | None, Looks]]) -> Looks:
