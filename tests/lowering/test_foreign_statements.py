@@ -85,7 +85,7 @@ def on_cpu() -> Schedule:
 
 
 SCHEDULES = {"cuda": on_gpu, "llvm": on_cpu}
-ONLY_ON_GPUS = ("barriers", "choices", "guards")
+ONLY_ON_GPUS = ("barriers", "unseen", "choices", "guards")
 
 
 def first(body: Stmt) -> Stmt:

@@ -25,7 +25,12 @@ from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Mma, MmaEnd, Store, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
-from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
+from tilewright.schedule.template import (
+    anchor_sketches,
+    anchor_templates,
+    measured_member,
+    sketch_of_anchor,
+)
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -110,6 +115,28 @@ def test_both_sides_of_a_gate_are_in_its_kernel(m: int, n: int) -> None:
         assert {s.index.lanes for s in stores if s.buffer.name == program.args[-1].name} == {4}
         got: Any = computed(sketch, index, tensors, given)
         np.testing.assert_array_equal(got.astype(np.float64), expected.astype(np.float16))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "shape, wanted",
+    [
+        ((512, 2048, 8192), {"columns": 256, "split_k": 1, "strip": 4, "rows": 1}),
+        ((512, 8192, 2048), {"columns": 128, "split_k": 2, "stages": 6}),
+        ((512, 2048, 3072), {"columns": 128, "split_k": 1}),
+        ((128, 768, 3072), None),  # of what nobody measured so trees know more
+    ],
+)
+def test_large_products_run_untuned_in_tiles_that_were_measured(shape: Any, wanted: Any) -> None:
+    dag = ComputeDAG(dense(*shape))
+    (registered,) = (t for t in anchor_templates(dag, CUDA) if t.name == "dense.groups")
+    sketch = sketch_of_anchor(registered, dag, CUDA)
+    index = measured_member(registered, sketch)
+    assert (index is None) == (wanted is None)
+    if index is not None:
+        found = sketch.space.get(index)
+        assert {name: found[name].val for name in wanted} == wanted
+        assert (found["engine"].val, [*found["tile_m"].size[1:]]) == (4, [2, 1])
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ Then the passes:
                      rest unrolls
     barriers         one wherever shared memory is read by another thread or reused; none in a block
                      of one thread, and none where a ring has its own, or gates
-    unseen           what a running softmax computes for keys that no row of a block sees is left out
+    unseen           of a running softmax what it computes for keys that no row of a block sees goes
     roles            warps that only load leave out what is not theirs
     simplify         indices and conditions by canonical linear forms
     choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard
