@@ -217,13 +217,14 @@ def test_in_a_chain_weights_are_asked_for_before_the_kernel_waits() -> None:
 
 
 def test_in_a_chain_weights_behind_a_norm_are_asked_for_before_the_kernel_waits() -> None:
-    """Also where a ring has more slots than it takes, whose last turns copy nothing."""
+    """What a ring has no slot for is prefetched; where it has one for each slice, nothing is."""
     tensors = CASES["a norm"][0]
     sketch = sketch_of(tensors)
-    text = text_of(sketch, member(sketch, lanes=8, ahead=1, slots=4), tensors, chained=True)
-    before = text.partition("__global__")[2].partition("tw_await_kernel()")[0]
-    assert "tw_copy_16(&weight_shared[" in before and "tw_prefetch(&weight[" in before
-    assert "rows +" not in before
+    for slots in (3, 4):
+        text = text_of(sketch, member(sketch, lanes=8, ahead=1, slots=slots), tensors, chained=True)
+        before = text.partition("__global__")[2].partition("tw_await_kernel()")[0]
+        assert "tw_copy_16(&weight_shared[" in before and "rows +" not in before
+        assert ("tw_prefetch(&weight[" in before) == (slots == 3)
 
 
 def test_links_of_a_chain_compute_the_same() -> None:
