@@ -22,6 +22,7 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.network.chains import as_they_run
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
@@ -194,9 +195,11 @@ def tune(
     Started again with the same log, it goes on where it was.  on_error: told
     when the log cannot be written; on_notice: told of devices of the farm that come and go;
     history: of other tasks and devices, see `search.loop.tune`.
+    Candidates run as the network launches them, see `chains.as_they_run`.
     Raises DeviceError without the device.
     """
     chosen = measuring or Measuring()
+    as_they_run(tasks)
     with (
         _builder(farm, on_notice, chosen) as builder,
         _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
