@@ -20,9 +20,9 @@ from tilewright.base.dtype import DType
 
 _LARGE = 1 << 20  # bytes that are worth a thread
 TENSOR_MAP_BYTES = 128  # of a parameter that says how an argument is seen; aligned to 64
-# What a kernel calls to wait for the one before it, in `Source.text`: behind the first, kernels
-# that come next may begin, behind the other they have to be let in.
-AWAIT, AWAIT_ONLY = "tw_await_kernel", "tw_await_kernel_only"
+# What a kernel calls in `Source.text`: to wait for the one before it, and, first of all, to let in
+# the one behind it, in a network whose kernels begin early.
+AWAIT_ONLY, LET_IN_FIRST = "tw_await_kernel_only", "tw_let_next_in_first"
 
 
 @dataclass(frozen=True)
@@ -278,12 +278,12 @@ class Source:
 
     @property
     def _waiting(self) -> int:
-        return sum(self.text.count(f"{name}();") for name in (AWAIT, AWAIT_ONLY))
+        return self.text.count(f"{AWAIT_ONLY}();")
 
     @property
     def lets_in(self) -> bool:
         """Whether kernels behind may begin, and ask for their weights, while these run."""
-        return f"{AWAIT}();" in self.text
+        return f"{LET_IN_FIRST}();" in self.text
 
     def digest(self) -> str:
         """Equal for equal programs, across processes."""

@@ -59,7 +59,7 @@ STEPS = (1, 2, 4)  # atoms along the depth of a warp in a slice
 # Untuned.
 USUAL = 8  # shares
 FEWEST = 8  # rows: each slice costs a wait and a barrier, so its steps are many, its slices AHEAD
-AHEAD = 4
+AHEAD = (6, 4)
 BUSY = 0.9  # of the cores have a block, of the larger kind
 WIDE = 2  # blocks of the larger kind for each core, of which one row is faster otherwise
 APART = 4  # floats that rows of sums are longer than a multiple of 8, to lie in different banks
@@ -193,7 +193,8 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     }
     slices = -(-depth // shares)
     large = [n for n in STEPS if few <= FEWEST and slices % n == 0]
-    rings = [*((n, AHEAD) for n in reversed(large) if n > 1), *((1, n) for n in STAGES[::-1])]
+    rings = [(n, slots) for n in reversed(large) if n > 1 for slots in AHEAD]
+    rings += [(1, n) for n in STAGES[::-1]]
     for step, stages in rings:
         index = sketch.space.index_of({**held, "step_k": step, "stages": stages})
         if sketch.legal(np.array([index]))[0]:
