@@ -10,7 +10,7 @@ import pytest
 from graph.small import residual
 from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.network.build import build
-from tilewright.network.chains import as_they_run, chained
+from tilewright.network.chains import as_they_run, chained, chained_each
 from tilewright.network.extract import FusedGroup, fused_groups, prepare
 from tilewright.runtime.network.library import Library
 from tilewright.schedule.task import task_of_dag
@@ -68,6 +68,18 @@ def test_chains_of_few_rows_begin_early_where_nobody_says(
 ) -> None:
     monkeypatch.setenv(SWITCH, switch)
     assert chained(products(rows)) == early
+
+
+@pytest.mark.parametrize("switch, usual", [("", "on"), ("off", "")])
+def test_a_step_begins_early_beside_the_network_for_a_prompt(
+    monkeypatch: pytest.MonkeyPatch, switch: str, usual: str
+) -> None:
+    monkeypatch.setenv(SWITCH, switch)
+    each = [products(1), products(64)]
+    groups = [g for own in each for g in own]
+    begun = chained_each(each, groups)
+    assert {begun[g.key] for g in each[0]} == {"early" if usual else ""}
+    assert {begun[g.key] for g in each[1]} == {usual}
 
 
 @pytest.mark.parametrize("rows, early", [(1, "early"), (64, "")])

@@ -39,7 +39,7 @@ from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
 from tilewright.measure.local import LocalBuilder
 from tilewright.network.batching import sample_dependence
-from tilewright.network.chains import chained
+from tilewright.network.chains import chained_each
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
@@ -150,9 +150,9 @@ def build(
         groups = joined if partial_batches else kernels.implemented(joined)
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
-            by_schedules, early = kernels.schedules(groups), chained(groups)
+            by_schedules, begun = kernels.schedules(groups), chained_each(each, groups)
             return build_kernels(
-                groups, by_schedules, chosen, builder, verify=verify and here, chained=early
+                groups, by_schedules, chosen, builder, verify=verify and here, chained=begun
             )
 
         made, more = built(groups)

@@ -28,9 +28,24 @@ def chained(groups: Sequence[FusedGroup]) -> str:
     return when_begun([(group.dag, len(group.calls)) for group in groups])
 
 
+def chained_each(
+    each: Sequence[Sequence[FusedGroup]], groups: Sequence[FusedGroup]
+) -> dict[str, str]:
+    """Say it for kernels of networks that share them, such as a step and a prompt, by their keys:
+    one begins early where it does in any of them.
+
+    each: of each network its groups; groups: all of them, or what computes the same
+    """
+    words = [chained(own) for own in each]
+    paired = list(zip(each, words, strict=True))
+    early = {g.key for own, word in paired if word == "early" for g in own}
+    usual = next((word for word in words if word != "early"), "")
+    return {g.key: "early" if (g.instead_of or g.key) in early else usual for g in groups}
+
+
 def as_they_run(tasks: Sequence[Task]) -> None:
-    """Have candidates of a network's kernels measured as it launches them, where they begin early:
-    one that asks for its weights before it waits is not the one that is fastest alone."""
+    """Have candidates of one network's kernels measured as it launches them, where they begin
+    early: one that asks for its weights before it waits is not the one that is fastest alone."""
     own = [(task.dag, task.weight) for task in tasks if not task.instead_of]
     if not own or not tasks[0].target.waits or when_begun(own) != "early":
         return
@@ -68,4 +83,4 @@ def _weights_of_rows(dag: ComputeDAG) -> int:
     return sum(prod(t.shape) * t.dtype.bytes for t in constant)
 
 
-__all__ = ["as_they_run", "chained", "when_begun"]
+__all__ = ["as_they_run", "chained", "chained_each", "when_begun"]
