@@ -60,6 +60,7 @@ TOGETHER = 4  # partial sums in one access
 # Untuned.
 FEWER = 4  # rows, of which no matrix unit is faster
 USUAL = {"lanes": 32, "threads": 4, "each": 1, "ahead": 4, "slots": 4, "split_k": 1}
+NORMED = 8  # threads along y where each block norms the rows: of more columns at once
 MANY, WAVES = 4, 16  # columns of a thread where that leaves so many blocks for each core
 LONGEST = 96 << 10  # bytes of the rows that a block keeps in shared memory
 
@@ -417,6 +418,8 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     wanted = {**USUAL, "lanes": min(max(steps // 2, 1), USUAL["lanes"])}
     if blocks >= WAVES * a.target.limits.cores:
         wanted |= {"each": MANY // found.beside, "ahead": 1}
+    elif found.norm:
+        wanted |= {"threads": NORMED}
     near = {
         name: max((n for n in space[name] if n <= w), default=min(space[name]))
         for name, w in wanted.items()
