@@ -186,9 +186,9 @@ def test_rings_of_any_shape(seed: int) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault: str, runner: Callable[..., None]) -> None:
     _, told = FAULTS[fault]
-    r = Rows(k=28)
-    with pytest.raises(InterpreterError, match=told):
-        runner(wrong(r, fault), arrays(r)[0])
+    for r in (Rows(k=28), *[Rows(k=12)] * fault.startswith("no ")):  # the other has no slot again
+        with pytest.raises(InterpreterError, match=told):
+            runner(wrong(r, fault), arrays(r)[0])
 
 
 # -- refusals --------------------------------------------------------------------------------------
