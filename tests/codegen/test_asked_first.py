@@ -9,7 +9,7 @@ import pytest
 
 from tests.codegen.c_family_programs import glob, program
 from tests.interpreter import InterpreterError, run
-from tilewright.base.artifact import AWAIT
+from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.base.dtype import FLOAT32
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
@@ -77,7 +77,7 @@ def asked(made: Program) -> list[Stmt]:
 def test_what_threads_load_first_is_asked_for_before_the_wait() -> None:
     text = generate(chained(rows(), W), SM90).text
     body = text[text.index("__global__") :]
-    before, _, behind = body.partition(f"{AWAIT}();")
+    before, _, behind = body.partition(f"{AWAIT_ONLY}();")
     assert f"< {MOST}; ++p" in before and "tw_prefetch(&w[" in before
     assert "x[" not in before and "tw_prefetch(" not in behind
 
@@ -95,19 +95,24 @@ def test_it_computes_the_same() -> None:
         np.testing.assert_array_equal(y, (x[:, None, None] * w).sum((0, 2)))
 
 
-def test_a_ring_asks_for_what_its_slots_do_not_hold() -> None:
+@pytest.mark.parametrize("ring", [False, True])
+def test_copies_to_shared_memory_are_asked_for_but_those_of_a_ring(ring: bool) -> None:
     near = Buffer("near", FLOAT32, 4 * THREADS, "shared")
     copy = AsyncCopy(
         Region(near, T * 4, 4), Region(W, (P * THREADS + T) * 4, 4), E.binary("lt", P, 9)
     )
     use = Store(TOTAL, E.const(0), load(TOTAL, E.const(0)) + load(X, P) * load(near, T))
-    step = seq(copy, Commit(), Wait(0), Barrier(), use, Barrier())
+    waits = seq(Commit(), Wait(0), Barrier())
+    step = seq(copy, waits if ring else None, use, Barrier())
     start = Store(TOTAL, E.const(0), E.const(0.0, FLOAT32))
-    body = seq(start, For(P, STEPS, step), Store(Y, T, load(TOTAL, E.const(0))))
+    body = seq(start, For(P, STEPS, step), waits, Store(Y, T, load(TOTAL, E.const(0))))
     body = Allocate(TOTAL, Allocate(near, body))
     kernel = Kernel("ring", (X, W, Y), body, (Thread("threadIdx.x", T, THREADS),))
     made = asked_first(chained(program(kernel, 2), W))
     verify(made)
+    assert len(asked(made)) == (0 if ring else 1)
+    if ring:
+        return
     (prefetch,) = asked(made)
     around = [s for s in statements(made.kernels[0].body) if prefetch in statements(s)]
     kinds = [type(s) for s in around]

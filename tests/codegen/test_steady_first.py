@@ -9,7 +9,7 @@ import pytest
 
 from tests.codegen.c_family_programs import glob, program
 from tests.interpreter import run
-from tilewright.base.artifact import AWAIT
+from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.base.dtype import FLOAT32
 from tilewright.codegen import generate
 from tilewright.codegen.steady_first import steady_first
@@ -103,7 +103,7 @@ def of_body(*stmts: Stmt) -> Program:
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_what_is_fetched_of_weights_beforehand_comes_before_the_wait(asynchronous: bool) -> None:
     lines = lines_of(chained(ring(asynchronous=asynchronous), W))
-    at = lines.index(f"{AWAIT}();")
+    at = lines.index(f"{AWAIT_ONLY}();")
     before, behind = "\n".join(lines[:at]), "\n".join(lines[at:])
     first = "tw_copy_16(&w_near" if asynchronous else "w_near["
     assert first in before and first in behind
@@ -131,8 +131,8 @@ def test_copies_cross_barriers_and_nothing_crosses_a_wait(asynchronous: bool) ->
     w = seq(fetch(W, E.const(0), asynchronous=asynchronous), Commit())
     other = Store(Y, T + THREADS, E.const(0.0, FLOAT32))
     arranged = steady_first(of_body(x, Barrier(), w, Wait(0), Barrier(), other))
-    crossed = [line for line in lines_of(arranged) if "w_near[" in line or AWAIT in line]
-    assert "w_near[" in crossed[0] and crossed[1] == f"{AWAIT}();"
+    crossed = [line for line in lines_of(arranged) if "w_near[" in line or AWAIT_ONLY in line]
+    assert "w_near[" in crossed[0] and crossed[1] == f"{AWAIT_ONLY}();"
     given, y = [np.arange(SIZE, dtype="float32") * scale for scale in (1, 3)], np.zeros(16, "f4")
     run_fast(arranged, [*given, y])
     np.testing.assert_array_equal(y[:THREADS], sum(given)[:THREADS])
@@ -147,7 +147,7 @@ def test_a_copy_stays_behind_who_still_reads_its_buffer() -> None:
     use = Store(NEAR[X], T, load(NEAR[X], T) + load(NEAR[W], THREADS - 1 - T))
     arranged = steady_first(of_body(first, x, Barrier(), use, Barrier(), second))
     lines = lines_of(arranged)
-    at = lines.index(f"{AWAIT}();")
+    at = lines.index(f"{AWAIT_ONLY}();")
     assert sum("w_near[" in line and "= w[" in line for line in lines[:at]) == 1
 
 
@@ -166,7 +166,7 @@ def test_copies_through_registers_come_last() -> None:
         for k, line in enumerate(lines)
         if line.startswith(("tw_copy_16(", "v_near[T", "v_near[t"))
     ]
-    assert lines[at[0]].startswith("tw_copy_16(") and at[1] < lines.index(f"{AWAIT}();")
+    assert lines[at[0]].startswith("tw_copy_16(") and at[1] < lines.index(f"{AWAIT_ONLY}();")
 
 
 def test_what_writes_where_others_read_stays() -> None:
@@ -199,7 +199,7 @@ def test_shared_memory_is_allocated_where_it_is_filled_first() -> None:
     arranged = steady_first(made)
     lines = lines_of(made)
     first = next(k for k, line in enumerate(lines) if line.startswith("tw_copy_16(&w_near"))
-    assert first < lines.index(f"{AWAIT}();")
+    assert first < lines.index(f"{AWAIT_ONLY}();")
     x, w = (np.arange(SIZE, dtype="float32") * scale for scale in (1, 3))
     for interpreter in (run, run_fast):
         y = np.zeros(2 * THREADS, "float32")
@@ -219,7 +219,7 @@ def test_groups_of_copies_stay_what_they_are() -> None:
     """A commit of weights' copies does not pass copies of others."""
     x, w = (fetch(b, E.const(0), asynchronous=True) for b in (X, W))
     lines = lines_of(of_body(x, For(P, 2, seq(w, Commit())), Wait(0)))
-    at = lines.index(f"{AWAIT}();")
+    at = lines.index(f"{AWAIT_ONLY}();")
     assert not any("tw_commit" in line or "tw_copy_16" in line for line in lines[:at])
 
 

@@ -43,7 +43,7 @@ class Rows:
 
     n: int = 6
     m: int = 8
-    k: int = 12
+    k: int = 16
     step: int = 4
     pad: int = 2
     slots: tuple[int | None, int | None] = (3, 3)

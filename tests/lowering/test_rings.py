@@ -70,11 +70,25 @@ def loop_of_ring(program: Program) -> Stmt:
 @pytest.mark.parametrize("slots", [0, 1, 2, 3, 4, 5])
 def test_a_pipelined_sum_is_what_it_was(slots: int, runner: Callable[..., None]) -> None:
     program = check(Rows(slots=(slots, slots)), runner)
-    assert count(program, AsyncCopy) == {0: 0, 1: 2}.get(slots, 4)
+    assert count(program, AsyncCopy) == {0: 0, 1: 2, 2: 4, 3: 4}.get(slots, 2)  # of 4 tiles
+
+
+def test_a_ring_with_a_slot_for_each_tile_is_filled_at_once() -> None:
+    """Nothing is copied in the loop, which waits for one tile after the other."""
+    program = check(Rows(k=12))
+    body = list(statements(loop_of_ring(program)))
+    kinds = [type(s) for s in body if isinstance(s, (Wait, Barrier, AsyncCopy, Commit))]
+    assert kinds == [Wait, Barrier, Commit]
+    assert [s.pending for s in body if isinstance(s, Wait)] == [2]
+    for slots in ((3, 2), (2, 9)):  # beside a ring that turns
+        program = check(Rows(k=12, slots=slots))
+        assert count(program, AsyncCopy) == 3
+        body = list(statements(loop_of_ring(program)))
+        assert [s.pending for s in body if isinstance(s, Wait)] == [0]
 
 
 def test_one_barrier_in_each_iteration_is_enough() -> None:
-    for r in (Rows(), Rows(slots=(2, 4)), Rows(slots=(5, 5), k=40)):
+    for r in (Rows(), Rows(slots=(2, 4), k=20), Rows(slots=(5, 5), k=40)):
         program = check(r)
         assert sum(isinstance(s, Barrier) for s in statements(loop_of_ring(program))) == 1
         assert count(program, Barrier) == 1
@@ -106,8 +120,8 @@ def test_padding_is_an_operand_of_the_copy() -> None:
 
 def test_no_more_slots_than_tiles() -> None:
     shared = [
-        Resources(LoopTree(schedule(Rows(slots=(n, n)))).bounds(), CUDA).kernels[0].shared_bytes
-        for n in (0, 1, 2, 3, 9)
+        Resources(LoopTree(schedule(r)).bounds(), CUDA).kernels[0].shared_bytes
+        for r in (Rows(slots=(n, n), k=12) for n in (0, 1, 2, 3, 9))
     ]
     one = shared[0]
     assert shared == [one, one, 2 * one, 3 * one, 3 * one]  # of 12 / 4 tiles
@@ -172,9 +186,9 @@ def test_rings_of_any_shape(seed: int) -> None:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_found(fault: str, runner: Callable[..., None]) -> None:
     _, told = FAULTS[fault]
-    r = Rows(k=28)
-    with pytest.raises(InterpreterError, match=told):
-        runner(wrong(r, fault), arrays(r)[0])
+    for r in (Rows(k=28), *[Rows(k=12)] * fault.startswith("no ")):  # the other has no slot again
+        with pytest.raises(InterpreterError, match=told):
+            runner(wrong(r, fault), arrays(r)[0])
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -10,9 +10,13 @@ import pytest
 from graph.small import residual
 from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.network.build import build
-from tilewright.network.chains import chained
+from tilewright.network.chains import as_they_run, chained, chained_each
 from tilewright.network.extract import FusedGroup, fused_groups, prepare
 from tilewright.runtime.network.library import Library
+from tilewright.schedule.task import task_of_dag
+from tilewright.search.jobs import make_job
+from tilewright.search.propose.proposers import Candidate
+from tilewright.targets.target import Target
 from tilewright_tvm import relay
 
 SM90 = "cuda -arch=sm_90"
@@ -64,6 +68,32 @@ def test_chains_of_few_rows_begin_early_where_nobody_says(
 ) -> None:
     monkeypatch.setenv(SWITCH, switch)
     assert chained(products(rows)) == early
+
+
+@pytest.mark.parametrize("switch, usual", [("", "on"), ("off", "")])
+def test_a_step_begins_early_beside_the_network_for_a_prompt(
+    monkeypatch: pytest.MonkeyPatch, switch: str, usual: str
+) -> None:
+    monkeypatch.setenv(SWITCH, switch)
+    each = [products(1), products(64)]
+    groups = [g for own in each for g in own]
+    begun = chained_each(each, groups)
+    assert {begun[g.key] for g in each[0]} == {"early" if usual else ""}
+    assert {begun[g.key] for g in each[1]} == {usual}
+
+
+@pytest.mark.parametrize("rows, early", [(1, "early"), (64, "")])
+def test_searches_measure_kernels_as_the_network_launches_them(
+    monkeypatch: pytest.MonkeyPatch, rows: int, early: str
+) -> None:
+    monkeypatch.setenv(SWITCH, "")
+    target = Target(SM90)
+    tasks = [task_of_dag(g.dag, target, g.name, g.args, 1) for g in products(rows)]
+    as_they_run(tasks)
+    (sketch, *_) = tasks[0].sketches
+    (index,) = sketch.space.sample(1, np.random.default_rng(0))
+    job = make_job(tasks[0], Candidate(sketch, int(index)), None, 0, 0)
+    assert job.payload.get("chained", "") == early
 
 
 def test_one_large_layer_behind_many_others_is_no_chain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,19 @@ def test_a_large_cache_has_a_few_elements_for_each_thread(rows: int, blocks: int
         assert_computes(program, dag, 0)
 
 
+def test_a_write_comes_right_behind_the_last_that_reads_what_was_there() -> None:
+    """What does not need the cache any more has its weights asked for meanwhile."""
+    held = cache("k")
+    summed = relay.sum(held, axis=0, keepdims=True)
+    last = relay.nn.dense(relay.nn.dense(summed, tensor("a", SIZE, SIZE)), tensor("b", SIZE, SIZE))
+    body = relay.Tuple([last, chosen(held, relay.tanh(tensor("w", 1, SIZE)))])
+    mod = groupings(function(body), target=Target("cuda -arch=sm_90"))[0]
+    names = [c.op.attrs["name"] for c in steps(mod["main"].body)]
+    kinds = [next(w for w in ("where", "dense", "sum") if w in name) for name in names]
+    assert kinds == ["sum", "where", "dense", "dense"]
+    assert len(in_place(mod["main"])) == 1
+
+
 def one_after_the_other() -> Expr:
     """What is written to the second is read from the first."""
     keys = chosen(cache("k"))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.runtime.test_cuda_driver import ADD, GPU, Simulation, X, Y, artifact
 from tests.runtime.test_cuda_driver import simulation as simulation
-from tilewright.base.artifact import AWAIT
+from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.runtime import LaunchSequence, Module, array
 from tilewright.runtime.drivers import Launch, cuda
 
-WAITS = f"  {AWAIT}();\n"  # of a chained kernel
+WAITS = f"  {AWAIT_ONLY}();\n"  # of a chained kernel
 BOTH = 2 * WAITS  # of two of them
 TWO = [ADD, (2, 2, "*", 2.0)]
 

@@ -103,7 +103,7 @@ def test_weights_are_asked_for_before_the_kernel_waits() -> None:
     steady = frozenset(b for b in program.args if b.name in ("weight.packed", "bias"))
     text = generate(replace(program, steady=steady, lets_in=True), CUDA).text
     body = text.partition("__global__")[2]
-    before, _, behind = body.partition("tw_await_kernel()")
+    before, _, behind = body.partition("tw_await_kernel_only()")
     assert "weight_packed_shared[" in before and "data_shared[" not in before
     assert "tw_wait_copies(2)" in behind  # both rings are as far ahead
 

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.concurrency import in_threads
 from tilewright.base.dtype import DType
 
+_LARGE = 1 << 20  # bytes that are worth a thread
 TENSOR_MAP_BYTES = 128  # of a parameter that says how an argument is seen; aligned to 64
-# What a kernel calls to wait for the one before it, in `Source.text`: behind the first, kernels
-# that come next may begin, behind the other they have to be let in.
-AWAIT, AWAIT_ONLY = "tw_await_kernel", "tw_await_kernel_only"
+# What a kernel calls in `Source.text`: to wait for the one before it, and, first of all, to let in
+# the one behind it, in a network whose kernels begin early.
+AWAIT_ONLY, LET_IN_FIRST = "tw_await_kernel_only", "tw_let_next_in_first"
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,11 @@ class Packing:
             [size for _, size in parts]
         )
         place = {number: axis for axis, (number, _) in enumerate(parts)}
-        packed = np.ascontiguousarray(split.transpose([place[k] for k in self.order]))
-        packed = packed.reshape(self.joined) if self.joined else packed
+        words = _as_words(split, self.order[-1] == parts[-1][0])
+        packed = _copied(words.transpose([place[k] for k in self.order]))
+        packed = packed.view(array.dtype).reshape(
+            self.joined or [dict(parts)[k] for k in self.order]
+        )
         packed = _rounded(packed) if self.rounded else packed
         return packed if self.then is None else self.then.apply(packed)
 
@@ -93,6 +98,30 @@ class Packing:
             factors = (-(-extent // block), *inner)
             sizes += [(d + n * part, size) for part, size in enumerate(factors)]
         return sizes
+
+
+def _as_words(array: npt.NDArray[Any], together: bool) -> npt.NDArray[Any]:
+    """An array as unsigned integers, which numpy copies fast and in several threads.
+
+    together: whether what lies along the last axis may be one of them
+    """
+    plain = array.view(f"u{array.itemsize}")
+    nbytes = plain.itemsize * plain.shape[-1] if together and plain.flags.c_contiguous else 0
+    return plain.view(f"u{nbytes}") if nbytes in (2, 4, 8) else plain
+
+
+def _copied(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The array, dense: a large one by several threads."""
+    if array.ndim < 2 or array.nbytes < _LARGE:
+        return np.ascontiguousarray(array)
+    made = np.empty(array.shape, array.dtype)
+    step = max(1, len(array) * _LARGE // array.nbytes)
+
+    def copy(first: int) -> None:
+        made[first : first + step] = array[first : first + step]
+
+    in_threads(copy, range(0, len(array), step))
+    return made
 
 
 def _rounded(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -249,12 +278,12 @@ class Source:
 
     @property
     def _waiting(self) -> int:
-        return sum(self.text.count(f"{name}();") for name in (AWAIT, AWAIT_ONLY))
+        return self.text.count(f"{AWAIT_ONLY}();")
 
     @property
     def lets_in(self) -> bool:
         """Whether kernels behind may begin, and ask for their weights, while these run."""
-        return f"{AWAIT}();" in self.text
+        return f"{LET_IN_FIRST}();" in self.text
 
     def digest(self) -> str:
         """Equal for equal programs, across processes."""

@@ -41,7 +41,7 @@ def debug_level() -> int:
 
 def dependent_launch(usual: str = "on") -> str:
     """When a network's kernels may begin: "on", when all blocks of the one before have ended,
-    "early", when it waits for nothing itself; "": when it is over.
+    "early", when all of them have begun; "": when it is over.
 
     usual: where nobody says
     """

@@ -74,7 +74,7 @@ class Dialect:
                     "tw_commit", "tw_wait_copies"), no bulk copies (`bulk_copy(dimensions)`,
                     TENSOR_MAP, "tw_make_gates", "tw_fence", "tw_expect", "tw_arrive",
                     "tw_await_gate"), no `multiply(atom)` of that name, no SHOW, MMA_BEGIN and
-                    MMA_END, no waiting for the kernel before (`artifact.AWAIT` and FRESH)
+                    MMA_END, no waiting for the kernel before (`artifact.AWAIT_ONLY` and FRESH)
     """
 
     language: str

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
+from tilewright.base.artifact import AWAIT_ONLY, LET_IN_FIRST, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen.byte_floats import BYTE, in_words, of_words
 from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
@@ -183,9 +183,9 @@ class _KernelPrinter(ValuePrinter):
         self._waiting = None
         self._early = program.lets_in
         self._leads = leads
-        self._lets_in = False  # whether kernels behind wait for more than this one's wait
+        self._lets_in = False  # whether kernels behind wait for a join of this one's blocks
         self._begins = program.begins and kernel is program.kernels[0]
-        if program.steady is not None and AWAIT in dialect.instructions and not self._begins:
+        if program.steady is not None and AWAIT_ONLY in dialect.instructions and not self._begins:
             self._waiting = waiting(kernel, program.steady, self._runs_once)
 
     # -- the kernel --------------------------------------------------------------------------------
@@ -204,6 +204,10 @@ class _KernelPrinter(ValuePrinter):
             params = ", ".join([params, *views])
         x, y, z = kernel.block
         head = d.head.format(name=name, params=params, threads=x * y * z, x=x, y=y, z=z)
+        if self._waiting is not None and self._early:
+            self._lets_in = any(isinstance(s, Join) for s in statements(kernel.body))
+            if not self._lets_in:
+                self._call_helper(LET_IN_FIRST, "")
         if self._waiting is not None and self._waiting.before is None:
             self._await_kernel()
         elif self._begins and self._leads:
@@ -305,9 +309,7 @@ class _KernelPrinter(ValuePrinter):
         """From here on the kernel before has ended; compilers know nothing of what is read."""
         assert self._waiting is not None
         fresh, self._waiting = self._waiting.fresh, None
-        joins = any(isinstance(s, Join) for s in statements(self.kernel.body))
-        self._lets_in = self._early and joins
-        self._call_helper(AWAIT if self._early and not joins else AWAIT_ONLY, "")
+        self._call_helper(AWAIT_ONLY, "")
         if self._leads and not self._early:
             self._call_helper(LET_IN, "")
         for buffer in fresh:

@@ -13,7 +13,7 @@ import math
 from collections import ChainMap
 from dataclasses import replace
 
-from tilewright.base.artifact import AWAIT, AWAIT_ONLY, Source
+from tilewright.base.artifact import AWAIT_ONLY, LET_IN_FIRST, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import byte_floats, c_family
 from tilewright.codegen.asked_first import asked_first
@@ -306,15 +306,6 @@ template <typename T> static __device__ __forceinline__ T* {FRESH}(T* p) {{
 #define {FRESH}(p) (p)
 #endif
 """,
-    # Kernels behind may come when nothing that this one waited for is left.
-    AWAIT: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
-static __device__ __forceinline__ void {AWAIT}() {{
-  asm volatile("griddepcontrol.wait; griddepcontrol.launch_dependents;" ::: "memory");
-}}
-#else
-#define {AWAIT}()
-#endif
-""",
     # Blocks of a kernel behind that come while all of this one's run are dealt to the cores that
     # have room for them then, several to one: those of a join come when shares are done, and find
     # the last blocks at work.
@@ -324,12 +315,15 @@ static __device__ __forceinline__ void {AWAIT}() {{
 #define {AWAIT_ONLY}()
 #endif
 """,
-    LET_IN: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
-#define {LET_IN}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
+    **{
+        name: f"""#if __CUDA_ARCH__ >= {DEPENDENT_ARCH}0
+#define {name}() asm volatile("griddepcontrol.launch_dependents;" ::: "memory")
 #else
-#define {LET_IN}()
+#define {name}()
 #endif
-""",
+"""
+        for name in (LET_IN, LET_IN_FIRST)
+    },
     # The first thread hands on what barriers put before to whoever finds its count (release), takes
     # what others handed on so (acquire), and the barrier shows it to all threads of its block.
     # A counter that was full begins at 0 again.

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass, replace
 from math import prod
 
-from tilewright.base.artifact import AWAIT, AWAIT_ONLY, BufferSpec, KernelInfo, Source
+from tilewright.base.artifact import AWAIT_ONLY, LET_IN_FIRST, BufferSpec, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen import cuda, opencl, serial_gates
 from tilewright.codegen.c_dialect import LAST, LET_IN, Dialect
@@ -41,7 +41,7 @@ _BEGUN = {  # what is called for asynchronous copies and to wait for a kernel, a
     r"\btw_commit\(\)": "++tw_copies.commits",
     r"\btw_wait_copies\(": "tw_settle(&tw_copies, ",
     # These kernels are launched when the one before has ended.
-    rf"\b({AWAIT}|{AWAIT_ONLY}|{LET_IN})\(\);": "",
+    rf"\b({AWAIT_ONLY}|{LET_IN_FIRST}|{LET_IN})\(\);": "",
 }
 
 # Both know PTX.  What is in the places `tw_apart` keeps the compiler from joining them again.

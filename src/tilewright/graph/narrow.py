@@ -7,13 +7,13 @@ Read next: `passes/narrow.py`, which packs the weights of a network.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from tilewright.base.concurrency import in_threads
 from tilewright.base.errors import ModelError
 from tilewright.graph.expr import Array
 from tilewright.ir import float8
@@ -116,8 +116,7 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
         numbers -= given
         return _square(numbers), _square(given)
 
-    with ThreadPoolExecutor() as threads:  # numpy's loops run beside each other
-        squares = list(threads.map(pack, range(0, columns, rows)))
+    squares = in_threads(pack, range(0, columns, rows))
     off, size = (sum(part) for part in zip(*squares, strict=True))
     return Packed(weight, scale, float(np.sqrt(off / size)) if size else 0.0)
 

@@ -358,7 +358,7 @@ class Program(Printed):
     steady: None, or of a program that is one link of a chain of launches (a network's) the
             arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
             of it may begin before the one before has ended, and reads these meanwhile
-    lets_in: whether it lets the kernel behind begin as soon as its own wait is over; else that
+    lets_in: whether it lets the kernel behind begin when all of its blocks have; else that
             begins when all blocks have ended; begins: whether the chain begins with it
     """
 

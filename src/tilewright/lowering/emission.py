@@ -23,7 +23,7 @@ from tilewright.lowering.ring import Tiles, turned
 from tilewright.schedule.tree.joins import joined_in
 from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.resources import pragma_in_force
-from tilewright.schedule.tree.rings import atoms_of, lag, slots
+from tilewright.schedule.tree.rings import ahead, atoms_of, lag, slots
 from tilewright.schedule.tree.rounding import ARRIVED
 from tilewright.te.tensor import IterVar
 
@@ -96,11 +96,11 @@ class Emission:
         repeat: whether it is a loop at all, or all of its iterations are elsewhere
         """
         children, bounds = self.place.children(node, axis), self.place.bounds
-        made = {child: self._tiles(child, emit(child)) for child in children}
+        behind = int(lag(node, axis, bounds))
+        made = {child: self._tiles(child, emit(child), behind) for child in children}
         front, begin, wait = turned(
             [t for child, t in made.items() if t.slots and child.view is None],
-            self.place.leaf[axis], self.place.extent(axis), self.unroll_limit,
-            self.place.simplify, int(lag(node, axis, bounds)),
+            self.place.leaf[axis], self.place.extent(axis), self.unroll_limit, self.place.simplify,
         )  # fmt: skip
         bulk = Turned.of(
             {child: t.copy for child, t in made.items() if child.view is not None}, self.gates,
@@ -128,10 +128,10 @@ class Emission:
             children = children[:at]
         alone = [child for child in children if made[child].slots == 1 and child.view is None]
         at = next((k for k, c in enumerate(children) if _reads(c, alone)), len(children))
-        before, behind = plain(children[:at]), plain(children[at:])
-        body = during(children, seq(bulk.begin, begin, *before, wait, *behind, body, bulk.end))
+        first, rest = plain(children[:at]), plain(children[at:])
+        body = during(children, seq(bulk.begin, begin, *first, wait, *rest, body, bulk.end))
         loop = self.loop(node, axis, body) if repeat else body
-        if int(lag(node, axis, bounds)):
+        if behind:
             loop = self._last_alone(loop)
         if bulk.beside is not None:
             loop = If(computes(self.place), loop, bulk.beside)
@@ -156,11 +156,12 @@ class Emission:
         alone = fresh_loops(loop.body, self.unroll_limit, {loop.var: E.const(last)})
         return seq(replace(loop, extent=last), alone)
 
-    def _tiles(self, node: Node, copy: Stmt) -> Tiles:
+    def _tiles(self, node: Node, copy: Stmt, behind: int) -> Tiles:
         groups = any(atom.by_group for atom in atoms_of(node))
         second = self.accesses.storage.second.get(node)
         held = slots(node, self.place.bounds)
-        return Tiles(copy, held, groups, node.rounds == ARRIVED, second)
+        early = ahead(node, behind, self.place.bounds)
+        return Tiles(copy, held, early, groups, node.rounds == ARRIVED, second)
 
     def nest(
         self,

@@ -10,7 +10,8 @@ rewrite:  for k: {S[k % 3] = A[k]; use S[k % 3]}
 A group of copies is committed in each iteration, also where nothing is left to copy, so that the
 number of groups that may be pending is always the same.  The barrier stands behind the wait, where
 it shows each thread what others have copied, and before the copies, which take the slot that was
-read last: one is enough.  Stages of one loop share it, and their groups.
+read last: one is enough.  Stages of one loop share it, and their groups.  A ring with a slot for
+each tile is filled in front of the loop, all of it.
 
 A stage of one slot is copied and waited for in the same place: what else the iteration computes
 before the first stage that reads it stands between.  The barriers around that are, like those in
@@ -53,6 +54,7 @@ from tilewright.schedule.copies import source_of
 class Tiles:
     """What one stage does in an iteration; slots: of its ring, 0 where it is no copy.
 
+    ahead:   copies that are made before the loop, as many as there are slots: no others
     beside:  whether groups of warps read it, beside their threads
     rounded: whether they look at the first digits only
     second:  the buffer of the smaller parts of numbers of two
@@ -60,6 +62,7 @@ class Tiles:
 
     copy: Stmt
     slots: int
+    ahead: int = 0
     beside: bool = False
     rounded: bool = False
     second: Buffer | None = None
@@ -67,32 +70,27 @@ class Tiles:
 
 def turned(
     tiles: Sequence[Tiles], var: Expr, extent: Any, limits: dict[Expr, int], simple: Simplifier,
-    lag: int = 0,
 ) -> tuple[Stmt, Stmt, Stmt]:  # fmt: skip
     """(what stands in front of the loop, what each iteration begins with, what it waits for before
     stages of one slot are read).
 
     var, extent: of the loop; limits: per loop variable, as of `fresh_loops`
     simple: knows the ranges of variables
-    lag: of reading, in iterations: see `tree/rings.py`
     """
     front: list[Stmt] = []
     begin: list[Stmt] = []
     rings = [t for t in tiles if t.slots > 1]
     if rings:
-        most, least = max(t.slots for t in rings), min(t.slots for t in rings)
         first = E.var(f"{var.attr}.first")
-        ahead = [
-            _when(
-                (first < t.slots - 1 - lag, first < extent),
-                fresh_loops(t.copy, limits, {var: first}),
-            )
+        early = [
+            _when((first < t.ahead, first < extent), fresh_loops(t.copy, limits, {var: first}))
             for t in rings
         ]
-        front.append(For(first, most - 1 - lag, seq(*ahead, Commit())))
-        begin += [Wait(least - 2 - lag), *_arrived(rings, limits, simple), Barrier()]
-        for t in rings:
-            later = var + (t.slots - 1 - lag)
+        front.append(For(first, max(t.ahead for t in rings), seq(*early, Commit())))
+        least = min(t.ahead for t in rings)
+        begin += [Wait(least - 1), *_arrived(rings, limits, simple), Barrier()]
+        for t in (t for t in rings if t.ahead < t.slots):
+            later = var + t.ahead
             begin.append(_when((later < extent,), fresh_loops(t.copy, limits, {var: later})))
         begin.append(Commit())
     wait: list[Stmt] = []

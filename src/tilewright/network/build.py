@@ -40,7 +40,7 @@ from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
 from tilewright.network.batching import sample_dependence
-from tilewright.network.chains import chained
+from tilewright.network.chains import chained_each
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
@@ -156,9 +156,9 @@ def build(
         groups = joined if partial_batches else kernels.implemented(joined)
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
-            by_schedules, early = kernels.schedules(groups), chained(groups)
+            by_schedules, begun = kernels.schedules(groups), chained_each(each, groups)
             return build_kernels(
-                groups, by_schedules, chosen, builder, verify=verify and here, chained=early,
+                groups, by_schedules, chosen, builder, verify=verify and here, chained=begun,
                 references=shared.references, runner=shared.runner,
             )  # fmt: skip
 
@@ -359,6 +359,7 @@ def _joined(each: Sequence[Sequence[FusedGroup]]) -> list[FusedGroup]:
     return list(found.values())
 
 
+_LOOKED_AT = 1 << 20  # bytes of a constant by which equal ones are found
 Forms = tuple[Any, ...]  # what is applied to a constant, in order: each has apply(array)
 
 
@@ -382,10 +383,10 @@ class _Constants:
     def _index(self, data: Array, forms: Forms) -> int:
         """Networks for several shapes have equal weights, which are folded in each of them."""
         raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        key = (data.shape, str(data.dtype), forms, zlib.crc32(raw.data))
+        key = (data.shape, str(data.dtype), forms, zlib.crc32(raw[:_LOOKED_AT].data))
         known = self._by_content.setdefault(key, [])
         for other, index in known:
-            if np.array_equal(other, raw):
+            if other.ctypes.data == raw.ctypes.data or np.array_equal(other, raw):
                 return index
         known.append((raw, len(self.arrays)))
         self.arrays.append(reduce(lambda made, form: form.apply(made), forms, data))

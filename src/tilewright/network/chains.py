@@ -1,6 +1,6 @@
 """When kernels of a network begin, beside the kernel before them, where nobody says.
 
-In: its groups.  Out: one of the words of `TILEWRIGHT_DEPENDENT_LAUNCH`.  What it is
+In: its groups, or its tasks.  Out: one of the words of `TILEWRIGHT_DEPENDENT_LAUNCH`.  What it is
 worth is in docs/performance.md, how it works in docs/devices.md.  Read next: `kernels.py`.
 """
 
@@ -12,6 +12,7 @@ from math import prod
 from tilewright.base import environment
 from tilewright.network.costs import moved_bytes
 from tilewright.network.extract import FusedGroup
+from tilewright.schedule.task import Task
 from tilewright.schedule.template import find_anchor
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import PlaceholderOp
@@ -23,18 +24,50 @@ MANY = 0.25  # of its launches: else few large layers stand behind many others (
 
 
 def chained(groups: Sequence[FusedGroup]) -> str:
+    """Say when kernels begin: `when_begun` of them."""
+    return when_begun([(group.dag, len(group.calls)) for group in groups])
+
+
+def chained_each(
+    each: Sequence[Sequence[FusedGroup]], groups: Sequence[FusedGroup]
+) -> dict[str, str]:
+    """Say it for kernels of networks that share them, such as a step and a prompt, by their keys:
+    one begins early where it does in any of them.
+
+    each: of each network its groups; groups: all of them, or what computes the same
+    """
+    words = [chained(own) for own in each]
+    paired = list(zip(each, words, strict=True))
+    early = {g.key for own, word in paired if word == "early" for g in own}
+    usual = next((word for word in words if word != "early"), "")
+    return {g.key: "early" if (g.instead_of or g.key) in early else usual for g in groups}
+
+
+def as_they_run(tasks: Sequence[Task]) -> None:
+    """Have candidates of one network's kernels measured as it launches them, where they begin
+    early: one that asks for its weights before it waits is not the one that is fastest alone."""
+    own = [(task.dag, task.weight) for task in tasks if not task.instead_of]
+    if not own or not tasks[0].target.waits or when_begun(own) != "early":
+        return
+    for task in tasks:
+        for one in (task, *task.others):
+            one.chained = "early"
+
+
+def when_begun(kernels: Sequence[tuple[ComputeDAG, int]]) -> str:
     """Say when kernels begin, as `environment.dependent_launch` does: "early" unless somebody says,
     where most of what they move is weights of products of few rows, and these are many, as in a
     step of a decoder.
 
+    kernels: what each computes, and how often it is launched
     Such a kernel asks for its weights while the one before still runs.  Networks of larger kernels
     lose by blocks that come early and wait.
     """
     launches = few = moved = read = 0
-    for group in groups:
-        calls, weights = len(group.calls), _weights_of_rows(group.dag)
+    for dag, calls in kernels:
+        weights = _weights_of_rows(dag)
         launches, few = launches + calls, few + (calls if weights else 0)
-        moved, read = moved + calls * moved_bytes(group.dag), read + calls * weights
+        moved, read = moved + calls * moved_bytes(dag), read + calls * weights
     early = read > MOST * moved and few > MANY * launches
     return environment.dependent_launch("early" if early else "on")
 
@@ -50,4 +83,4 @@ def _weights_of_rows(dag: ComputeDAG) -> int:
     return sum(prod(t.shape) * t.dtype.bytes for t in constant)
 
 
-__all__ = ["chained"]
+__all__ = ["as_they_run", "chained", "chained_each", "when_begun"]

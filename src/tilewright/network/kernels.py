@@ -9,7 +9,7 @@ before, signed in its cache, is not run again.  Read next: `schedules.py`, `meas
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,7 @@ def build_kernels(
     builder: LocalBuilder,
     *,
     verify: bool,
-    chained: str = "",
+    chained: Mapping[str, str] | None = None,
     references: References | None = None,
     runner: LocalRunner | None = None,
 ) -> tuple[list[BuiltKernel], list[str]]:
@@ -73,12 +73,12 @@ def build_kernels(
     choices: of each group, the preferred one first
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
-    chained: when they begin, see `chains.py`
+    chained: when they begin, by their keys, see `chains.py`; None: launched by themselves
     references, runner: of a search that goes on, which has some already, and the device open
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    sharing = target, builder, len(groups), verify, chained, references, runner
+    sharing = target, builder, len(groups), verify, chained or {}, references, runner
     with _Workers(*sharing) as workers:
         left = attempts
         while left:
@@ -251,11 +251,12 @@ class _Workers:
     """
 
     def __init__(
-        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str,
-        references: References | None = None, runner: LocalRunner | None = None,
+        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool,
+        chained: Mapping[str, str], references: References | None = None,
+        runner: LocalRunner | None = None,
     ) -> None:  # fmt: skip
         self.target, self.verify, self.broken = target, verify, ""
-        self._chained = chained if target.waits else ""
+        self._begun = chained if target.waits else {}
         self._references = references
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
@@ -292,9 +293,9 @@ class _Workers:
         """Only what Tilewright chose itself is ever compiled in this process."""
         assert not isinstance(choice.schedule, str)
         own = choice.kind.trusted
-        name = kernel_name(group)
+        name, chained = kernel_name(group), self._begun.get(group.key, "")
         future: Future[Built] = Future()
-        known = build_cache.load(group.dag, choice.schedule, self.target, name, self._chained)
+        known = build_cache.load(group.dag, choice.schedule, self.target, name, chained)
         if known is not None:
             self._known.add(group.key)
             future.set_result(Built(known))
@@ -302,10 +303,10 @@ class _Workers:
         self._known.discard(group.key)
         schedule = choice.schedule or default_schedule(group.dag, self.target)
         if not (own and self._here):
-            payload = payload_of(schedule, name, chained=self._chained)
+            payload = payload_of(schedule, name, chained=chained)
             return self._builders[own].submit(self._job(group, payload))
         try:
-            made = build_artifact(schedule, self.target, name, chained=self._chained)
+            made = build_artifact(schedule, self.target, name, chained=chained)
             future.set_result(Built(made))
         except TargetError:
             raise  # the compiler is missing: no schedule will help
@@ -318,10 +319,8 @@ class _Workers:
         """The next build finds what the schedule led to."""
         assert not isinstance(choice.schedule, str)
         if group.key not in self._known:
-            name = kernel_name(group)
-            build_cache.store(
-                artifact, group.dag, choice.schedule, self.target, name, self._chained
-            )
+            name, chained = kernel_name(group), self._begun.get(group.key, "")
+            build_cache.store(artifact, group.dag, choice.schedule, self.target, name, chained)
 
     def can_run(self, choice: Choice) -> bool:
         """Whether a process that may be lost can use the device."""

@@ -253,10 +253,35 @@ def made_in(body: Expr) -> dict[Expr, list[Expr]]:
 
 def steps(body: Expr) -> list[Call]:
     """Give the calls of groups, in the order in which they run: what is written to inputs comes
-    last, when all has read these."""
+    when all others have read these, and not at the very end: the kernel behind it may ask for its
+    weights meanwhile."""
     calls = [n for n in post_order(body) if isinstance(n, Call) and isinstance(n.op, Function)]
-    last = set(last_writes(body))
-    return [*(c for c in calls if c not in last), *(c for c in calls if c in last)]
+    last = last_writes(body)
+    writes = set(last)
+    others = [call for call in calls if call not in writes]
+    reads = [_sources(call) for call in others]
+    behind: dict[int, list[Call]] = {}
+    for write in last:
+        sources = _sources(write)
+        inputs = {source for source in sources if isinstance(source, Var)}
+        near = (k for k, call in enumerate(others) if call in sources or inputs & reads[k])
+        behind.setdefault(max(near, default=-1), []).append(write)
+    order = behind.get(-1, [])
+    return [*order, *(c for k, call in enumerate(others) for c in (call, *behind.get(k, ())))]
+
+
+def _sources(call: Call) -> set[Expr]:
+    """The inputs, constants and calls of groups that a call reads something of."""
+    found: set[Expr] = set()
+    waiting = list(call.args)
+    for value in waiting:
+        if isinstance(value, (Var, Constant)) or (
+            isinstance(value, Call) and isinstance(value.op, Function)
+        ):
+            found.add(value)
+        else:  # a view, a part, a result of several
+            waiting += children(value)
+    return found
 
 
 def lifetimes(function: Function) -> dict[Expr, Lifetime]:

@@ -22,6 +22,7 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.network.chains import as_they_run, chained
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
@@ -72,23 +73,20 @@ def tasks_of(
     """
     check_used("tune", target)
     found: dict[str, Task] = {}
-    every = (
-        t
-        for mod in mods
-        for t in fused_tasks(
-            mod,
-            params,
-            target,
-            rules and simple,
-            every_implementation=True,
+    every: list[Task] = []
+    for mod in mods:
+        own = fused_tasks(
+            mod, params, target, rules and simple, every_implementation=True,
             pass_options=pass_options,
-        )
-    )
+        )  # fmt: skip
+        as_they_run(own)
+        every += own
     for task in every:
         known = found.setdefault(task.key, task)
         if known is not task:
             known.weight += task.weight
             known.layers = tuple(dict.fromkeys((*known.layers, *task.layers)))
+            known.chained = known.chained or task.chained
     tasks = list(found.values())
     if rules:
         tasks = [with_rules(t, templates=templates) for t in tasks]
@@ -160,8 +158,10 @@ def _grouping_tasks(
     for mod, last in plain:
         ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last, target)]
         common = set.intersection(*({g.key for g in groups} for groups in ways))
+        begun = chained(ways[0]) if target.waits else ""
         for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
+            task.chained = begun if begun == "early" else ""
             found.setdefault(g.key, with_default(task))
     return list(found.values())
 

@@ -52,6 +52,7 @@ class Task:
     inputs: values, by the names of inputs, with which candidates are verified and timed; all other
             inputs are drawn at random
     layers: names of the layers of a model that it computes, one for each time that it occurs
+    chained: as of `driver.build.generate_source`: how a network launches it, and a search does
     """
 
     door_words = ("a task", "autotvm.task.create(name, args, target) makes one.")
@@ -66,6 +67,7 @@ class Task:
     others: list[Task] = field(default_factory=list)
     inputs: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     layers: tuple[str, ...] = ()
+    chained: str = ""
 
     def __post_init__(self) -> None:
         for untuned in self.dag.compute_ops:

@@ -201,8 +201,9 @@ def make_job(
     steps = sketch.steps(candidate.index)
     if own is None or sketch.dag is not task.dag:
         own = sketch.dag.to_json()
+    told = payload(own, steps, task.name, chained=task.chained)
     return Job(
-        task=identity or task_id(task), payload=payload(own, steps, task.name), reference=reference,
+        task=identity or task_id(task), payload=told, reference=reference,
         origin=sketch.origin, decisions=decisions_of(candidate), steps=steps, target=task.target,
         dag=dag if dag is not None else own, seed=seed, trial=trial, predicted=predicted,
     )  # fmt: skip

@@ -85,7 +85,9 @@ def _paired(body: Expr, large: Collection[DType]) -> Expr:
 def _both(node: Call, first: Call, second: Call) -> Call:
     """The product with the rows of both weights in turn; node: one of the two, made anew."""
     weights = [p.args[1].data for p in (first, second) if isinstance(p.args[1], Constant)]
-    turns = np.stack(weights, axis=1).reshape(-1, *weights[0].shape[1:])
+    first_bits, second_bits = (w.view(f"u{w.itemsize}") for w in weights)  # numpy copies these fast
+    turns = np.stack([first_bits, second_bits], axis=1).view(weights[0].dtype)
+    turns = turns.reshape(-1, *weights[0].shape[1:])
     return Call(node.op, (node.args[0], Constant(turns)), node.attrs)
 
 

@@ -19,6 +19,7 @@ from tilewright.graph.expr import Array, Call, Constant, Expr, IRModule, post_or
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.passes.weights import (
     CONTRACTIONS,
+    all_finite,
     channel_axes,
     constant_operand,
     scaled_weight,
@@ -173,7 +174,7 @@ def _checked(node: Call, change: Rewrite) -> Plan | None:
     assert isinstance(made, Call)
     new = made.args[1]
     assert isinstance(new, Constant)
-    return {node: change} if np.all(np.isfinite(new.data)) else None
+    return {node: change} if all_finite(new.data) else None
 
 
 def _with_weight(scale: Array, side: str) -> Rewrite:

@@ -43,6 +43,7 @@ from tilewright.schedule.tree.accumulators import (
 from tilewright.schedule.tree.chains import Chains, block_elements, chains
 from tilewright.schedule.tree.loop_tree import Bounds, Node
 from tilewright.schedule.tree.rings import (
+    ahead,
     alignment,
     gate_bytes,
     is_asynchronous,
@@ -389,12 +390,14 @@ class KernelResources:
             for child in node.children:
                 if child.attach_axis is ax:
                     inside = self.text(child)
-                    steps, written = steps + inside.steps, written + inside.written
+                    again: Number = 1  # whether the loop has the copies, too
                     if child.stage.is_copied:
                         behind = lag(node, ax, self.bounds)
-                        ahead = maximum(slots(child, self.bounds) - 1 - behind, 0)
-                        front = front + ahead * inside.steps
-                        front_written = front_written + minimum(ahead, 1) * inside.written
+                        early = ahead(child, behind, self.bounds)
+                        again = where(early < maximum(slots(child, self.bounds), 1), 1, 0)
+                        front = front + early * inside.steps
+                        front_written = front_written + minimum(early, 1) * inside.written
+                    steps, written = steps + again * inside.steps, written + again * inside.written
             tag, how = stage.binds.get(ax, ""), stage.annotations.get(ax, "")
             if tag == "vthread":
                 asked[ax] = True

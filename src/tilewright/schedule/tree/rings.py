@@ -4,11 +4,12 @@ In: a node of a loop tree, its bounds.  Out: whether it is a copy that needs no 
 and numbers, which are ints or int64 vectors.  Masks, facts and lowering all ask here.
 
 A stage with `slots` n holds n tiles of the loop it is computed at: tile k lies in slot k mod n, and
-is copied while tile k - n + 1 is read.  Threads wait for their own copies and meet once in each
-iteration: behind that, all see tile k, and nobody reads tile k - 1 any more, whose slot the copy of
-tile k + n - 1 then takes.  Copies beyond the last tile are not made.  Groups of warps multiply
-beside their threads: where there are three slots, tile k - 1 may still be read then, and the copy
-is that of tile k + n - 2, into the slot of tile k - 2.
+is copied while tile k - n + 1 is read; where there are no more than n, all are asked for at once.
+Threads wait for their own copies and meet once in each iteration: behind that, all see tile k, and
+nobody reads tile k - 1 any more, whose slot the copy of tile k + n - 1 then takes.  Copies beyond
+the last tile are not made.  Groups of warps multiply beside their threads: where there are three
+slots, tile k - 1 may still be read then, and the copy is that of tile k + n - 2, into the slot of
+tile k - 2.
 Read next: `lowering/ring.py`.
 """
 
@@ -56,6 +57,20 @@ def slots(node: Node, bounds: Bounds) -> Any:
     wanted = maximum(wanted, 1) if node.stage.is_bulk else wanted
     extent = 1 if axis is None else bounds.extent[axis]
     return wanted if isinstance(extent, Expr) else minimum(wanted, extent)
+
+
+def ahead(node: Node, behind: Any, bounds: Bounds) -> Any:
+    """Tiles of a stage's ring that are under way before the first is waited for: all where it has a
+    slot for each, else all but the one that is read then.
+
+    behind: of reading, in iterations: see `lag`
+    """
+    held, axis = slots(node, bounds), ring_axis(node)
+    spare = maximum(held - 1 - behind, 0)
+    if axis is None or node.stage.is_bulk or isinstance(bounds.extent[axis], Expr):
+        return spare
+    whole = logical_and(held > 1, logical_and(held == bounds.extent[axis], behind == 0))
+    return where(whole, held, spare)
 
 
 def loaders(node: Node, bounds: Bounds) -> Any:

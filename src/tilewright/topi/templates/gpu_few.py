@@ -58,6 +58,8 @@ SHARES = (2, 4, 8, 16)  # warps along the depth
 STEPS = (1, 2, 4)  # atoms along the depth of a warp in a slice
 # Untuned.
 USUAL = 8  # shares
+FEWEST = 8  # rows: each slice costs a wait and a barrier, so its steps are many, its slices AHEAD
+AHEAD = (6, 4)
 BUSY = 0.9  # of the cores have a block, of the larger kind
 WIDE = 2  # blocks of the larger kind for each core, of which one row is faster otherwise
 APART = 4  # floats that rows of sums are longer than a multiple of 8, to lie in different banks
@@ -167,14 +169,15 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """Two atoms of the weights' rows for a warp where most cores have a block then, and the deepest
-    ring that fits.
+    """Two atoms of the weights' rows for a warp where most cores have a block then; large slices of
+    the rows that one atom has, of more rows small ones in the deepest ring that fits.
 
     Raises ScheduleError where `gpu_rows.py` is faster: of one row times many columns; or where what
     follows has a kernel of its own, as a gate that it computes inside.
     """
     op, knobs = op_of(a.schedule, a.anchor), sketch.space.space_map
     few, many = sorted(ax.size for ax in op.axis[-2:])
+    depth = op.reduce_axis[0].size // atom_for(op, a.target).extents["k"]
     cores = a.target.limits.cores
     if any(end is not a.output for end in a.schedule.dag.outputs):
         raise _refused(op, "another kernel computes what follows")
@@ -185,12 +188,15 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     held = {
         "tile_m": max(alone, key=lambda e: e.size[2]).value,
         "tile_n": knobs["tile_n"][0].value,
-        "warps_k": max(e.val for e in knobs["warps_k"] if e.val <= USUAL),
-        "step_k": 1,
+        "warps_k": (shares := max(e.val for e in knobs["warps_k"] if e.val <= USUAL)),
         "auto_unroll_max_step": 0,
     }
-    for stages in sorted((e.val for e in knobs["stages"]), reverse=True):
-        index = sketch.space.index_of({**held, "stages": stages})
+    slices = -(-depth // shares)
+    large = [n for n in STEPS if few <= FEWEST and slices % n == 0]
+    rings = [(n, slots) for n in reversed(large) if n > 1 for slots in AHEAD]
+    rings += [(1, n) for n in STAGES[::-1]]
+    for step, stages in rings:
+        index = sketch.space.index_of({**held, "step_k": step, "stages": stages})
         if sketch.legal(np.array([index]))[0]:
             return index
     raise _refused(op, "no ring fits")

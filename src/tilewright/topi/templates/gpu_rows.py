@@ -24,7 +24,7 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ATOMS
+from tilewright.ir.atoms import ATOMS, WARP
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.row_reductions import dear_rows
 from tilewright.schedule.schedule import Schedule, Stage
@@ -60,6 +60,7 @@ TOGETHER = 4  # partial sums in one access
 # Untuned.
 FEWER = 4  # rows, of which no matrix unit is faster
 USUAL = {"lanes": 32, "threads": 4, "each": 1, "ahead": 4, "slots": 4, "split_k": 1}
+NORMED = 8  # threads along y where each block norms the rows: of more columns at once
 MANY, WAVES = 4, 16  # columns of a thread where that leaves so many blocks for each core
 LONGEST = 96 << 10  # bytes of the rows that a block keeps in shared memory
 
@@ -261,8 +262,9 @@ def norm_rows(
     s: Schedule, norm: tuple[Stage, ...], width: int, place: tuple[Stage, IterVar],
     block: tuple[Any, Any],
 ) -> None:  # fmt: skip
-    """The rows in shared memory, normed by all threads of a block; each of its sums by one line of
-    them, from a copy that is in shared memory, too.
+    """The rows in shared memory, normed by all threads of a block, from a copy that is in shared
+    memory, too; their sums by a warp for each row where lines of threads are warps, whose lanes
+    exchange what they have, else by all threads.
 
     width: elements of the rows in one access; block: its threads along x and y
     """
@@ -272,14 +274,46 @@ def norm_rows(
         stage = s[s.cache_read(source, "shared", [r.tensor for r in s.readers(source)])]
         stage.compute_at(*place)
         fetch(stage, lanes * threads, width, lanes=lanes)
-    for stage in inner:
-        stage.set_scope("shared")
-        stage.compute_at(*place)
-        if stage.op.reduce_axis:
-            deal(stage, stage.fuse(*stage.op.reduce_axis), lanes * threads, lanes)
     data.set_scope("shared")
     data.compute_at(*place)
-    deal(data, data.fuse(*data.op.axis), lanes * threads, lanes)
+    outer, lane = data.split(data.fuse(*data.op.axis), factor=width)
+    data.vectorize(lane)
+    own = _first(data, deal(data, outer, lanes * threads, lanes))
+    for stage in inner:
+        reduced, alone = stage.op.reduce_axis, bool(lanes == WARP)
+        if not reduced and alone:
+            stage.set_scope("local")
+            stage.compute_at(data, own)
+            continue
+        stage.set_scope("shared")
+        stage.compute_at(*place)
+        if reduced and alone:
+            _by_warps(s, stage, width, threads)
+        elif reduced:
+            deal(stage, stage.fuse(*reduced), lanes * threads, lanes)
+
+
+def _first(stage: Stage, thread: IterVar) -> IterVar:
+    """Threads outside what each of them does in turn; returns the inner one, `thread`."""
+    *_, turn, row, _, lane = stage.leaf_iter_vars
+    stage.reorder(row, thread, turn, lane)
+    return thread
+
+
+def _by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
+    """A sum along rows by a warp for each row, in vectors."""
+    loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
+    _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
+    stage.bind(warp, "threadIdx.y")
+    lane = deal(stage, loop, WARP)
+    stage.pragma(lane, "exchange", 1)
+    own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
+    for source in dict.fromkeys(own_reads):
+        if s[source].scope == "shared" and prod(source.shape) > prod(stage.op.shape):
+            own = s[s.cache_read(source, "local", [stage.tensor])]
+            own.compute_at(stage, lane)
+            own.vectorize(own.op.axis[-1])
+    stage.unroll(vector)
 
 
 def _rows_before(s: Schedule, norm: tuple[Stage, ...]) -> list[Tensor]:
@@ -384,6 +418,8 @@ def fallback(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
     wanted = {**USUAL, "lanes": min(max(steps // 2, 1), USUAL["lanes"])}
     if blocks >= WAVES * a.target.limits.cores:
         wanted |= {"each": MANY // found.beside, "ahead": 1}
+    elif found.norm:
+        wanted |= {"threads": NORMED}
     near = {
         name: max((n for n in space[name] if n <= w), default=min(space[name]))
         for name, w in wanted.items()
