@@ -13,6 +13,8 @@ from typing import Any
 
 from schedule.computations import matmul
 from tilewright import te
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.steps.names import identifier
@@ -59,6 +61,18 @@ def weighted(n: int, m: int) -> list[Tensor]:
     )
     k = te.reduce_axis((0, m), "k")
     return [a, w, te.compute((n,), lambda i: te.sum(w[i, k] * a[k], axis=k), name="C")]
+
+
+def narrow(n: int, m: int, r: int) -> list[Tensor]:
+    """Products with the upper halves of bytes."""
+    a, w = te.placeholder((n, r), "float16", "A"), te.placeholder((m, r), "int8", "W")
+    k = te.reduce_axis((0, r), "k")
+
+    def one(i: Expr, j: Expr) -> Expr:
+        number = E.binary("bitand", w[j, k], -16).astype("float32")
+        return te.sum(a[i, k].astype("float32") * number, axis=k)
+
+    return [a, w, te.compute((n, m), one, name="C")]
 
 
 def squares(n: int, m: int) -> list[Tensor]:
@@ -191,6 +205,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         masked_shares,
         quotients_of_columns,
         half_chain,
+        narrow,
         softmax_of_products,
     )
 }
@@ -424,6 +439,12 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("half_chain(2, 4)", "s.widen(C)"),
         Case("chain(6, 4)", "s.widen(B)"),
         Case("half_chain(2, 4)", "s.widen(B)", ("s[B].split(B_i, factor=2)",)),
+    ],
+    S.Apart: [
+        Case("narrow(2, 3, 4)", 's.apart(C, "float16")'),
+        Case("narrow(2, 3, 4)", 's.apart(C, "int8")'),
+        Case("narrow(2, 3, 4)", 's.apart(C, "float16")', ("s[C].split(C_i, factor=2)",)),
+        Case("matmul(2, 3, 4)", 's.apart(C, "float16")'),
     ],
     S.AccumulateAt: [
         Case(

@@ -367,6 +367,15 @@ class Schedule(ScheduleState[Stage]):
         """
         return self.do(S.Widen(self[tensor].name))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def apart(self, tensor: Tensor, dtype: str) -> Tensor:
+        """Make a stage, of type `dtype`, of the factor that a sum of products computes; see
+        `steps.Apart`.
+
+        Returns the tensor of the factor.
+        """
+        return self.do(S.Apart(self[tensor].name, dtype))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.
