@@ -171,7 +171,10 @@ def _spread(word: str, digits: int) -> str:
 """
 
 
-_NIBBLES = "  const unsigned int bits = (word << shift >> 4 & 0x0f0f0f0fu) ^ 0x08080808u;\n"
+# The assembler would load one of two constants anew each time: no block has a number of 32 bits.
+_NIBBLES = """  const unsigned int four = blockIdx.x >> 31 | 0x0f0f0f0fu;
+  const unsigned int bits = (word << shift >> 4 & four) ^ 0x08080808u;
+"""
 _BODIES = {
     ("bfloat16", 0xF0): _NIBBLES + _spread("bits", 0x43)
     + _fma("bf16", "low", "high", 0x4180, "0xc508c508u"),

@@ -43,7 +43,10 @@ TAGS = ("dense_narrow",)
 MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
-STEPS = (1, 2, 4)  # lines of a warp in a slice
+STEPS = (1, 2, 4, 8)  # lines of a warp in a slice
+# Untuned.
+USUAL_EACH, USUAL_SHARES, USUAL_STEP = 2, 4, 4
+BUSY = 0.9  # of the cores have a block, of the larger kind
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -79,7 +82,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     scale = s.pack(found.scale, [M, 1], [1, 0, 2])  # beyond the last column there are zeros
     inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
     last = inline_around(a, end, inside)
-    s[found.part].compute_inline()
+    if product is not found.part:
+        s[found.part].compute_inline()
 
     slices, rest = s[a.anchor].split(line, factor=shares * step)
     share, _ = s[a.anchor].split(rest, factor=step)
@@ -138,8 +142,24 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    held = {name: knob[0].value if hasattr(knob[0],"value") else knob[0].val for name, knob in sketch.space.space_map.items()}
-    return 0
+    """Two atoms of the columns for a warp where most cores have a block then, and the deepest ring
+    that fits.  Raises ScheduleError where one row is faster without matrix units."""
+    op, space = op_of(a.schedule, a.anchor), sketch.space
+    (rows, columns), cores = op.shape, a.target.limits.cores
+    knobs = {name: list(knob) for name, knob in space.space_map.items()}
+    wanted = USUAL_EACH if columns >= BUSY * M * USUAL_EACH * cores else 1
+    alone = [e for e in knobs["tile_m"] if e.size[1] == 1 and e.size[2] <= wanted]
+    held = {
+        "tile_m": max(alone, key=lambda e: e.size[2]).value,
+        "auto_unroll_max_step": 0,
+    }
+    usual = {"warps_k": USUAL_SHARES, "step_k": USUAL_STEP}
+    held |= {k: max(e.val for e in knobs[k] if e.val <= n) for k, n in usual.items()}
+    for stages in sorted((e.val for e in knobs["stages"]), reverse=True):
+        index = space.index_of({**held, "stages": stages})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    raise _refused(op, "no ring fits")
 
 
 def _atoms(stage: Stage, atom: Atom) -> IterVar:
@@ -181,6 +201,7 @@ def _refused(op: ComputeOp, why: str) -> ScheduleError:
     return ScheduleError(f"template for {op.name}", why, "Other templates compute it.")
 
 
-anchor_template("dense.narrow.few", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True)(
+anchor_template("dense.narrow.few", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True,
+    special=True)(
     schedule_narrow_few
 )
