@@ -1,8 +1,8 @@
 """Bytes as floats where four of them lie in a word of registers: as fast as floats are multiplied.
 
-In: casts of bytes to float32, of local buffers that accesses of whole words fill; or of all bytes of
-an access, to halves that are stored side by side.  Out: a call of a function that finds its byte in
-the word, or makes two words of halves of it; a bit pattern in the digits of a power of two is a
+In: casts of bytes to float32, of local buffers that accesses of whole words fill; or of all bytes
+of an access, to halves that are stored side by side.  Out: a call of a function that finds its byte
+in the word, or makes two words of halves of it; a bit pattern in the digits of a power of two is a
 float but for a subtraction.  Conversions of single bytes have an eighth of the rate of arithmetic.
 Read next: `c_value.py`.
 """
@@ -187,8 +187,8 @@ _BODIES = {
     ),
     ("float16", 0xFF): "  const unsigned int bits = word ^ 0x80808080u;\n" + _spread("bits", 0x64)
     + _fma("f16", "low", "high", 0x3C00, "0xe480e480u"),
-    ("bfloat16", None): """  const unsigned int none = ((word & 0x7f7f7f7fu) + 0x01010101u) & word & 0x80808080u;
-  const unsigned int bits = word ^ none;
+    ("bfloat16", None): """  const unsigned int next = (word & 0x7f7f7f7fu) + 0x01010101u;
+  const unsigned int bits = word ^ (next & word & 0x80808080u);
   unsigned int low = __byte_perm(bits, 0u, 0x1404u);
   unsigned int high = __byte_perm(bits, 0u, 0x3424u);
   low = (low >> 4 & 0x07f007f0u) | (low & 0x80008000u);

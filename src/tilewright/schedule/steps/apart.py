@@ -50,8 +50,8 @@ class Apart(Step):
             for j in 3:
               for k in 4:
                 C[i, j] += float32(A[i, k])*float32(W.apart[j, k])
-    legal:    a sum, without scheduled loops, of products of a read of floats and of a function of one
-              read of integers of at most 8 bits, of which dtype, a float, holds all values.
+    legal:    a sum, without scheduled loops, of products of a read of floats and of a function of
+              one read of integers of at most 8 bits, of which dtype, a float, holds all values.
     """
 
     dtype: str
@@ -72,9 +72,9 @@ class Apart(Step):
             )  # fmt: skip
         used = E.free_variables(factor)
         axes = [ax for ax in (*op.axis, *op.reduce_axis) if ax.var in used]
-        own = copy_axes(tuple(ax.extent for ax in axes), [ax.name for ax in axes])
+        own = copy_axes(tuple(ax.size for ax in axes), [ax.name for ax in axes])
         new = {a.var: b.var for a, b in zip(axes, own, strict=True)}
-        value = E.substitute(_unwidened(factor, kind), new)
+        value = E.substitute(_unwidened(factor), new)
         made = ComputeOp(s.new_name(f"{read.attr.name}.apart"), own, E.cast(kind, value))
         s.insert_stage(made, before=stage)
         at = made.output_tensor[tuple(ax.var for ax in axes)]
@@ -94,7 +94,7 @@ def _computed(op: ComputeOp, place: str) -> tuple[Expr, Expr]:
     reads = [n for f in found for n in E.walk(f) if n.op == "read"]
     if len(factors) != len(found) + 1 or len(set(reads)) != 1:
         raise ScheduleError(
-            place, "it is no sum of products of floats that are read and what is computed of one read",
+            place, "it is no sum of products of a float and of what is computed of an integer",
             "Only a factor that is a function of small integers becomes a stage.",
         )  # fmt: skip
     return found[0], reads[0]
@@ -106,7 +106,7 @@ def _uncast(value: Expr) -> Expr:
     return value
 
 
-def _unwidened(value: Expr, kind: DType) -> Expr:
+def _unwidened(value: Expr) -> Expr:
     """`value` without a last conversion of integers to another float."""
     inner = value.args[0] if value.op == "cast" else value
     return value if inner.dtype.is_float else inner
@@ -120,8 +120,10 @@ def _holds(kind: DType, factor: Expr, read: Expr, op: ComputeOp) -> bool:
     number = _variable("number", str(given))
     body = E.substitute(factor, {read: number})
     axes = [ax for ax in (*op.axis, *op.reduce_axis) if ax.var in E.free_variables(body)]
-    sizes = [ax.extent for ax in axes]
-    if any(isinstance(n, Expr) for n in sizes) or prod(sizes) > _PLACES:
+    if any(not isinstance(ax.extent, int) for ax in axes):
+        return False
+    sizes = [ax.size for ax in axes]
+    if prod(sizes) > _PLACES:
         return False
     named = {ax.var: _variable(f"a{d}") for d, ax in enumerate(axes)}
     return _exact(kind, E.substitute(body, named), number, tuple(sizes))
@@ -144,4 +146,5 @@ def _exact(kind: DType, body: Expr, number: Expr, sizes: tuple[int, ...]) -> boo
     value = E.substitute(body, {**own, number: numbers[axes[-1].var]})
     (found,) = evaluate(ComputeDAG([numbers, ComputeOp("values", axes, value).outputs[0]]), [every])
     wide = np.asarray(found, np.float64)
-    return bool((wide.astype(kind.storage).astype(np.float64) == wide).all())
+    with np.errstate(over="ignore"):
+        return bool((wide.astype(kind.storage).astype(np.float64) == wide).all())

@@ -1,7 +1,7 @@
 """Few rows times weights of a byte or less on matrix units: as fast as these come from memory.
 
-In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored in
-the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
+In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored
+in the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
 which is exact; what an atom adds up of a line is scaled, and added to the sums of a warp:
 
     a block     some atoms of columns, all of the depth, all few rows
@@ -15,7 +15,6 @@ Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
-from tilewright.schedule.schedule import Schedule, Stage
+from tilewright.schedule.schedule import Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
@@ -36,7 +35,7 @@ from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, o
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_few import APART, STAGES
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
-from tilewright.topi.templates.narrow import Operands, operands_of
+from tilewright.topi.templates.narrow import operands_of
 
 KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
@@ -145,7 +144,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     """Two atoms of the columns for a warp where most cores have a block then, and the deepest ring
     that fits.  Raises ScheduleError where one row is faster without matrix units."""
     op, space = op_of(a.schedule, a.anchor), sketch.space
-    (rows, columns), cores = op.shape, a.target.limits.cores
+    columns, cores = op.shape[1], a.target.limits.cores
     knobs = {name: list(knob) for name, knob in space.space_map.items()}
     wanted = USUAL_EACH if columns >= BUSY * M * USUAL_EACH * cores else 1
     alone = [e for e in knobs["tile_m"] if e.size[1] == 1 and e.size[2] <= wanted]
@@ -201,7 +200,6 @@ def _refused(op: ComputeOp, why: str) -> ScheduleError:
     return ScheduleError(f"template for {op.name}", why, "Other templates compute it.")
 
 
-anchor_template("dense.narrow.few", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True,
-    special=True)(
-    schedule_narrow_few
-)
+anchor_template(
+    "dense.narrow.few", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True, special=True
+)(schedule_narrow_few)
