@@ -15,6 +15,8 @@ Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, prod
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,8 @@ EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines of a warp in a slice
 # Untuned.
-USUAL_EACH, USUAL_SHARES, USUAL_STEP = 2, 4, 4
+USUAL_EACH, USUAL_STEP, SLICES = 2, 4, 4
+WARPS_OF_CORE, MOST_BLOCKS = 16, 4
 BUSY = 0.9  # of the cores have a block, of the larger kind
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
@@ -141,24 +144,41 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """Two atoms of the columns for a warp where most cores have a block then, and the deepest ring
-    that fits.  Raises ScheduleError where one row is faster without matrix units."""
-    op, space = op_of(a.schedule, a.anchor), sketch.space
-    columns, cores = op.shape[1], a.target.limits.cores
+    """Two atoms of the columns for a warp where all cores have a block then, so many shares that
+    cores have warps enough, some slices, and the deepest ring of which all blocks find room."""
+    op, space, limits = op_of(a.schedule, a.anchor), sketch.space, a.target.limits
+    data = operands_of(a).data
+    (rows, columns), lines = op.shape, op.reduce_axis[0].size
     knobs = {name: list(knob) for name, knob in space.space_map.items()}
-    wanted = USUAL_EACH if columns >= BUSY * M * USUAL_EACH * cores else 1
-    alone = [e for e in knobs["tile_m"] if e.size[1] == 1 and e.size[2] <= wanted]
-    held = {
-        "tile_m": max(alone, key=lambda e: e.size[2]).value,
-        "auto_unroll_max_step": 0,
-    }
-    usual = {"warps_k": USUAL_SHARES, "step_k": USUAL_STEP}
-    held |= {k: max(e.val for e in knobs[k] if e.val <= n) for k, n in usual.items()}
-    for stages in sorted((e.val for e in knobs["stages"]), reverse=True):
-        index = space.index_of({**held, "stages": stages})
+
+    def blocks(tile: Any) -> float:
+        """For each core."""
+        return float(columns / (M * prod(tile.size[1:]) * limits.cores))
+
+    tiles_of = {prod(e.size[1:]): e for e in knobs["tile_m"] if e.size[1] == 1}
+    pair = tiles_of.get(USUAL_EACH)
+    busy = [e for e in knobs["tile_m"] if e.size[2] == EACH[-1] and blocks(e) >= MOST_BLOCKS]
+    busy += [pair] if pair is not None and blocks(pair) >= BUSY else []
+    tile = max([tiles_of[1], *busy], key=lambda e: prod(e.size[1:]))
+    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
+    shares = _most(knobs["warps_k"], WARPS_OF_CORE // (resident * tile.size[1]))
+    step = _most(knobs["step_k"], min(lines // (shares * SLICES), USUAL_STEP))
+    line = M * prod(tile.size[1:]) * LINE + rows * data.shape[-1] // lines * data.dtype.bytes
+    room = limits.shared_bytes_per_core // resident // (shares * step * line)
+    fixed = {"tile_m": tile.value, "warps_k": shares, "step_k": step, "auto_unroll_max_step": 0}
+    enough = min(room, lines // (shares * step) + 1)
+    stages = sorted((e.val for e in knobs["stages"]), reverse=True)
+    for n in [*(n for n in stages if n <= enough), stages[-1]]:
+        index = space.index_of({**fixed, "stages": n})
         if sketch.legal(np.array([index]))[0]:
             return index
     raise _refused(op, "no ring fits")
+
+
+def _most(knob: Sequence[Any], limit: int) -> int:
+    """The largest value up to a limit, or the smallest."""
+    values = [e.val for e in knob]
+    return int(max((n for n in values if n <= limit), default=min(values)))
 
 
 def _atoms(stage: Stage, atom: Atom) -> IterVar:
