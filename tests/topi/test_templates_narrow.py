@@ -29,7 +29,9 @@ from tilewright.topi.nn.narrow import KINDS
 
 CUDA = Target("cuda -arch=sm_90")
 CPU = Target("llvm -mcpu=skylake-avx512 -num-cores=2")
-NAMES = {CUDA: "dense.narrow", CPU: "dense.narrow.llvm"}
+OPENCL = Target("opencl")
+NAMES = {CUDA: "dense.narrow", OPENCL: "dense.narrow", CPU: "dense.narrow.llvm"}
+TARGETS = pytest.mark.parametrize("target", NAMES, ids=lambda t: t.kind)
 
 
 def dense(
@@ -118,7 +120,7 @@ def test_the_number_of_each_byte(kind: str) -> None:
         np.testing.assert_array_equal(found[0], every)
 
 
-@pytest.mark.parametrize("target", [CUDA, CPU], ids=["cuda", "llvm"])
+@TARGETS
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("form", [{}, {"m": 3, "n": 37, "group": 32, "dtype": "float32"}])
 def test_members_compute_what_numpy_says(kind: str, form: dict[str, int], target: Target) -> None:
@@ -131,7 +133,7 @@ def test_members_compute_what_numpy_says(kind: str, form: dict[str, int], target
         check(kind, tensors, sketch, int(index))
 
 
-@pytest.mark.parametrize("target", [CUDA, CPU], ids=["cuda", "llvm"])
+@TARGETS
 @pytest.mark.parametrize("form", [gated, normed])
 def test_gates_and_norms_are_computed_beside_the_product(
     form: Callable[..., list[Tensor]], target: Target
