@@ -42,7 +42,7 @@ def _nearest() -> Array:
     most = KINDS["float8"].most
     with np.errstate(invalid="ignore"):
         numbers = np.clip(bits.view(np.float32), -most, most)
-    found: Array = numbers.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+        found: Array = numbers.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
     return found
 
 
