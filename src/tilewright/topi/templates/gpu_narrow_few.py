@@ -81,7 +81,7 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     numbers, held = operands(op_of(s, product), _AXES)
     assert isinstance(atom.a, Fragment)
     weight = s.pack(found.weight, *fragment_order(atom.a, 3, (0, 2)))
-    scale = s.pack(found.scale, [M, 1], [1, 0, 2])  # beyond the last column there are zeros
+    scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
     inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
     last = inline_around(a, end, inside)
     if product is not found.part:
