@@ -374,14 +374,16 @@ def terms(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
 
 
 def _all_there(accesses: Accesses, node: Node) -> bool:
-    """Whether what a tile reads beyond the end lies in memory of the kernel: nobody stores it."""
-    return all(
-        (source := accesses.place.producer(read)) is not None
-        and source.parent is not None
-        and all(accesses.has_room(node, read))
-        for read in E.walk(node.body)
-        if read.op == "read"
-    )
+    """Whether what a tile reads beyond the end is in memory of the kernel, which somebody wrote:
+    nobody stores what comes of it."""
+    place = accesses.place
+    for read in (e for e in E.walk(node.body) if e.op == "read"):
+        source = place.producer(read)
+        if source is None or source.parent is None or not all(accesses.has_room(node, read)):
+            return False
+        if source.scope == "shared" and not is_asynchronous(source, place.bounds):
+            return False
+    return True
 
 
 def _by_group(
