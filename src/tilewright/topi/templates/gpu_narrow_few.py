@@ -46,9 +46,10 @@ EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines of a warp in a slice
 # Untuned.
-USUAL_EACH, USUAL_STEP, SLICES = 2, 4, 4
-WARPS_OF_CORE, MOST_BLOCKS = 16, 4
-BUSY = 0.9  # of the cores have a block, of the larger kind
+PAIR, LARGE = (1, 2), (2, 2)  # warps of a block along the columns, atoms of each
+BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
+MOST_BLOCKS = 4  # of a core at a time
+ROOM = 0.9  # of shared memory, for rings and rows that are normed
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -144,32 +145,40 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """Two atoms of the columns for a warp where all cores have a block then, so many shares that
-    cores have warps enough, some slices, and the deepest ring of which all blocks find room."""
-    op, space, limits = op_of(a.schedule, a.anchor), sketch.space, a.target.limits
-    data = operands_of(a).data
+    """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
+    and so are the columns, a ring that has a slot for each of some slices, a deep one of many."""
+    op, limits = op_of(a.schedule, a.anchor), a.target.limits
     (rows, columns), lines = op.shape, op.reduce_axis[0].size
-    knobs = {name: list(knob) for name, knob in space.space_map.items()}
+    data = operands_of(a).data
+    row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
 
-    def blocks(tile: Any) -> float:
+    def blocks(tile: tuple[int, int]) -> float:
         """For each core."""
-        return float(columns / (M * prod(tile.size[1:]) * limits.cores))
+        return float(columns / (M * prod(tile) * limits.cores))
 
-    tiles_of = {prod(e.size[1:]): e for e in knobs["tile_m"] if e.size[1] == 1}
-    pair = tiles_of.get(USUAL_EACH)
-    busy = [e for e in knobs["tile_m"] if e.size[2] == EACH[-1] and blocks(e) >= MOST_BLOCKS]
-    busy += [pair] if pair is not None and blocks(pair) >= BUSY else []
-    tile = max([tiles_of[1], *busy], key=lambda e: prod(e.size[1:]))
+    room = limits.shared_bytes_per_core * ROOM
+    together = columns * lines * LINE / limits.cores <= room
+    if together and blocks(LARGE) >= WAVE:
+        tile, shares, step = LARGE, 8, 4
+    elif blocks(PAIR) >= WAVE:
+        tile, shares, step = PAIR, 4, 4
+    else:
+        tile = PAIR if blocks(PAIR) >= BUSY else (1, 1)
+        shares, step = 16 // tile[1], 2
+        if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
+            shares, step = lines // STEPS[-1], STEPS[-1]
+    knobs = {name: list(knob) for name, knob in sketch.space.space_map.items()}
+    alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
+    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
+    fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares))}
+    fixed |= {"step_k": (step := _most(knobs["step_k"], step))}
+    slices = max(-(-lines // (shares * step)), 2)
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
-    shares = _most(knobs["warps_k"], WARPS_OF_CORE // (resident * tile.size[1]))
-    step = _most(knobs["step_k"], min(lines // (shares * SLICES), USUAL_STEP))
-    line = M * prod(tile.size[1:]) * LINE + rows * data.shape[-1] // lines * data.dtype.bytes
-    room = limits.shared_bytes_per_core // resident // (shares * step * line)
-    fixed = {"tile_m": tile.value, "warps_k": shares, "step_k": step, "auto_unroll_max_step": 0}
-    enough = min(room, lines // (shares * step) + 1)
+    normed = 0 if stays_a_copy(data) else 2 * row * lines
+    slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
-    for n in [*(n for n in stages if n <= enough), stages[-1]]:
-        index = space.index_of({**fixed, "stages": n})
+    for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
+        index = sketch.space.index_of({**fixed, "stages": n})
         if sketch.legal(np.array([index]))[0]:
             return index
     raise _refused(op, "no ring fits")
