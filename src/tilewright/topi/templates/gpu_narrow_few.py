@@ -46,7 +46,7 @@ EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines of a warp in a slice
 # Untuned.
-PAIR, LARGE = (1, 2), (2, 2)  # warps of a block along the columns, atoms of each
+PAIR = (1, 2)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.9  # of shared memory, for rings and rows that are normed
@@ -156,12 +156,8 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    room = limits.shared_bytes_per_core * ROOM
-    together = columns * lines * LINE / limits.cores <= room
-    if together and blocks(LARGE) >= WAVE:
-        tile, shares, step = LARGE, 8, 4
-    elif blocks(PAIR) >= WAVE:
-        tile, shares, step = PAIR, 4, 4
+    if blocks(PAIR) >= WAVE:
+        tile, shares, step = PAIR, 4, 4  # larger ones leave no registers for the kernel behind
     else:
         tile = PAIR if blocks(PAIR) >= BUSY else (1, 1)
         shares, step = 16 // tile[1], 2
@@ -175,6 +171,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     slices = max(-(-lines // (shares * step)), 2)
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
     normed = 0 if stays_a_copy(data) else 2 * row * lines
+    room = limits.shared_bytes_per_core * ROOM
     slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
