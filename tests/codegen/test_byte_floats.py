@@ -81,6 +81,7 @@ def test_the_words_of_the_text_are_the_numbers(shift: int, mask: int) -> None:
 FMA = re.compile(
     r'asm\("fma.rn.(\w+)x2 .*: "=r"\((\w+)\) : "r"\((.*)\), "r"\((.*)\), "r"\((.*)\)\);'
 )
+HELD = re.compile(r'or.b32 %0, t, (0x\w+); .*"=r"\((\w+)\)')
 ASSIGNED = re.compile(r"(?:const )?(?:unsigned int )?(\w+) = (.*);")
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -109,7 +110,9 @@ def run_text(text: str, word: np.ndarray, shift: int) -> np.ndarray:
 
     kind = ""
     for line in text.splitlines():
-        if found := FMA.search(line):
+        if found := HELD.search(line):
+            known[found[2]] = np.uint32(int(found[1], 16))
+        elif found := FMA.search(line):
             kind, name, *factors = found.groups()
             factors[-1] = factors[-1].removesuffix(");")
             a, b, c = (halves(value(f), kind, len(word)) for f in factors)

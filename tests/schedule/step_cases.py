@@ -75,6 +75,14 @@ def narrow(n: int, m: int, r: int) -> list[Tensor]:
     return [a, w, te.compute((n, m), one, name="C")]
 
 
+def scaled_sums(n: int, m: int, r: int, each: int = 2) -> list[Tensor]:
+    """Sums of rows, times a scale of some of them."""
+    a, s = te.placeholder((n, m, r), name="A"), te.placeholder((n, -(-m // each)), name="S")
+    k, t = te.reduce_axis((0, r), "k"), te.reduce_axis((0, m), "t")
+    p = te.compute((n, m), lambda i, l: te.sum(a[i, l, k], axis=k), name="P")
+    return [a, s, te.compute((n,), lambda i: te.sum(p[i, t] * s[i, t // each], axis=t), name="C")]
+
+
 def squares(n: int, m: int) -> list[Tensor]:
     """Of a matrix and its own rows; both factors vary along i."""
     a = te.placeholder((n, m), name="A")
@@ -206,6 +214,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         quotients_of_columns,
         half_chain,
         narrow,
+        scaled_sums,
         softmax_of_products,
     )
 }
@@ -445,6 +454,12 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("narrow(2, 3, 4)", 's.apart(C, "int8")'),
         Case("narrow(2, 3, 4)", 's.apart(C, "float16")', ("s[C].split(C_i, factor=2)",)),
         Case("matmul(2, 3, 4)", 's.apart(C, "float16")'),
+    ],
+    S.SumGroups: [
+        Case("scaled_sums(2, 4, 3)", "s.sum_groups(C)"),
+        Case("scaled_sums(2, 5, 3)", "s.sum_groups(C)"),
+        Case("scaled_sums(2, 4, 3)", "s.sum_groups(C)", ("s[P].split(k, factor=2)",)),
+        Case("matmul(2, 3, 4)", "s.sum_groups(C)"),
     ],
     S.AccumulateAt: [
         Case(

@@ -71,7 +71,7 @@ def test_rows_of_float16_have_integers_only() -> None:
 def test_no_warp_reads_what_another_still_copies(kind: str) -> None:
     tensors = dense(kind, 2, 256, 24)
     sketch = sketch_of(tensors)
-    index = int(sketch.space.indices(np.array([[0], [1], [0], [1], [0]]))[0])
+    index = int(sketch.space.indices(np.array([[0], [1], [0], [1], [0], [0]]))[0])
     check(kind, tensors, sketch, index, run_defined)
 
 

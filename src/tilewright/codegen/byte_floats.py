@@ -171,19 +171,31 @@ def _spread(word: str, digits: int) -> str:
 """
 
 
-# The assembler would load one of two constants anew each time: no block has a number of 32 bits.
-_NIBBLES = """  const unsigned int four = blockIdx.x >> 31 | 0x0f0f0f0fu;
-  const unsigned int bits = (word << shift >> 4 & four) ^ 0x08080808u;
+# Of two constants of an instruction the assembler would load one anew each time.  No block has a
+# number of 32 bits, which compilers know, but not the assembler.
+def _held(name: str, value: int) -> str:
+    """A constant in a register: a bit that it lacks might be there."""
+    zero = (~value & value + 1).bit_length() - 1
+    return f"""  unsigned int {name};
+  asm("{{ .reg .u32 t; mov.u32 t, %%ctaid.x; shr.u32 t, t, 31; shl.b32 t, t, {zero};"
+      " or.b32 %0, t, 0x{value:08x}; }}" : "=r"({name}));
 """
+
+
+_NIBBLES = (
+    _held("four", 0x0F0F0F0F)
+    + """  const unsigned int bits = (word << shift >> 4 & four) ^ 0x08080808u;
+"""
+)
 _BODIES = {
     ("bfloat16", 0xF0): _NIBBLES + _spread("bits", 0x43)
     + _fma("bf16", "low", "high", 0x4180, "0xc508c508u"),
     ("float16", 0xF0): _NIBBLES + _spread("bits", 0x64)
     + _fma("f16", "low", "high", 0x4C00, "0xf408f408u"),
-    ("bfloat16", 0xFF): _spread("word", 0x43)
+    ("bfloat16", 0xFF): _held("upper", 0xFF80FF80) + _spread("word", 0x43)
     + _fma(
         "bf16", "low & 0xff7fff7fu", "high & 0xff7fff7fu", 0x3F80,
-        "(low & 0xff80ff80u) | 0x80008000u", "(high & 0xff80ff80u) | 0x80008000u",
+        "(low & upper) | 0x80008000u", "(high & upper) | 0x80008000u",
     ),
     ("float16", 0xFF): "  const unsigned int bits = word ^ 0x80808080u;\n" + _spread("bits", 0x64)
     + _fma("f16", "low", "high", 0x3C00, "0xe480e480u"),

@@ -376,6 +376,15 @@ class Schedule(ScheduleState[Stage]):
         """
         return self.do(S.Apart(self[tensor].name, dtype))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def sum_groups(self, tensor: Tensor) -> Tensor:
+        """Add up terms before what a group of them has in common is multiplied; see
+        `steps.SumGroups`.
+
+        Returns the tensor of the sums of groups.
+        """
+        return self.do(S.SumGroups(self[tensor].name))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.

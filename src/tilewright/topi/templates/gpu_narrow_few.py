@@ -2,7 +2,7 @@
 
 In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored
 in the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
-which is exact; what an atom adds up of a line is scaled, and added to the sums of a warp:
+which is exact; what atoms add up of a line, or of a group, is scaled and added to sums of a warp:
 
     a block     some atoms of columns, all of the depth, all few rows
       slices of lines       bytes, scales and rows come to rings in shared memory, bytes far ahead
@@ -44,7 +44,7 @@ TAGS = ("dense_narrow",)
 MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
-STEPS = (1, 2, 4, 8)  # lines of a warp in a slice
+STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
 # Untuned.
 PAIR = (1, 2)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
@@ -75,18 +75,24 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     shares, step = cfg["warps_k"].val, cfg["step_k"].val
     warps, each = cfg["tile_m"].size[1:]
     norm = norm_of(a, s[found.data], (s[found.part],))
+    part, groups = found.part, found.scale.shape[1]
+    fits = min(SHARES) <= groups < line.size
+    cfg.define_knob("grouped", [1, 0] if fits else [0])
+    if bool(cfg["grouped"].val):
+        part = s.sum_groups(a.anchor)
+        (line,) = op_of(s, a.anchor).reduce_axis
 
-    apart = s.apart(found.part, str(found.data.dtype))
-    few, many, _ = op_of(s, found.part).axis
-    product = s.pad(found.part, {few: N, many: M})
+    apart = s.apart(part, str(found.data.dtype))
+    few, many, _ = op_of(s, part).axis
+    product = s.pad(part, {few: N, many: M})
     numbers, held = operands(op_of(s, product), _AXES)
     assert isinstance(atom.a, Fragment)
     weight = s.pack(found.weight, *fragment_order(atom.a, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
     inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
     last = inline_around(a, end, inside)
-    if product is not found.part:
-        s[found.part].compute_inline()
+    if product is not part:
+        s[part].compute_inline()
 
     slices, rest = s[a.anchor].split(line, factor=shares * step)
     share, _ = s[a.anchor].split(rest, factor=step)
@@ -148,9 +154,11 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
     and so are the columns, a ring that has a slot for each of some slices, a deep one of many."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
-    (rows, columns), lines = op.shape, op.reduce_axis[0].size
-    data = operands_of(a).data
+    found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
+    (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
     row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
+    grouped = knobs["grouped"][0].val
+    unit = lines // found.scale.shape[1] if grouped else 1  # lines of a step
 
     def blocks(tile: tuple[int, int]) -> float:
         """For each core."""
@@ -163,11 +171,11 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         shares, step = 16 // tile[1], 2
         if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
             shares, step = lines // STEPS[-1], STEPS[-1]
-    knobs = {name: list(knob) for name, knob in sketch.space.space_map.items()}
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares))}
-    fixed |= {"step_k": (step := _most(knobs["step_k"], step))}
+    fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
+    fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
+    step *= unit
     slices = max(-(-lines // (shares * step)), 2)
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
     normed = 0 if stays_a_copy(data) else 2 * row * lines
