@@ -79,7 +79,7 @@ def scaled_sums(n: int, m: int, r: int, each: int = 2) -> list[Tensor]:
     """Sums of rows, times a scale of some of them."""
     a, s = te.placeholder((n, m, r), name="A"), te.placeholder((n, -(-m // each)), name="S")
     k, t = te.reduce_axis((0, r), "k"), te.reduce_axis((0, m), "t")
-    p = te.compute((n, m), lambda i, l: te.sum(a[i, l, k], axis=k), name="P")
+    p = te.compute((n, m), lambda i, q: te.sum(a[i, q, k], axis=k), name="P")
     return [a, s, te.compute((n,), lambda i: te.sum(p[i, t] * s[i, t // each], axis=t), name="C")]
 
 

@@ -28,9 +28,9 @@ class SumGroups(Step):
     rewrite:  s.sum_groups(C)
         P: float32[2, 4] global, 8 elements, 32 bytes
           for i in 2:
-            for l in 4:
+            for q in 4:
               for k in 3:
-                P[i, l] += A[i, l, k]
+                P[i, q] += A[i, q, k]
         C: float32[2] global, 2 elements, 8 bytes
           for i in 2:
             for t in 4:
@@ -38,10 +38,10 @@ class SumGroups(Step):
         ->
         P: float32[2, 2] global, 4 elements, 16 bytes
           for i in 2:
-            for l in 2:
+            for q in 2:
               for t in 2:
                 for k in 3:
-                  P[i, l] += A[i, l*2 + t, k]
+                  P[i, q] += A[i, q*2 + t, k]
         C: float32[2] global, 2 elements, 8 bytes
           for i in 2:
             for t in 2:
@@ -63,20 +63,18 @@ class SumGroups(Step):
         term, factor, dim, size = _parts(product, axis, place)
         source = s[term.attr]
         inner = source.op
-        whole = isinstance(inner, ComputeOp) and inner.combiner is not None
-        alone = whole and inner.num_outputs == 1 and s.readers(source) == [stage]
-        if others or not alone or source.is_output or inner.combiner.name != "sum":
+        reduced = reduction_of(inner.body) if isinstance(inner, ComputeOp) else None
+        plain = reduced is not None and reduced.attr[0].name == "sum" and not others
+        if not plain or s.readers(source) != [stage] or source.is_output:
             raise ScheduleError(
                 place, f"{source.name} is no sum that only it reads, or it adds up along more axes",
                 "Groups are of terms along one axis that are sums of their own.",
             )  # fmt: skip
-        assert isinstance(inner, ComputeOp)
+        assert isinstance(inner, ComputeOp) and reduced is not None
         refuse_scheduled(self, s, source, place)
         group, each = IterVar(axis.name, axis.size // size, "reduce"), inner.axis[dim]
         outer = IterVar(each.name, axis.size // size)
         number = IterVar(axis.name, size, "reduce")
-        reduced = reduction_of(inner.body)
-        assert reduced is not None
         value = E.substitute(reduced.args[0], {each.var: outer.var * size + number.var})
         over = (number, *reduced.attr[1])
         body = E.make("reduce", (value,), (reduced.attr[0], over), reduced.dtype)
