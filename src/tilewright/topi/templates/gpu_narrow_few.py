@@ -152,13 +152,12 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
     """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
-    and so are the columns, a ring that has a slot for each of some slices, a deep one of many."""
+    and so are the columns, a ring that has a slot for each of some slices, a deep one of many.
+    Groups are summed up where a step has whole ones."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
     row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
-    grouped = knobs["grouped"][0].val
-    unit = lines // found.scale.shape[1] if grouped else 1  # lines of a step
 
     def blocks(tile: tuple[int, int]) -> float:
         """For each core."""
@@ -171,6 +170,9 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         shares, step = 16 // tile[1], 2
         if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
             shares, step = lines // STEPS[-1], STEPS[-1]
+    unit = lines // found.scale.shape[1]
+    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
+    unit = unit if grouped else 1
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
