@@ -2,12 +2,14 @@
 
 In: two tasks of float16 on matrix units, with the knowledge that ships.  Candidates are proposed,
 closed, built by NVRTC in worker processes and recorded as in any search for CUDA; what a trial
-would say is drawn from what its search expects of it.  No cache is used.
+would say is drawn from what its search expects of it.  No cache is used.  With `--network`: the
+tasks of a network in TF32, of which nothing is built, until each has had its first trials.
 Out: seconds until the first record, CPU seconds a trial of the process that proposes and of those
 that build, and how many trials a second so many cores could make of that; an entry in
-`benchmarks/results/trials.json`.
+`benchmarks/results/trials.json`.  Of a network: CPU seconds until there are first trials.
 
     PYTHONPATH=src:tests:benchmarks python benchmarks/bench_trials.py
+    PYTHONPATH=src:tests:benchmarks python benchmarks/bench_trials.py --network resnet-18
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ import resource
 import sys
 import time
 import zlib
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import results_file
 
 from replay import ReplayRunner
-from tilewright.measure.jobs import Job, RunResult
+from tilewright import front
+from tilewright.measure.jobs import Built, Job, RunResult
 from tilewright.measure.local import LocalBuilder
 from tilewright.measure.pipeline import Pipeline
 from tilewright.schedule.task import task_of_dag
@@ -78,6 +82,43 @@ def measure(name: str, trials: int, processes: int, cores: int) -> dict[str, Any
     }
 
 
+class Unbuilt(LocalBuilder):
+    """Its processes look at spaces; nothing is built."""
+
+    def submit(self, job: Job) -> Future[Built]:
+        done: Future[Built] = Future()
+        done.set_result(Built())
+        return done
+
+
+def measure_network(name: str, processes: int, cores: int) -> dict[str, Any]:
+    """What begins a search of a network: predictions, and looks at the spaces of its tasks."""
+    target = Target("cuda -arch=sm_90 -precision=tf32")
+    tasks = front.tasks_of(front.load(name), target, "xgb", True, Options(seconds=60.0))
+    used, children = time.process_time(), _of_children()
+    first: dict[int, float] = {}
+
+    def heard(event: Event) -> None:
+        if event.kind == "trial":
+            first.setdefault(event.task, time.process_time() - used)
+
+    runner, trials = ReplayRunner(answer), 4 * len(tasks)
+    with Unbuilt(n_parallel=processes) as builder, Pipeline(builder, runner) as pipeline:
+        tune(tasks, pipeline, None, Options(trials=trials, leaders=0), on_event=heard, verify=False)
+    runner.close()
+    time.sleep(0.5)
+    looks = _of_children() - children
+    return {
+        "network": name,
+        "tasks": len(tasks),
+        "with a trial": len(first),
+        "own CPU until the first, s": round(min(first.values()), 2),
+        "own CPU until all, s": round(max(first.values()), 2),
+        "CPU of looks, s": round(looks, 1),
+        f"of {cores} cores, s": round(looks / cores, 1),
+    }
+
+
 def _of_children() -> float:
     told = resource.getrusage(resource.RUSAGE_CHILDREN)
     return told.ru_utime + told.ru_stime
@@ -90,11 +131,15 @@ def main() -> None:
         "--processes", type=int, default=None, help="that build; default: one a core"
     )
     parser.add_argument("--cores", type=int, default=16, help="of the machine to tell about")
+    parser.add_argument("--network", help="its tasks' first trials instead, as networks are named")
     parser.add_argument("--no-save", action="store_true", help="only print")
     options = parser.parse_args()
     os.environ["TILEWRIGHT_CACHE"] = "off"
     processes = options.processes or len(os.sched_getaffinity(0))
-    rows = [measure(name, options.trials, processes, options.cores) for name in TASKS]
+    if options.network:
+        rows = [measure_network(options.network, processes, options.cores)]
+    else:
+        rows = [measure(name, options.trials, processes, options.cores) for name in TASKS]
     print(results_file.table(rows))
     if not options.no_save:
         results_file.append("trials", rows, results_file.cpu_name(), processes=processes)

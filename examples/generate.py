@@ -9,6 +9,8 @@ No PyTorch is needed; text wants the package tokenizers, without it token number
 """
 
 import argparse
+import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -16,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import tilewright as tw
+from tilewright.base.errors import TilewrightError
 
 parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
 parser.add_argument("model", nargs="?", help="folder of a model, or what --save wrote")
@@ -35,9 +38,33 @@ parser.add_argument("--tune-minutes", type=float, default=0.0, help="to search f
 parser.add_argument("--log", default="generate.jsonl", help="file of results, appended to")
 parser.add_argument("--save", default=None, help="file for the compiled model")
 options = parser.parse_args()
+for name, least in (("tokens", 1), ("batch", 1), ("cache", 1), ("prefill", 1), ("seed", 0)):
+    if getattr(options, name) < least:
+        parser.error(f"--{name} is less than {least}")
+if not math.isfinite(options.temperature):
+    parser.error(f"--temperature is {options.temperature}")
+
+
+def ended(kind, error, trace):
+    """Tell what was wrong in one line; of a reader that has gone nothing."""
+    if issubclass(kind, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    elif issubclass(kind, KeyboardInterrupt):
+        print("\ninterrupted", file=sys.stderr)
+    elif issubclass(kind, TilewrightError):
+        print(f"generate.py: {error}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+if __name__ == "__main__":
+    sys.excepthook = ended
 
 model = options.model or f"llama-{options.size}"
 if Path(model).is_file():
+    for name in ("batch", "cache", "prefill", "weights", "device", "tune_minutes", "save"):
+        if getattr(options, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')}: {model} is compiled, and has its own")
     run = tw.open(model)
 else:
     target = options.device or ("cuda" if tw.cuda().exist else "llvm")
@@ -69,7 +96,7 @@ if tokenizer is not None:
     known = (tokenizer.token_to_id(name) for name in ("</s>", "<|end_of_text|>", "<|endoftext|>",
              "<|eot_id|>", "<|im_end|>", "<eos>"))  # fmt: skip
     ends = {token for token in known if token is not None}
-elif all(part.strip().isdigit() for part in options.prompt.split(",")):
+elif all(part.strip().isdecimal() for part in options.prompt.split(",")):
     ids = [int(part) for part in options.prompt.split(",")]
 else:
     ids = [byte % 256 for byte in options.prompt.encode()]

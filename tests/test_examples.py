@@ -114,6 +114,26 @@ def test_an_example(script, options, said, monkeypatch, tmp_path, capsys) -> Non
         assert records and all(r.result.ok for r in records if r.result.verified)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options, status, told",
+    [
+        (("--tokens", "0"), 2, "--tokens is less than 1"),
+        (("--temperature", "nan"), 2, "--temperature is nan"),
+        (("network.tar", "--weights", "int4"), 2, "--weights: network.tar is compiled"),
+        (("network.tar",), 1, "generate.py: open('network.tar'): it is no compiled network"),
+    ],
+)
+def test_generate_tells_what_is_wrong_in_a_line(options, status, told, tmp_path) -> None:
+    (tmp_path / "network.tar").write_text("none")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "generate.py", *options], capture_output=True, text=True,
+        timeout=100, cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (status, "")
+    assert told in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
 @pytest.mark.long
 @pytest.mark.skipif(not shutil.which("sh"), reason="no shell to run the commands in")
 def test_the_commands(tmp_path) -> None:

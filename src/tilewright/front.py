@@ -138,8 +138,10 @@ class Network:
         return " ".join(f"{s.name}:[{','.join(map(str, s.shape))}]" for s in self.inputs)
 
     def in_type(self, dtype: str) -> Network:
-        """Give the same with its contractions, and what follows them, in another element type."""
-        mods = (in_type(asking(mod, ""), self.params, dtype) for mod in self.modules)
+        """Give the same with its contractions, and what follows them, in another element type.
+        States and, where there are some, results keep theirs."""
+        keep = bool(self.states)  # those that come out are those that go in
+        mods = (in_type(asking(mod, ""), self.params, dtype, keep) for mod in self.modules)
         asked = tuple(asking(mod, self.weights) for mod in mods)
         return replace(self, modules=asked, params={}, dtype=dtype)
 

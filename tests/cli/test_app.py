@@ -132,7 +132,8 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
 
 @pytest.mark.parametrize("exhausted", [True, False])
 def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypatch, exhausted):
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
+        meanwhile(None, None)
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
@@ -144,7 +145,8 @@ def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypat
 
 
 def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
+        meanwhile(None, None)
         on_event(loop.Event("converged", 0, 5, 1.0, message="Converged after 5 trials."))
         given_up = loop.TaskReport(tasks[0], trials=64, fruitless=True, failure="run: a fault")
         return loop.Report([given_up])
@@ -161,7 +163,8 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
 def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkeypatch, templates):
     seen = []
 
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
+        meanwhile(None, None)
         seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
@@ -419,7 +422,8 @@ def test_a_task_and_its_records_have_one_label():
 
 
 def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, monkeypatch):
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
+        meanwhile(None, None)
         best = make_record(task_id(tasks[0]), Result(costs=(2e-3,), verified=True, final=True))
         on_event(loop.Event("leaders", 0, 5, 1.0, message="Timing the leaders again."))
         on_event(loop.Event("final", 0, 5, 1.0, record=best))

@@ -16,6 +16,7 @@ from tilewright.cli import tune
 from tilewright.cli.app import main
 from tilewright.models import scripts
 from tilewright.network import tune_network
+from tilewright.network.build import Helpers
 
 Run = Callable[..., tuple[Any, str, str]]
 WITH_TORCH = find_spec("torch") is not None
@@ -222,8 +223,12 @@ def test_a_search_of_seconds_begins_with_the_untuned_network(run: Run, monkeypat
     begun: list[Any] = []
     monkeypatch.setattr(tune_network, "show_untuned", lambda *_: begun.append(1))
     monkeypatch.setattr(tune_network, "confirm", lambda *_: None)
-    monkeypatch.setattr(tune_network.tuning, "tune", lambda *a, **k: (_ for _ in ()).throw(
-        ModelError("tune", "enough")))  # fmt: skip
+
+    def tune(*args: Any) -> None:
+        args[-1](Helpers())  # while others look
+        raise ModelError("tune", "enough")
+
+    monkeypatch.setattr(tune_network.tuning, "tune", tune)
     for minutes, wanted in (("0.1", 1), ("0.01", 1)):
         run("tune", "made.py:net", "--target", "llvm", "--minutes", minutes)
         assert len(begun) == wanted

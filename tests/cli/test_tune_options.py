@@ -45,7 +45,7 @@ def searched(monkeypatch):
     """What the search was called with."""
     seen = {}
 
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
         timing = dict(
             zip(("index", "number", "repeat", "ms"), pipeline.runner._options, strict=False)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tilewright.base.dtype import FLOAT32
 from tilewright.codegen import generate
 from tilewright.codegen.c_dialect import LET_IN
 from tilewright.codegen.serial_threads import serialized
+from tilewright.codegen.waiting import SMALL, is_dealt_evenly
 from tilewright.driver import nvrtc
 from tilewright.driver.build import build_payload, generate_source, payload_of
 from tilewright.ir import expr as E
@@ -153,6 +155,23 @@ def test_kernels_let_those_of_their_own_program_in() -> None:
         assert not any(f"{LET_IN}();" in line for line in last)
     early = generate(replace(with_wait(whole), lets_in=True), SM90)
     assert early.waits and f"{LET_IN}();" not in early.text
+
+
+def test_large_blocks_come_when_those_before_have_ended_and_small_ones_not_to_few_cores() -> None:
+    """Winograd's product behind its transform took up to 1.6 times as long when it came early."""
+    limits, core = SM90.limits, SM90.limits.shared_bytes_per_core
+
+    def dealt(blocks: object, shared: int, behind: int) -> bool:
+        extent = cast("int", blocks)
+        kernel = Kernel(
+            "k", (), Seq(()), (Thread("threadIdx.x", T, 32), Thread("blockIdx.x", B, extent))
+        )
+        return is_dealt_evenly(kernel, shared, behind, limits)
+
+    many, few = limits.cores, limits.cores - 4
+    assert dealt(many, 0, 0) and dealt(many, core, SMALL) and dealt(few, core // 2, 0)
+    assert not dealt(many, 0, SMALL + 1) and not dealt(few, core // 2 + 1, 0)
+    assert not dealt(E.var("n"), 0, 0)  # who knows
 
 
 def test_a_program_alone_reads_what_none_of_its_kernels_writes_before_its_wait() -> None:

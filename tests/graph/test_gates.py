@@ -9,8 +9,9 @@ from graph.case import function, tensor
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, IRModule, post_order
 from tilewright.graph.passes import canonicalize, pair_gates
+from tilewright.graph.passes.mixed_precision import to_mixed_precision
 from tilewright.graph.traversal import op_name
-from tilewright.network.extract import fused_groups, prepare
+from tilewright.network.extract import fused_groups, prepare, ungrouped
 from tilewright.schedule.template import fallback_schedule
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
@@ -74,6 +75,19 @@ def test_values_stay_and_gates_are_one_product(name: str) -> None:
     given = {"x": RNG.standard_normal((rows, 64)).astype("float32")}
     for found, want in zip(evaluate(made, given), evaluate(mod, given), strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "rows, dtype, count", [(64, "float16", 1), (63, "float16", 2), (64, "float32", 2)]
+)
+def test_gates_of_many_rows_are_one_where_groups_of_warps_multiply(
+    rows: int, dtype: str, count: int
+) -> None:
+    made = function(gate(tensor("x", rows, 64)))
+    if dtype == "float16":
+        made = to_mixed_precision(IRModule({"main": made}))["main"]
+    main = ungrouped(made, target=Target("cuda -arch=sm_90"))[0]["main"]
+    assert [op_name(n) for n in post_order(main.body)].count("nn.dense") == count
 
 
 @pytest.mark.parametrize("name, count", [("a gate", 1), ("with shifts", 1), ("of many rows", 2)])

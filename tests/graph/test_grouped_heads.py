@@ -7,7 +7,8 @@ from graph.case import function, tensor
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import Expr, IRModule, post_order
 from tilewright.graph.passes import canonicalize, group_heads
-from tilewright.graph.passes.attention import attentions
+from tilewright.graph.passes.attention import attentions, has_attention
+from tilewright.graph.passes.grouped_heads import spread_heads
 from tilewright.graph.traversal import op_name
 from tilewright.network.extract import ungrouped
 from tilewright.targets.target import Target
@@ -104,6 +105,20 @@ def test_what_is_repeated_otherwise_computes_the_same(make) -> None:
     mod = canonicalize(IRModule.from_expr(function(make())))
     made = group_heads(mod)
     assert repeats(made) == repeats(mod) == 1
+    computes_the_same(mod, made)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_prompt_whose_heads_share_keys_is_one_attention(masked: bool) -> None:
+    """Rows of several heads are one product each, but of a softmax for each head."""
+    rows = 3
+    q, k, v = (tensor(n, 1, h, s, SIZE) for n, h, s in
+               (("q", HEADS, rows), ("k", SHARED, KEYS), ("v", SHARED, KEYS)))  # fmt: skip
+    mask = tensor("m", 1, 1, rows, KEYS, dtype="bool") if masked else None
+    mod = canonicalize(IRModule.from_expr(function(nn.attention(q, k, v, mask))))
+    made = spread_heads(mod)
+    assert repeats(mod) == 0 and repeats(made) == 2 and has_attention(mod)
+    assert len(attentions(made["main"].body)) == 1
     computes_the_same(mod, made)
 
 

@@ -9,6 +9,8 @@ from tilewright.graph.expr import Expr, IRModule, post_order
 from tilewright.graph.passes import canonicalize, fuse, work_out_indices
 from tilewright.graph.traversal import op_name
 from tilewright.network.extract import fused_groups, prepare
+from tilewright.te.evaluate import evaluate as te_evaluate
+from tilewright.te.evaluate import random_inputs
 from tilewright_tvm import relay
 
 SIZE = 6
@@ -53,6 +55,32 @@ def test_each_choice_has_an_index_of_its_own() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def tables(*places: np.ndarray) -> Expr:
+    i = relay.reshape(tensor("i", 1, dtype="int64"), (1, 1))
+    apart = [relay.subtract(relay.const(p), i) for p in places]
+    return relay.Tuple([relay.less(a, relay.const(1, "int64")) for a in apart])
+
+
+def test_tables_that_count_are_worked_out_and_told_apart() -> None:
+    rows, columns = np.arange(3).reshape(-1, 1), np.arange(5).reshape(1, -1)
+    places = [columns - rows, 2 * columns - rows + 7, columns * rows]
+    mod = fuse(canonicalize(IRModule.from_expr(function(tables(*places)))))
+    groups = fused_groups(mod["main"])
+    assert [len(g.dag.args) for g in groups] == [2, 2, 3]  # what is no sum of counts is read
+    for one, place in zip(values(mod, 2), places, strict=True):
+        np.testing.assert_array_equal(one, place - 2 < 1)
+    for group, place in zip(groups[:2], places, strict=False):
+        (found,) = te_evaluate(group.dag, [np.full((1, 1), 2, "int64")])
+        np.testing.assert_array_equal(found, place - 2 < 1)
+
+
+def test_what_is_compared_with_counts_is_drawn_among_them() -> None:
+    mod = fuse(canonicalize(IRModule.from_expr(function(tables(np.arange(900).reshape(1, -1))))))
+    (group,) = fused_groups(mod["main"])
+    drawn = [random_inputs(group.dag, seed)[0].item() for seed in range(20)]
+    assert min(drawn) >= 0 and 300 < max(drawn) < 900
+
+
 @pytest.mark.parametrize("places, count", [(np.arange(SIZE), 1), (np.zeros(SIZE), 2)])
 def test_what_is_written_at_one_place_is_computed_there(places: np.ndarray, count: int) -> None:
     """At several places it would be computed again for each."""
@@ -71,7 +99,7 @@ def test_what_is_written_at_one_place_is_computed_there(places: np.ndarray, coun
 
 OTHERS = {
     "of several numbers": lambda: choice(
-        relay.equal(PLACES, tensor("i", SIZE, 1, dtype="int64")), "x"
+        relay.equal(PLACES, tensor("i", 1, 4, dtype="int64")), "x"
     ),
     "of a float": lambda: choice(
         relay.less(relay.const(np.ones((SIZE, 1), "float32")), tensor("f", 1, 1)), "x"

@@ -6,7 +6,7 @@ import pytest
 from graph.case import function, tensor
 from graph.small import image, residual
 from tilewright.base.errors import ModelError
-from tilewright.graph.evaluate import largest_deviation, rounding_tolerance
+from tilewright.graph.evaluate import evaluate, largest_deviation, rounding_tolerance
 from tilewright.graph.expr import post_order
 from tilewright.graph.traversal import op_name
 from tilewright.network.conversion import in_type
@@ -55,6 +55,34 @@ def test_the_type_of_the_result_can_be_kept():
     option = {"relay.ToMixedPrecision.keep_orig_output_dtype": True}
     with transform.PassContext(config=option):
         assert convert(mod)["main"].body.dtype == "float32"
+
+
+@pytest.mark.parametrize("size", [1e6, 1e-7])
+def test_weights_that_a_half_cannot_hold_stay_float32(size):
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal((8, 8)).astype("float32") for _ in range(2))
+    data = relay.var("data", shape=(2, 8))
+    x = relay.nn.dense(relay.nn.dense(data, relay.const(first)), relay.const(second * size))
+    mod = relay.IRModule.from_expr(relay.Function([data], x))
+    made = in_type(mod, {}, "float16")
+    assert types(made)["nn.dense"] == {"float16", "float32"}
+    given = rng.standard_normal((2, 8)).astype("float32")
+    exact = given.astype("float64") @ first.T @ (second * size).T
+    found = evaluate(made, {"data": given})
+    np.testing.assert_allclose(found, exact, rtol=1e-2, atol=5e-3 * np.abs(exact).max())
+    assert types(in_type(mod, {}, "bfloat16"))["nn.dense"] == {"bfloat16"}
+
+
+def test_numbers_that_a_half_cannot_hold_are_added_in_float32():
+    data, weight = relay.var("data", shape=(2, 4)), relay.var("weight", shape=(3, 4))
+    for number, dtype in ((1e5, "float32"), (-3e38, "float16")):  # which fills in a mask
+        mask = np.array([[0, 0, 0], [0, -np.inf, number]], "float32")
+        x = relay.add(relay.nn.dense(data, weight), relay.const(mask))
+        made = in_type(relay.IRModule.from_expr(relay.Function([data, weight], x)), {}, "float16")
+        assert (types(made)["nn.dense"], types(made)["add"]) == ({"float16"}, {dtype})
+        ones = np.ones((2, 4), "float32"), np.ones((3, 4), "float32")
+        found = evaluate(made, dict(zip(("data", "weight"), ones, strict=True)))
+        assert np.isfinite(np.asarray(found, "float32")).tolist() == np.isfinite(mask).tolist()
 
 
 def test_a_value_is_cast_once_however_often_it_is_read():

@@ -92,6 +92,41 @@ def test_packing_what_was_unpacked_changes_nothing() -> None:
         assert again.error == 0
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1e-30, 1e-37, 1e-42, 1e19, 1e30, 1e37])
+def test_the_error_is_told_of_weights_of_any_size(kind: str, size: float) -> None:
+    floats = matrix(32, 128) * np.float32(size)
+    made = packed(floats, kind, 32)
+    off = unpacked(made.weight, made.scale, kind).astype("float64") - floats
+    true = np.linalg.norm(off) / np.linalg.norm(floats.astype("float64"))
+    assert made.error == pytest.approx(true, rel=1e-3)
+    assert made.error < (0.2 if size > 1e-36 else 1.001)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e-43])
+def test_weights_that_bytes_cannot_hold_stay_floats(kind: str, value: float) -> None:
+    floats = [matrix(128, 256), matrix(128, 128)]
+    if value < 1:
+        floats[0] *= np.float32(value)
+    floats[0][3, 5] = value
+    x = Var("x", TensorType((1, 256), "float32"))
+    first = call("nn.dense", x, Constant(floats[0]))
+    function = Function([x], call("nn.dense", first, Constant(floats[1])), {"weights": kind})
+    made = narrowed(function).body
+    assert products(made) == [("dense", ""), ("dense_narrow", "int8" if kind == "int4" else kind)]
+    assert [p.shape for p in packings(made)] == [(128, 128)]
+
+
+def test_outputs_that_are_not_finite_are_not_told_to_be_near() -> None:
+    x = Var("x", TensorType((1, 256), "float32"))
+    large = call("nn.dense", x, Constant(matrix(128, 256) * np.float32(1e30)))
+    body = call("exp", call("nn.dense", large, Constant(matrix(128, 128))))
+    cost = accuracy(asking(IRModule.from_expr(Function([x], body)), "int8"), {})
+    assert cost is not None and cost.outputs is not None and np.isnan(cost.outputs)
+    assert "not finite on random inputs" in str(cost)
+
+
 def test_which_layers_are_narrow() -> None:
     mod = layers()
 
@@ -126,7 +161,9 @@ def test_the_pass_computes_what_its_weights_stand_for(rows: int) -> None:
     assert 0.01 < off < 0.3
 
 
-@pytest.mark.parametrize("text", ["int3", "int4:7", "int4:head=x", "", "int8:", "int4 "])
+@pytest.mark.parametrize(
+    "text", ["int3", "int4:7", "int4:head=x", "", "int8:", "int4 ", "int4:32:64"]
+)
 def test_unknown_weights_are_refused(text: str) -> None:
     with pytest.raises(ModelError, match=r"there are no such weights\. Use int8, int4, float8"):
         NarrowWeights.parsed(text)

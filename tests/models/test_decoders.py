@@ -37,12 +37,12 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def written(family: str, folder: Path) -> Any:
+def written(family: str, folder: Path, **more: int) -> Any:
     """A random model of a family in a folder, and itself."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    given = FAMILIES[family] if family == "gpt2" else {**SIZES, **FAMILIES[family]}
+    given = FAMILIES[family] if family == "gpt2" else {**SIZES, **FAMILIES[family], **more}
     config = transformers.AutoConfig.for_model(family, **given)
     config._attn_implementation = "eager"
     torch.manual_seed(0)
@@ -73,15 +73,15 @@ def test_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_greedy_tokens_are_those_of_eager_float32(tmp_path: Path) -> None:
-    model = written("llama", tmp_path)
+    model = written("llama", tmp_path, max_position_embeddings=96)
     torch = pytest.importorskip("torch")
-    net = tw.load(tmp_path, shape={"tokens": [1, 8], "cache": 64}, batch=(1,))
+    net = tw.load(tmp_path, shape={"tokens": [1, 8], "cache": 80}, batch=(1,))
     run = Decoder(tw.compile(net, "llvm", verify=False))
     prompt = [5, 17, 60, 3, 44, 9, 10, 11, 12, 30, 31]
-    made = [step[0] for step in run.generate([prompt], 48)]
+    made = [step[0] for step in run.generate([prompt], 64)]
     ids = torch.tensor([prompt])
     with torch.no_grad():
-        for _ in range(48):
+        for _ in range(64):
             ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
     assert made == ids[0, len(prompt) :].tolist()
 
@@ -154,6 +154,48 @@ def test_what_cannot_be_fed_writes_nothing(compiled: Any) -> None:
     for name, value in run.run.state().items():
         np.testing.assert_array_equal(value, before[name])
     assert run.position == 23
+
+
+@pytest.mark.slow
+def test_what_is_no_text_no_position_and_no_choice_is_one_error(compiled: Any) -> None:
+    run = Decoder(compiled.fork())
+    run.feed(PROMPTS[:, :3])
+    saved = run.state()
+    with pytest.raises(DeviceError, match="tokens are no array"):
+        run.feed([[1, 2], [3]])
+    for position in (1.5, "x", float("nan"), None, True):
+        with pytest.raises(DeviceError, match="its position is"):
+            run.set_state({**saved, "position": position})
+    for chosen in ([1], None, [1.0, 2.0]):
+        with pytest.raises(DeviceError, match="not a token of each of 2 texts"):
+            next(run.generate([[5], [6]], 3, lambda _, given=chosen: given))
+        run.set_state(saved)
+    with pytest.raises(DeviceError, match="count is a float"):
+        run.generate([[5], [6]], 2.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_caches_are_those_of_one_decoder(compiled: Any) -> None:
+    shared = compiled.fork()
+    first = Decoder(shared)
+    first.feed(PROMPTS[:, :5])
+    second = Decoder(shared)
+    logits = second.feed(PROMPTS[:, :3])
+    for call in (lambda: first.feed([[1], [2]]), first.state, first.fork, first.reset):
+        with pytest.raises(DeviceError, match="another Decoder was made of its run"):
+            call()
+    np.testing.assert_array_equal(Decoder(compiled.fork()).feed(PROMPTS[:, :3]), logits)
+    assert (second.position, Decoder(shared).position) == (3, 0)
+
+
+@pytest.mark.slow
+def test_products_in_halves_leave_caches_as_they_are() -> None:
+    net = tw.load("llama-tiny", shape={"tokens": 4, "cache": 8})
+    exact = Decoder(tw.compile(net, "llvm", verify=False)).feed(PROMPTS[:1, :7])
+    run = tw.compile(net, "llvm", precision="float16", verify=False)
+    assert {str(spec.dtype) for spec in run.states} == {"float32"}
+    found = Decoder(run).feed(PROMPTS[:1, :7])
+    np.testing.assert_allclose(found, exact, atol=2e-2 * np.abs(exact).max())
 
 
 WRONG = {

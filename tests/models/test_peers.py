@@ -16,6 +16,7 @@ from tilewright.models import networks
 from tilewright.models.peers import engines
 from tilewright_tvm import relay
 
+RNG = np.random.default_rng(0)
 ONE_THREAD = "llvm -num-cores=1"
 
 
@@ -63,6 +64,24 @@ def test_the_reference_is_onnxruntime_or_numpy(monkeypatch):
     second = engines.reference(mod, params, inputs)
     assert second.engine == "numpy float64" and second.outputs[0].dtype == np.float64
     np.testing.assert_allclose(first.outputs[0], second.outputs[0], rtol=1e-4, atol=1e-6)
+
+
+def test_the_reference_is_numpy_where_onnxruntime_fails(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("NOT_IMPLEMENTED")
+
+    monkeypatch.setattr(engines, "_session", fails)
+    mod, params = residual()
+    assert engines.reference(mod, params, sample_inputs(mod, params)).engine == "numpy float64"
+
+
+def test_a_choice_of_bools_goes_to_onnxruntime():
+    given = {n: RNG.random((3, 4)) < 0.5 for n in "abc"}
+    parts = [relay.var(n, shape=(3, 4), dtype="bool") for n in given]
+    mod = relay.IRModule.from_expr(relay.Function(parts, relay.where(*parts)))
+    found = engines.reference(mod, {}, given)
+    assert found.engine.startswith("onnxruntime")
+    np.testing.assert_array_equal(found.outputs[0], np.where(*given.values()))
 
 
 HERE = [engines.onnxruntime_benchmark, engines.openvino_benchmark, engines.torch_benchmark]

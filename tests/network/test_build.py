@@ -19,12 +19,16 @@ from tilewright.base import context
 from tilewright.base.errors import DeviceError, ModelError, RecordError, TargetError
 from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
+from tilewright.measure.local import LocalBuilder
 from tilewright.network import kernels as kernels_module
+from tilewright.network.build import Helpers, build
 from tilewright.network.extract import fused_tasks
 from tilewright.runtime import Device, cuda, opencl
+from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
+from tilewright.search.predictions import Predictions
 from tilewright.targets import kind as kind_registry
 from tilewright.targets.target import Target
 from tilewright_tvm import autotvm, relay
@@ -333,6 +337,23 @@ def test_many_kernels_are_compiled_in_worker_processes(monkeypatch, library):
     monkeypatch.setattr(kernels_module.os, "sched_getaffinity", lambda _: {0, 1})
     lib = relay.build(mod, "llvm", params, verify=False)
     assert [k.source for k in lib.kernels] == [k.source for k in library.kernels]
+
+
+def test_processes_and_predictions_of_a_search_serve_a_build(monkeypatch):
+    mod, params = residual()
+    eager = replace(kind_registry.kind("llvm"), kernels_per_process=6)
+    monkeypatch.setitem(kind_registry._KINDS, "llvm", eager)
+    monkeypatch.setattr(kernels_module.os, "sched_getaffinity", lambda _: {0, 1})
+    target, _ = local_target(Target("llvm"))
+    with LocalBuilder(n_parallel=2) as builder:
+        mine, other = Predictions(target, None, builder), Predictions(Target("llvm -mcpu=x"), None)
+        helpers = Helpers(builder, mine)
+        assert helpers.predicted(target) is mine
+        assert Helpers(builder, other).predicted(target) is None
+        monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
+        lib = build(mod, "llvm", params, verify=False, helpers=helpers)
+        (pool,) = builder._pools.values()
+        assert lib.kernels and pool._threads and pool._finalizer.alive
 
 
 # -- reports, files, refusals ----------------------------------------------------------------------

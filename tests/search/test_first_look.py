@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from tilewright.measure.pool import WorkerFailure, WorkerTimeout
+from tilewright.schedule.schedule import create_schedule
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.propose.first_look import (
+    BEGINNINGS,
+    MOST_STRUCTURES,
     Looks,
+    adjacent,
     begin_look,
     look,
     looks_of,
@@ -18,7 +22,7 @@ from tilewright.search.propose.first_look import (
     take_looks,
 )
 from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.propose.proposers import Outcome
+from tilewright.search.propose.proposers import Outcome, Pool
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
 from tilewright.te import ComputeDAG, compute, placeholder, reduce_axis
@@ -88,6 +92,56 @@ def test_a_look_keeps_the_fastest_and_some_others():
     assert len(few.indices) == 32 < len(seen.indices)
     assert set(few.indices) < set(seen.indices)
     assert set(np.sort(seen.machine)[:24]) <= set(few.machine)
+
+
+def test_a_small_space_is_listed_and_a_large_one_looked_at_around_the_best():
+    knobs = ("split", "slices", "tile")
+
+    def schedule(cfg):
+        c = product().outputs[0]
+        s = create_schedule([c.op])
+        for name in knobs:
+            cfg.define_knob(name, list(range(1, size + 1)))
+        made.append(tuple(int(cfg[name].val) for name in knobs[:2]))  # each is a structure
+        i, _ = s[c].op.axis
+        outer, inner = s[c].split(i, factor=cfg["tile"].val)
+        s[c].bind(outer, "blockIdx.x")
+        s[c].bind(inner, "threadIdx.x")
+        return s
+
+    for whole in (True, False):
+        size = 6 if whole else 30
+        made: list[tuple[int, int]] = []
+        space = ConfigSpace()
+        schedule(space)
+        found = look(
+            Sketch("mine", product(), space, schedule, CUDA, structures=1000), (0, 0), 4096
+        )
+        assert (found.listed is not None) == whole
+        least, most = (36, 36) if whole else (BEGINNINGS, MOST_STRUCTURES)
+        assert least <= len(found.scored.structures) <= most
+        assert len(set(made)) <= (36 if whole else 2 * MOST_STRUCTURES)
+
+
+def test_a_look_around_the_best_finds_nearly_what_a_look_at_all_does():
+    sketch = task().sketches[0]
+    seen = look(sketch, (0, 0), 4096).scored
+    drawn = np.unique(Pool(sketch, np.random.default_rng((0, 0))).guess(4096))
+    every = score_sensible(sketch, drawn)
+    assert len(seen.structures) <= MOST_STRUCTURES < len(every.structures)
+    assert seen.machine.min() < 1.05 * every.machine.min()
+
+
+def test_adjacent_members_differ_in_one_knob_by_one_place():
+    space = task().sketches[0].space
+    (index,) = space.sample(1, np.random.default_rng(3))
+    own, near = (
+        space.positions(np.array(i)) for i in ([index], adjacent(space, np.array([index])))
+    )
+    assert sorted(np.abs(near - own).sum(axis=0).tolist())[:2] == [0, 1]
+    assert np.abs(near - own).sum(axis=0).max() == 1
+    inner = [int(p > 0) + int(p < n - 1) for p, n in zip(own[:, 0], space.dims, strict=True)]
+    assert near.shape[1] == 1 + sum(inner)
 
 
 def test_some_structures_are_looked_at():

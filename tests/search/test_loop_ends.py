@@ -311,6 +311,47 @@ def test_a_search_that_ends_in_time_leaves_nothing_to_the_next():
         assert report.trials == 8 and len(pipeline) == 0
 
 
+def test_what_a_start_takes_is_not_counted_as_time_of_trials():
+    """Of 12 s half goes by before the first trial; then they take a fifth of a second each."""
+    now = [0.0]
+
+    def meanwhile(*_):
+        now[0] = 6.0
+
+    def tick():
+        now[0] += 0.2
+
+    measurer = Instant([cpu_task()], tick=tick)
+    budget = Options(seconds=12.0, leaders=0, batch=BATCH, ahead=4 * BATCH, negligible=0.0)
+    tune(
+        [cpu_task()], measurer, options=budget, verify=False, meanwhile=meanwhile,
+        clock=lambda: now[0],
+    )  # fmt: skip
+    assert 11 < now[0] <= 12.5, now
+
+
+@pytest.mark.parametrize("took", [4.0, 50.0])
+def test_what_is_done_meanwhile_takes_half_of_the_seconds_at_most(took):
+    now, seen = [0.0], []
+
+    def tick():
+        now[0] += 0.25
+
+    def meanwhile(predictions, references):
+        seen.append((predictions, references, len(measurer.jobs)))
+        now[0] += took
+
+    measurer = Instant([cpu_task()], tick=tick)
+    budget = Options(seconds=20.0, leaders=0, batch=BATCH, negligible=0.0, knowledge=False)
+    report = tune(
+        [cpu_task()], measurer, options=budget, verify=False, meanwhile=meanwhile,
+        clock=lambda: now[0],
+    )  # fmt: skip
+    assert seen == [(None, None, 0)]
+    left = 20 - min(took, 10)
+    assert left - 2 <= report.trials * 0.25 <= left + 1
+
+
 # -- no space --------------------------------------------------------------------------------------
 
 

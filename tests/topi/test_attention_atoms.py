@@ -8,19 +8,22 @@ import pytest
 from graph.case import function
 from graph.test_grouped_heads import attention as step_over_a_cache
 from network.test_attention_kernel import SCALED, WHOLE
-from strategies import assert_computes
+from strategies import agrees, assert_computes
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen import generate
 from tilewright.driver import nvrtc
 from tilewright.graph.expr import IRModule
 from tilewright.graph.passes.mixed_precision import to_mixed_precision
-from tilewright.ir.stmt import AsyncCopy, Exchange, Mma, statements
+from tilewright.ir.fast_interpreter import run_fast
+from tilewright.ir.stmt import AsyncCopy, Exchange, If, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
+from tilewright.models.decoders.read import load
 from tilewright.network.extract import fused_groups, groupings
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_sketches, anchor_templates, sketch_of_anchor
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import evaluate_with_tolerance, random_inputs
 from tilewright.te.tensor import ComputeOp
 from tilewright_tvm import relay
 from tilewright_tvm.relay import nn
@@ -120,6 +123,54 @@ def test_slices_come_by_asynchronous_copies(running: bool) -> None:
 
 def test_bfloat16_and_causal() -> None:
     check(attention(1, 20, 24, 16, 16, "bfloat16", is_causal=True), 1, stages=1)
+
+
+@pytest.mark.slow
+def test_prompts_over_a_cache() -> None:
+    """Heads that share keys, queries that are turned, masks by places: nothing else is read."""
+    (made,) = load("llama-tiny", (), {"tokens": [20], "cache": 40}, "bfloat16").modules
+    whole = groupings(made, target=CUDA)[1]["main"]
+    (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
+    waves, (position, *rest) = 2, [t for t in found.dag.args if t not in found.dag.outputs]
+    assert position.shape == (1, 1, 1, 1) and len(rest) == 1 + waves + 2
+    check(found.dag, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [32, 20])
+def test_slices_that_no_row_of_a_block_sees_are_not_multiplied(rows: int) -> None:
+    """Also where a row sees no key at all, whose result is a mean of all values."""
+    (made,) = load("llama-tiny", (), {"tokens": [rows], "cache": 128}, "bfloat16").modules
+    whole = groupings(made, target=CUDA)[1]["main"]
+    (dag,) = [g.dag for g in fused_groups(whole) if g.name == "attention"]
+    sketch, position = sketch_of(dag), dag.args[0]
+    (index, *_) = members(sketch, running=True, warps=1, each=1, keys=16, stages=2)
+    program = lower_schedule(sketch.close(index), CUDA)
+    unseen = [
+        s for s in statements(program.kernels[0].body)
+        if isinstance(s, If) and any(isinstance(inside, Mma) for inside in statements(s))
+    ]  # fmt: skip
+    assert len(unseen) == 1
+    for at in (0, 3, 50, 127, -5, -40):
+        drawn = random_inputs(dag, 0, given={position: np.full(position.shape, at, "int64")})
+        few = [np.clip(0.3 * v, -1, 1).astype(v.dtype) for v in drawn]  # no score is far above all
+        given = [v if v.dtype.kind == "i" else small for v, small in zip(drawn, few, strict=True)]
+        (want,), (bound,) = evaluate_with_tolerance(dag, given)
+        out = np.full(dag.outputs[0].shape, 99, dag.outputs[0].dtype.storage)
+        of = dict(zip([t.name for t in dag.args if t not in dag.outputs], given, strict=True))
+        run_fast(program, [of.get(b.name, out) for b in program.args])
+        assert agrees(out.reshape(want.shape), want, bound).all(), at
+
+
+def test_where_a_mask_is_data_all_slices_are_multiplied() -> None:
+    mask = relay.var("m", shape=(32, 64), dtype="bool")
+    dag = attention(1, 32, 64, 16, 16, "bfloat16", mask=mask)
+    (index, *_) = members(sketch_of(dag), running=True, warps=1, each=1, keys=16, stages=2)
+    (kernel,) = lower_schedule(sketch_of(dag).close(index), CUDA).kernels
+    assert not any(
+        isinstance(s, If) and any(isinstance(inside, Mma) for inside in statements(s))
+        for s in statements(kernel.body)
+    )
 
 
 def test_scores_of_long_rows_are_forgotten() -> None:

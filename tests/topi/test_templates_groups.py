@@ -88,6 +88,31 @@ def test_members_whose_tiles_an_engine_brings(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("m, n", [(128, 64), (70, 72)])
+def test_both_sides_of_a_gate_are_in_its_kernel(m: int, n: int) -> None:
+    """Columns in turn: the tile of the product lies in shared memory, half as much is stored."""
+    data = te.placeholder((m, 64), "float16", "data")
+    weight = te.placeholder((2 * n, 64), "float16", "weight", constant=True)
+    both = topi.nn.dense(data, weight)
+    left, right = (topi.strided_slice(both, [0, k], [m, 2 * n], [1, 2]) for k in (0, 1))
+    tensors = [data, weight, topi.multiply(topi.nn.relu(left), right)]
+    sketch, rng = sketch_of(tensors), np.random.default_rng(0)
+    some = sketch.space.sample(512, rng)
+    legal = some[sketch.legal(some)]
+    given = [integers(rng, t) for t in tensors[:-1]]
+    sums = given[0].astype(np.float64) @ given[1].astype(np.float64).T
+    expected = np.maximum(sums[:, ::2], 0) * sums[:, 1::2]
+    for engine in (-1, 4):
+        index = next(int(i) for i in legal if sketch.space.get(int(i))["engine"].val == engine)
+        program = lower_schedule(sketch.close(index), CUDA, args=tensors)
+        (kernel,) = program.kernels
+        stores = [s for s in statements(kernel.body) if isinstance(s, Store)]
+        assert {s.index.lanes for s in stores if s.buffer.name == program.args[-1].name} == {4}
+        got: Any = computed(sketch, index, tensors, given)
+        np.testing.assert_array_equal(got.astype(np.float64), expected.astype(np.float16))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [-1, 4])
 def test_members_that_split_their_sums(engine: int) -> None:
     tensors = dense(64, 256, 64, constant=False)

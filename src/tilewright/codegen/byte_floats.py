@@ -32,7 +32,7 @@ def of_words(value: Expr, words: Collection[Buffer], simplify: Simplifier) -> Ex
         if node.op != "cast" or node.dtype is not FLOAT32 or node.lanes > 1:
             return None
         value, mask, shift = _wide(node.args[0]), -1, E.const(0)
-        if value.op == "select" and (load := _eighth(value)) is not None:
+        if value.op == "select" and (load := eighth(value)) is not None:
             if load.attr not in words or float8.whole_number(E.cast("int32", load)) is not value:
                 return None
             return E.make(FLOAT, (load.args[0], shift), (load.attr, None), FLOAT32)
@@ -87,7 +87,7 @@ def _inner(value: Expr) -> Expr:
     return value
 
 
-def _eighth(value: Expr) -> Expr | None:
+def eighth(value: Expr) -> Expr | None:
     """The one byte that a choice is made of."""
     loads = {n for n in E.walk(value) if n.op == "load"}
     found = loads.pop() if len(loads) == 1 else None

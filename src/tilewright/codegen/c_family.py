@@ -39,7 +39,7 @@ from tilewright.codegen.c_dialect import (
 from tilewright.codegen.c_shared import SharedPlan, plan_shared
 from tilewright.codegen.c_value import ATOM, SUM, ValuePrinter
 from tilewright.codegen.signature import arguments_of, source_of
-from tilewright.codegen.waiting import waiting
+from tilewright.codegen.waiting import is_dealt_evenly, waiting
 from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP
 from tilewright.ir.bulk import BulkCopy
@@ -98,11 +98,15 @@ def generate(program: Program, target: Target, dialect: Dialect) -> Source:
     infos: list[KernelInfo] = []
     helpers: dict[str, str] = {}
     dtypes: set[DType] = set()
+    plans = {k: plan_shared(k.body) for k in program.kernels}
+    behind = dict(zip(program.kernels, program.kernels[1:], strict=False))  # of the same program
     for kernel, name in names.items():
-        arguments = arguments_of(kernel, program)
-        shared = plan_shared(kernel.body)
+        arguments, shared = arguments_of(kernel, program), plans[kernel]
         variable_names = Names(dialect, buffer_names.taken)
-        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program)
+        leads = kernel in behind and is_dealt_evenly(
+            kernel, shared.total, plans[behind[kernel]].total, target.limits
+        )
+        printer = _KernelPrinter(dialect, kernel, shared, spelled, variable_names, program, leads)
         texts.append(printer.run(name))
         helpers |= printer.helpers
         dtypes |= printer.dtypes
@@ -166,7 +170,9 @@ class _KernelPrinter(ValuePrinter):
         spelled: Mapping[Buffer, str],
         names: Names,
         program: Program,
+        leads: bool,
     ) -> None:
+        """leads: whether it lets in the kernel behind it as soon as it waits for nothing itself"""
         ranges = _ranges(kernel)
         super().__init__(dialect, kernel.name, {p: spelled[p] for p in kernel.params}, ranges)
         self.kernel, self.shared, self.names = kernel, shared, names
@@ -182,7 +188,7 @@ class _KernelPrinter(ValuePrinter):
         self._by_groups = multiplies_by_groups(kernel)
         self._waiting = None
         self._early = program.lets_in
-        self._leads = kernel is not program.kernels[-1]  # those behind belong to it
+        self._leads = leads
         self._lets_in = False  # whether kernels behind wait for more than this one's wait
         self._begins = program.begins and kernel is program.kernels[0]
         if program.steady is not None and AWAIT in dialect.instructions and not self._begins:

@@ -1,10 +1,10 @@
 """Elements that a result keeps of an argument: no stores where both share their memory.
 
-In: a program of a chain.  Out: the same, where what chooses between a new element and the one that
-is there, as a write to a cache does, asks first whether the result lies in that argument's memory.
-Where it does, whoever keeps all elements neither reads nor writes any: of a cache of thousands of
-rows one is touched.  Elsewhere the kernel does what it did.  Read next: `reads_first.py`,
-`network/in_place.py`.
+In: a program of a chain, or a kernel of a CPU.  Out: the same, where what chooses between a new
+element and the one that is there, as a write to a cache does, asks first whether the result lies in
+that argument's memory.  Where it does, whoever keeps all elements neither reads nor writes any: of
+a cache of thousands of rows one is touched.  Elsewhere the kernel does what it did.
+Read next: `reads_first.py`, `network/in_place.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def kept_in_place(program: Program) -> Program:
     """`program` with such stores under a condition; without `Program.steady` it stays as it is."""
     if program.steady is None:
         return program
-    return replace(program, kernels=tuple(_rewritten(k, program.steady) for k in program.kernels))
+    return replace(program, kernels=tuple(kept(k, program.steady) for k in program.kernels))
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,16 @@ class _Change:
 _Part = tuple[Stmt, _Change | None]  # a statement, and when it changes anything; None: always
 
 
-def _rewritten(kernel: Kernel, steady: frozenset[Buffer]) -> Kernel:
+def kept(kernel: Kernel, steady: frozenset[Buffer] = frozenset(), least: int = 0) -> Kernel:
+    """The same of one kernel.  least: bytes of arguments; of shorter ones elements are stored"""
     written = written_buffers(kernel.body)
-    others = {p for p in kernel.params if p not in steady and p not in written}
+    others = {
+        p for p in kernel.params
+        if p not in steady and p not in written
+        if not least or (isinstance(p.size, int) and p.size * p.dtype.bytes >= least)
+    }  # fmt: skip
+    if not others:
+        return kernel
     results = written & set(kernel.params) - read_buffers(kernel.body)
 
     def visit(stmt: Stmt) -> list[_Part]:

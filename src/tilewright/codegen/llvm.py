@@ -19,6 +19,9 @@ from typing import Any
 
 from tilewright.base.artifact import KernelInfo, Source
 from tilewright.base.errors import LegalityError
+from tilewright.codegen.asked_ahead import DISTANCE, LINE, asked_ahead
+from tilewright.codegen.c_value import APART
+from tilewright.codegen.kept_in_place import kept
 from tilewright.codegen.llvm_atoms import own_function
 from tilewright.codegen.llvm_foreign import included
 from tilewright.codegen.llvm_index import constant
@@ -35,6 +38,7 @@ from tilewright.ir.stmt import (
     If,
     Kernel,
     Mma,
+    Prefetch,
     Program,
     Seq,
     Stmt,
@@ -52,6 +56,7 @@ _LIBRARY = re.compile(
     r"(exp2?|log(2|10)?|sqrt|a?(sin|cos|tan)h?|erf|pow|floor|ceil|rint|fabs|fma|fmod)f?"
     r"|mem(cpy|set|move|cmp)|main|tilewright_\w+"
 )
+KEPT_BYTES = 1 << 16  # of a result: not to store what it keeps is worth a test of each vector
 STACK_BYTES = 2 << 20  # of one function; threads commonly have 8 MiB
 _LOOP_METADATA = (
     '!0 = !{!"llvm.loop.unroll.disable"}\n!1 = !{!"llvm.loop.vectorize.enable", i1 false}'
@@ -101,29 +106,40 @@ def _kernel(module: Module, kernel: Kernel, name: str) -> None:
     if kernel.threads:
         raise refusal(kernel.name, "a CPU kernel has no launch threads")
     stored = written_buffers(kernel.body)
-    function = _Function(module, stored, name)
-    params = [f"{_pointer_type(p, stored)} %a{i}" for i, p in enumerate(kernel.params)]
+    body = asked_ahead(kept(kernel, least=KEPT_BYTES)).body
+    shared = {b for node in walk(*expressions(body)) if node.op == APART for b in node.attr}
+    function = _Function(module, stored, name, shared)
+    types = [_pointer_type(p, stored, shared) for p in kernel.params]
+    params = [f"{t} %a{i}" for i, t in enumerate(types)]
     function.memory.pointers.update((p, f"%a{i}") for i, p in enumerate(kernel.params))
     for g in kernel.given:
         function.give(g.var, g.buffer, sized=g.sized)
-    function.statement(kernel.body)
+    function.statement(body)
     function.finish(f"define void @{name}({', '.join(params)}) nounwind")
 
 
-def _pointer_type(buffer: Buffer, stored: set[Buffer]) -> str:
+def _pointer_type(buffer: Buffer, stored: set[Buffer], shared: set[Buffer]) -> str:
+    """shared: buffers that may lie in the memory of another one"""
+    alone = "" if buffer in shared else "noalias "
     access = "" if buffer in stored else "readonly "
     size = 0 if isinstance(buffer.size, Expr) else buffer.size * buffer.dtype.bytes
     known = f" dereferenceable({size})" if size else ""
-    return f"ptr noalias nocapture {access}align {ALIGNMENT}{known}"
+    return f"ptr {alone}nocapture {access}align {ALIGNMENT}{known}"
 
 
 class _Function:
-    """Statements of one function.  inside: in a parallel loop, where another one runs serially."""
+    """Statements of one function.
+
+    shared: buffers that may lie in the memory of another one
+    inside: in a parallel loop, where another one runs serially
+    """
 
     def __init__(
-        self, module: Module, stored: set[Buffer], name: str, inside: bool = False
-    ) -> None:
+        self, module: Module, stored: set[Buffer], name: str, shared: set[Buffer],
+        inside: bool = False,
+    ) -> None:  # fmt: skip
         self.module, self.stored, self.name, self.inside = module, stored, name, inside
+        self.shared = shared
         self.text = FunctionText(module)
         self.values = Values(self.text, stored)
         self.index, self.memory = self.values.index, self.values.memory
@@ -321,10 +337,10 @@ class _Function:
 
     def _outline(self, stmt: For, buffers: list[Buffer], variables: list[Expr], name: str) -> None:
         """Write the function that runs a range of iterations."""
-        made = _Function(self.module, self.stored, name, inside=True)
+        made = _Function(self.module, self.stored, name, self.shared, inside=True)
         params = []
         for i, buffer in enumerate(buffers):
-            params.append(f"{_pointer_type(buffer, self.stored)} %a{i}")
+            params.append(f"{_pointer_type(buffer, self.stored, self.shared)} %a{i}")
             made.memory.pointers[buffer] = f"%a{i}"
         for v in variables:
             value = self.index.affine(v)
@@ -355,6 +371,8 @@ class _Function:
         for node in walk(*expressions(loop), *sizes):
             if node.op == "load":
                 buffers[node.attr] = None
+            elif node.op == APART:
+                buffers |= dict.fromkeys(node.attr)
             elif node.op == "var" and node not in bound:
                 variables[node] = None
         return [b for b in buffers if b not in own], list(variables)
@@ -373,6 +391,15 @@ class _Function:
         places = (self.memory.address(r.buffer, self.index.affine(r.index)) for r in regions)
         arguments = ", ".join(f"ptr {pointer}" for pointer, _ in places)
         self.text.lines.append(f"  call void @{name}({arguments})")
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        """Ask for what lies as far behind as `asked_ahead.py` says, into the second cache."""
+        region, name = stmt.source, "llvm.prefetch.p0"
+        self.module.declare(name, "void", "ptr", "i32", "i32", "i32")
+        first, _ = self.memory.address(region.buffer, self.index.affine(region.index))
+        for at in range(0, region.count * region.buffer.dtype.bytes, LINE):
+            place = self.text.pure(f"getelementptr i8, ptr {first}, i64 {DISTANCE + at}")
+            self.text.lines.append(f"  call void @{name}(ptr {place}, i32 0, i32 2, i32 1)")
 
     def _foreign(self, stmt: Foreign) -> None:
         self.values.forget()
@@ -398,6 +425,7 @@ class _Function:
 _STATEMENTS: dict[type[Stmt], Callable[[_Function, Any], None]] = {
     Foreign: _Function._foreign,
     Mma: _Function._mma,
+    Prefetch: _Function._prefetch,
     Seq: _Function._seq,
     Allocate: _Function._allocate,
     If: _Function._if,

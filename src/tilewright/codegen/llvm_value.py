@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 from tilewright.base.dtype import BOOL, INT32, INT64
 from tilewright.codegen import llvm_math
+from tilewright.codegen.c_value import APART
+from tilewright.codegen.llvm_bytes import Bytes
 from tilewright.codegen.llvm_cast import convert
 from tilewright.codegen.llvm_index import Affine, Indices, floor_division, plus
 from tilewright.codegen.llvm_memory import Memory
@@ -55,6 +57,7 @@ class Values:
         self.text, self.facts, self.pure = text, text.module.facts, text.pure
         self.index = Indices(text, self.value)
         self.memory = Memory(text, self.index, stored)
+        self.bytes = Bytes(self)
         self._memo: dict[int, str] = {}  # by identity of the expression
 
     def forget(self) -> None:
@@ -214,7 +217,7 @@ class Values:
     def _fma(self, product: Expr, addend: str, negate: bool = False) -> str:
         """product + addend in one rounding where the processor can (elsewhere LLVM takes two)."""
         t = typed(product.dtype, product.lanes)
-        x, y = self.value(product.args[0]), self.value(product.args[1])
+        x, y = self.bytes.factors(product) or map(self.value, product.args)
         if negate:
             x = self.pure(f"fneg {t} {x}")
         return self.text.intrinsic("fmuladd", t, [x, y, addend])
@@ -241,6 +244,11 @@ class Values:
         if rule is None:
             raise refusal(node, f"{op!r} is no condition")
         return rule(self, node)
+
+    def _apart(self, node: Expr) -> str:
+        """Whether two buffers, which may be one, lie in different memory."""
+        first, second = (self.memory.pointers[buffer] for buffer in node.attr)
+        return self.pure(f"icmp ne ptr {first}, {second}")
 
     def _not(self, node: Expr) -> str:
         c = self.condition(node.args[0])
@@ -349,4 +357,5 @@ _CONDITIONS: dict[str, Rule] = {
     "and": Values._connect,
     "or": Values._connect,
     "not": Values._not,
+    APART: Values._apart,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from math import prod
 
 from tilewright.ir.stmt import (
     Allocate,
@@ -25,6 +26,9 @@ from tilewright.ir.stmt import (
     seq,
     written_buffers,
 )
+from tilewright.targets.limits import Limits
+
+SMALL = 4096  # bytes of shared memory of a kernel that adds up, and holds some sums there
 
 
 def as_chain(program: Program) -> Program:
@@ -33,6 +37,19 @@ def as_chain(program: Program) -> Program:
         return program
     written = set[Buffer]().union(*(written_buffers(k.body) for k in program.kernels))
     return replace(program, steady=frozenset(program.args) - written, begins=True)
+
+
+def is_dealt_evenly(kernel: Kernel, shared: int, behind: int, limits: Limits) -> bool:
+    """Whether blocks of the kernel behind may come while all of this one's run.
+
+    shared, behind: bytes of shared memory that a block of either holds.  Blocks that come early are
+    dealt to the cores with room: large ones, several to a core, and small ones, most of them to the
+    cores that have no block, where the others are full.
+    """
+    blocks = prod(kernel.grid)
+    if behind > SMALL or not isinstance(blocks, int):
+        return False
+    return blocks >= limits.cores or 2 * shared <= limits.shared_bytes_per_core
 
 
 @dataclass(frozen=True, eq=False)

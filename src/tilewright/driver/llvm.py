@@ -14,6 +14,7 @@ from tilewright.base.artifact import Artifact, Source
 from tilewright.base.concurrency import importing, lock, once
 from tilewright.base.errors import CompileError, TargetError
 from tilewright.base.extras import installing
+from tilewright.codegen.llvm_bytes import NIBBLE, by_table
 from tilewright.codegen.llvm_foreign import modules_of
 from tilewright.codegen.llvm_half import in_integers, is_half_helper
 from tilewright.driver.llvm_lanes import MENDED, has_masked_stores, with_lanes_apart
@@ -33,6 +34,7 @@ define float @widen(half %x) { %y = fpext half %x to float ret float %y }
 define half @narrow(float %x) { %y = fptrunc float %x to half ret half %y }
 """
 _COMPILER_RT = re.compile(r"__(extendhfsf2|truncsfhf2|gnu_\w+_ieee|aeabi_\w+)")
+_TABLES = "avx512f"  # what a processor has that permutes 16 floats by a vector
 _lock = lock()  # target machines are shared between calls
 
 
@@ -126,7 +128,7 @@ def _optimised(source: Source, target: Target, about: dict[str, str]) -> tuple[A
         reason = f"LLVM refused the text: {str(error).strip()}"
         raise CompileError(place, reason, CompileError.REPORT) from None
     _link_foreign(module, source, place)
-    _link_half_helpers(module, about)
+    _link_helpers(module, about)
     if about["triple"] == llvm.get_process_triple():
         _check_externals(module, place)
     options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
@@ -167,12 +169,21 @@ def _check_externals(module: Any, place: str) -> None:
             )  # fmt: skip
 
 
-def _link_half_helpers(module: Any, about: dict[str, str]) -> None:
-    """Do the conversions of float16 in integers where the machine has no instructions for them."""
-    names = [f.name for f in module.functions if is_half_helper(f.name)]
-    if not names or _converts_half(about["triple"], about["cpu"], about["features"]):
-        return
-    other = _binding().parse_assembly(in_integers(names))
+def _link_helpers(module: Any, about: dict[str, str]) -> None:
+    """Do the conversions of float16 in integers where the machine has no instructions for them, and
+    look up numbers of four bits where it has one."""
+    names = [f.name for f in module.functions]
+    halves = [name for name in names if is_half_helper(name)]
+    triple, cpu, features = about["triple"], about["cpu"], about["features"]
+    if halves and not _converts_half(triple, cpu, features):
+        _link_instead(module, in_integers(halves), halves)
+    if NIBBLE in names and _TABLES in (cpu_features.required(triple, cpu, features) or ()):
+        _link_instead(module, by_table(), [NIBBLE])
+
+
+def _link_instead(module: Any, text: str, names: list[str]) -> None:
+    """Put these functions of `text` in the place of those of the module."""
+    other = _binding().parse_assembly(text)
     other.triple, other.data_layout = module.triple, module.data_layout
     module.link_in(other)
     for name in names:

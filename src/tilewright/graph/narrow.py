@@ -24,6 +24,7 @@ USUAL_GROUP = {"int8": 128, "int4": 32, "float8": 128}
 HEAD = "head="
 AS_IT_IS = "none"  # of a head: its weights stay floats
 SCALES = np.dtype(ml_dtypes.bfloat16)
+_LEAST_SCALE = np.finfo(np.float32).tiny  # below it devices may have zero
 _AT_A_TIME = 1 << 16  # weights, which stay in a cache
 
 
@@ -69,7 +70,8 @@ class NarrowWeights:
         eight unless it is said.  Raises ModelError."""
         kind, *more = str(text).split(":")
         group, head = USUAL_GROUP.get(kind, 0), "int8" if kind == "int4" else kind
-        fits = kind in KINDS
+        said = [part.startswith(HEAD) for part in more]  # each at most once
+        fits = kind in KINDS and len(set(said)) == len(said)
         for part in more:
             if part.startswith(HEAD):
                 head = part.removeprefix(HEAD)
@@ -96,7 +98,8 @@ class NarrowWeights:
 @dataclass(frozen=True)
 class Packed:
     """weight: int8 [N, lines, 16]; scale [N, groups]; error: the distance from the floats, by the
-    size of these (Euclid's, over the whole matrix)"""
+    size of these (Euclid's, over the whole matrix); not less than 1: bytes cannot hold them, as
+    where they are not finite, or smaller than scales can be"""
 
     weight: Array
     scale: Array
@@ -113,18 +116,30 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
 
     def pack(first: int) -> tuple[float, float]:
         part = slice(first, first + rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return pack_rows(part)
+
+    def pack_rows(part: slice) -> tuple[float, float]:
         given = np.asarray(matrix[part], np.float32).reshape(-1, depth // group, group)
         factor, numbers = _numbers(given, kind)
         scale[part] = (factor * KINDS[kind].unit).astype(SCALES)
         weight[part] = _bytes(numbers.reshape(-1, depth), kind).reshape(-1, lines, LINE)
         numbers *= factor[..., None]
         numbers -= given
-        return float(np.vdot(numbers, numbers)), float(np.vdot(given, given))
+        return _square(numbers), _square(given)
 
     with ThreadPoolExecutor() as threads:  # numpy's loops run beside each other
         squares = list(threads.map(pack, range(0, columns, rows)))
     off, size = (sum(part) for part in zip(*squares, strict=True))
     return Packed(weight, scale, float(np.sqrt(off / size)) if size else 0.0)
+
+
+def _square(numbers: Array) -> float:
+    """The sum of squares; in double precision where floats cannot hold it."""
+    found = float(np.vdot(numbers, numbers))
+    if 1e-25 < found < 1e37:
+        return found
+    return float(np.vdot(wide := numbers.astype(np.float64), wide))
 
 
 def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
@@ -148,7 +163,9 @@ def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
 def _over(given: Array, factor: Array, kind: str) -> tuple[Array, Array]:
     """Scales as bfloat16 holds them, and the numbers that are nearest to the floats over these."""
     factor = factor.astype(SCALES).astype(np.float32)
-    inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor != 0)
+    held = np.abs(factor) * np.float32(KINDS[kind].unit) >= _LEAST_SCALE
+    factor = np.where(held, factor, np.float32(0))
+    inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=held)
     scaled = given * inverse[..., None]  # the largest may be a little beyond
     most = KINDS[kind].most
     if kind == "float8":

@@ -17,6 +17,7 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.base.printed import text_of
+from tilewright.graph.counts import count_of
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Array,
@@ -241,7 +242,9 @@ class Printer:
             return f"%{node.name_hint}" if isinstance(node, Var) else type(node).__name__
         value = f"{node.data.reshape(-1)[0]!s}" if node.data.size == 1 else ""
         if self.is_key:
-            return f"{value}{list(node.data.shape) or ''}" if value else f"const({node._type})"
+            if value:
+                return f"{value}{list(node.data.shape) or ''}"
+            return f"const({node._type}{count_of(node.data) or ''})"
         if not node.data.shape and (text := scalar_text(node.data)):
             return f"{text} /* ty={node.checked_type} */"
         if node not in self.numbers:

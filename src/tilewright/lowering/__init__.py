@@ -19,6 +19,7 @@ it:
     fragments.py   what the lanes of a warp hold together: operands and sums of atoms
     folds.py       rows of these sums, reduced by the lanes that hold them
     running.py     sums that follow a maximum while it grows
+    unseen.py      slices of such a loop that a mask hides from all rows are not computed
     powers.py      exponentials of such sums
 
 A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
@@ -44,6 +45,7 @@ Then the passes:
                      rest unrolls
     barriers         one wherever shared memory is read by another thread or reused; none in a block
                      of one thread, and none where a ring has its own, or gates
+    unseen           what a running softmax computes for keys that no row of a block sees is left out
     roles            warps that only load leave out what is not theirs
     simplify         indices and conditions by canonical linear forms
     choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard

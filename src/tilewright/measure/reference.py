@@ -64,7 +64,7 @@ class ReferenceStore:
             self._folder = RunFolder()
         except OSError as error:
             raise _full("references", tempfile.gettempdir(), error) from None
-        self._directory = self._folder.path
+        self.directory = str(self._folder.path)
         self._known: dict[str, Reference] = {}
 
     def get(self, name: str) -> Reference | None:
@@ -86,19 +86,13 @@ class ReferenceStore:
         also: further cases of the same task; constants, given: see `Reference`.
         Raises Unavailable when the temporary directory is full; what was written of it is removed.
         """
-        folder = None
-        try:
-            folder = Path(tempfile.mkdtemp(dir=self._directory))
-            for number, case in enumerate((Case.of(inputs, expected, tolerance), *also)):
-                _write(folder, number, case)
-        except OSError as error:
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise _full(f"reference of {name}", str(self._directory), error) from None
-        self._known[name] = Reference(
-            str(folder), len(inputs), len(expected), len(also), tuple(constants), given
-        )
-        return self._known[name]
+        case = Case.of(inputs, expected, tolerance)
+        return self.note(name, write(self.directory, name, (case, *also), constants, given))
+
+    def note(self, name: str, reference: Reference) -> Reference:
+        """Keep what was written into the store's directory, by whatever process."""
+        self._known[name] = reference
+        return reference
 
     def close(self) -> None:
         self._folder.close()
@@ -108,6 +102,29 @@ class ReferenceStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def write(
+    directory: str, name: str, cases: Sequence[Case], constants: Sequence[int], given: str
+) -> Reference:
+    """Write the arrays of a task into a folder of their own.
+
+    cases: the one that is timed first; constants, given: see `Reference`
+    Raises Unavailable when there is no space; what was written is removed.
+    """
+    folder = None
+    try:
+        folder = Path(tempfile.mkdtemp(dir=directory))
+        for number, case in enumerate(cases):
+            _write(folder, number, case)
+    except OSError as error:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise _full(f"reference of {name}", directory, error) from None
+    timed, *also = cases
+    return Reference(
+        str(folder), len(timed.inputs), len(timed.expected), len(also), tuple(constants), given
+    )
 
 
 def digest(inputs: Mapping[str, Array]) -> str:

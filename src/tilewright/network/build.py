@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -37,7 +38,7 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
-from tilewright.measure.local import LocalBuilder
+from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.network.batching import sample_dependence
 from tilewright.network.chains import chained
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
@@ -61,12 +62,38 @@ from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import COUNTERS, Bound, Kept, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
+from tilewright.search.jobs import References
 from tilewright.search.predictions import Predictions
 from tilewright.search.warm_start import usable_trees
 from tilewright.targets.precision import check_used
 from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["State", "build", "load"]
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """What a search has already that a build needs, too.
+
+    builder: whose processes build; predictions: of computations on one target
+    references: what kernels are compared with; runner: on the open device; None: it has none
+    """
+
+    builder: LocalBuilder | None = None
+    predictions: Predictions | None = None
+    references: References | None = None
+    runner: LocalRunner | None = None
+
+    def building(self) -> AbstractContextManager[LocalBuilder]:
+        """Give the builder; one that nobody has yet is closed again."""
+        return LocalBuilder() if self.builder is None else nullcontext(self.builder)
+
+    def predicted(self, target: Target) -> Predictions | None:
+        """Give the predictions, if they are of a target."""
+        known = self.predictions
+        if known is None or known.target.limits != target.limits:
+            return None
+        return known if str(known.target) == str(target) else None
 
 
 @dataclass(frozen=True)
@@ -92,6 +119,7 @@ def build(
     pass_options: PassOptions = USUAL,
     states: Mapping[str, State] | None = None,
     bounds: Mapping[str, tuple[int, int]] | None = None,
+    helpers: Helpers | None = None,
 ) -> Library:
     """Compile a network.
 
@@ -123,6 +151,7 @@ def build(
                one position and one of many, as a decoder's prefill, go on from each other
     bounds:    the least and the greatest number that an input may hold, by name, such as positions
                of a cache: a run refuses others before anything is written
+    helpers:   processes and predictions of a search that goes on beside it
 
     Raises ModelError for a network that cannot be compiled.
     """
@@ -135,8 +164,10 @@ def build(
     names = (str(chosen), str(asked))
     known = records(chosen) if use_knowledge else []
     trees, unusable = usable_trees(chosen) if use_knowledge else (None, "")
-    with LocalBuilder() as builder:
-        predictions = Predictions(chosen, trees, builder)
+    shared = helpers or Helpers()
+    with shared.building() as builder:
+        predictions = shared.predicted(chosen) if use_knowledge else None
+        predictions = predictions or Predictions(chosen, trees, builder)
         evidence = Evidence(sources_of(schedules), names, chosen.fingerprint, known, predictions)
         decided = [decide(f, params, evidence, chosen, pass_options) for f in functions]
         mains = [d.main for d in decided]
@@ -152,8 +183,9 @@ def build(
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
             by_schedules, early = kernels.schedules(groups), chained(groups)
             return build_kernels(
-                groups, by_schedules, chosen, builder, verify=verify and here, chained=early
-            )
+                groups, by_schedules, chosen, builder, verify=verify and here, chained=early,
+                references=shared.references, runner=shared.runner,
+            )  # fmt: skip
 
         made, more = built(groups)
         lost = [

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from tilewright import te, topi
 from tilewright.base.errors import InternalError, ModelError
+from tilewright.graph.counts import Count, count_of
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -26,6 +27,7 @@ from tilewright.graph.expr import (
     post_order,
 )
 from tilewright.graph.op import takes_numbers
+from tilewright.topi.stage import stage
 
 Lower = Callable[[Sequence[Any], Type], te.Tensor]
 
@@ -112,10 +114,24 @@ def _value(node: Expr, values: dict[Expr, Any]) -> Any:
 
 
 def _constant(node: Constant) -> te.Tensor:
-    """A constant inside a group: a tensor filled with its one number."""
+    """A constant inside a group: a tensor filled with its one number, or one that counts."""
     if node.data.size != 1:
-        raise InternalError("lower", f"{node} is inside a group, only single numbers may be")
+        count = count_of(node.data)
+        if count is None:
+            raise InternalError("lower", f"{node} is inside a group, only what counts may be")
+        return _counted(node, count)
     return topi.full(node.shape, node.dtype, _number(node))
+
+
+def _counted(node: Constant, count: Count) -> te.Tensor:
+    def at(index: Sequence[Any]) -> Any:
+        # by 32 bits: the table was made, so none of its axes is longer
+        value = te.const(count.begin, "int32")
+        for k, step in zip(index, count.steps, strict=True):
+            value = value + te.cast("int32", k) * te.const(step, "int32") if step else value
+        return te.cast(str(node.dtype), value)
+
+    return stage(node.shape, at, "T_count", "elemwise")
 
 
 def _number(node: Constant) -> Any:

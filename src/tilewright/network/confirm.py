@@ -29,7 +29,7 @@ from tilewright.graph.samples import sample_inputs
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, own_versions
-from tilewright.network.build import build
+from tilewright.network.build import Helpers, build
 from tilewright.network.decide import Decision, decide
 from tilewright.network.evidence import Evidence
 from tilewright.runtime.device import Device, device
@@ -81,15 +81,18 @@ class Trials:
     """One network, built in several ways for one device and timed there.
 
     load: see `loading`; seconds: of timing, each time that networks are compared
+    helpers: of a search that goes on
     usual: what is decided without a log; untuned: the network so, untuned_seconds of a run
     """
 
     def __init__(
         self, mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target,
         load: Load, seconds: float = SECONDS, pass_options: PassOptions = USUAL,
+        helpers: Helpers | None = None,
     ) -> None:  # fmt: skip
         self.mod, self.params, self.target = mod, params or {}, target
         self._load, self._limit, self.pass_options = load, seconds, pass_options
+        self._helpers = helpers
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._inputs = sample_inputs(module, self.params)
         self.usual = self._decided()
@@ -140,8 +143,9 @@ class Trials:
         told = Database()
         told.note(line)
         library = build(
-            self.mod, self.target, self.params, [told, *logs], pass_options=self.pass_options
-        )
+            self.mod, self.target, self.params, [told, *logs], pass_options=self.pass_options,
+            helpers=self._helpers,
+        )  # fmt: skip
         module, where = self._load(library)
         module.run(**self._inputs)
         return Way(line, library, module, where)

@@ -39,16 +39,18 @@ from tilewright.graph.passes import (
     join_writes,
     norms_beside,
     optimize,
+    pair_gates,
     passes_of,
     write_last,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.pairs import pair_gates_of
 from tilewright.graph.passes.single_pixels import single_pixels_dense
 from tilewright.graph.passes.steps import steps_to_channels
 from tilewright.graph.passes.whole_numbers import BYTES, multiply_bytes
 from tilewright.graph.printer import structural_key
 from tilewright.graph.traversal import is_constant, op_name
-from tilewright.ir.atoms import ATOMS
+from tilewright.ir.atoms import ATOMS, GROUP_ATOMS
 from tilewright.network.alternatives import Alternative, Transformed, alternatives
 from tilewright.network.computation import compute_dag
 from tilewright.network.user_templates import registered
@@ -59,6 +61,7 @@ from tilewright.te.dag import ComputeDAG
 from tilewright.topi.templates.gpu_rows import KINDS
 
 FEW_ROWS = "template:attention.rows"
+HALF = 2  # bytes
 FEW_TERMS = 16  # one instruction of halves, two of float32
 
 
@@ -121,6 +124,8 @@ def ungrouped(
             some types faster than others; None: any
     """
     *before, last = passes_of(pass_options)
+    if large := large_of(target):
+        before = [pair_gates_of(large) if p is pair_gates else p for p in before]
     if target is not None and pass_options.opt_level >= 3 and bytes_of(target):
         before += [multiply_bytes, fold_shift, eliminate_dead_code]
     made = optimize(mod, params, before, instruments=pass_options.instruments)
@@ -136,6 +141,12 @@ def filled_by(target: Target) -> dict[DType, int]:
     that it is asked for, and of each how many terms few instructions sum up."""
     atoms = [atom for name, atom in ATOMS.items() if target.allows(name)]
     return {a.a.dtype: max(a.extents["k"], FEW_TERMS) for a in atoms if a.a.dtype.is_float}
+
+
+def large_of(target: Target | None) -> frozenset[DType]:
+    """Give the types of halves that groups of warps multiply, as the target is asked to."""
+    allowed = (a.a.dtype for n, a in GROUP_ATOMS.items() if target is not None and target.allows(n))
+    return frozenset(kind for kind in allowed if kind.is_float and kind.bytes == HALF)
 
 
 def bytes_of(target: Target) -> frozenset[DType]:

@@ -65,6 +65,8 @@ def build_kernels(
     *,
     verify: bool,
     chained: str = "",
+    references: References | None = None,
+    runner: LocalRunner | None = None,
 ) -> tuple[list[BuiltKernel], list[str]]:
     """Build a kernel for each group; notes for the report behind them.
 
@@ -72,10 +74,12 @@ def build_kernels(
     builder: whose processes build them, under deadlines of their own
     verify:  on the target's device, which is there
     chained: when they begin, see `chains.py`
+    references, runner: of a search that goes on, which has some already, and the device open
     Raises ModelError where not even the last choice does, TargetError without a compiler.
     """
     attempts = [_Attempt(g, own) for g, own in zip(groups, choices, strict=True)]
-    with _Workers(target, builder, len(groups), verify, chained) as workers:
+    sharing = target, builder, len(groups), verify, chained, references, runner
+    with _Workers(*sharing) as workers:
         left = attempts
         while left:
             for attempt in left:
@@ -247,10 +251,12 @@ class _Workers:
     """
 
     def __init__(
-        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str
-    ) -> None:
+        self, target: Target, builder: LocalBuilder, kernels: int, verify: bool, chained: str,
+        references: References | None = None, runner: LocalRunner | None = None,
+    ) -> None:  # fmt: skip
         self.target, self.verify, self.broken = target, verify, ""
         self._chained = chained if target.waits else ""
+        self._references = references
         self._tasks: dict[str, Task] = {}
         self._known: set[str] = set()
         cores = len(os.sched_getaffinity(0))
@@ -259,14 +265,21 @@ class _Workers:
         self._stack = ExitStack()
         self._builders = {True: builder.sharing(OWN_SECONDS), False: builder.sharing(LOG_SECONDS)}
         self._runners = {
-            own: self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
+            own: self._runner(runner, seconds)
             for own, seconds in ((True, OWN_SECONDS), (False, LOG_SECONDS))
         }
 
+    def _runner(self, shared: LocalRunner | None, seconds: float) -> LocalRunner:
+        if shared is not None:
+            return shared.sharing(timeout=seconds, number=1, repeat=_TIMED_RUNS, race=False)
+        return self._stack.enter_context(LocalRunner(seconds, 1, _TIMED_RUNS, race=False))
+
     @cached_property
     def references(self) -> References:
-        """What kernels are compared with: a thread and a folder, made for the first that is run."""
-        made = References(quiet=False)
+        """What kernels are compared with: a folder, made for the first that is run."""
+        if self._references is not None:
+            return self._references
+        made = References(quiet=False, helper=None if self._here else self._builders[True])
         self._stack.callback(made.close)
         return made
 

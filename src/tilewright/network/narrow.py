@@ -73,7 +73,7 @@ class Watch:
         if layers and total <= MOST_WORK:
             large = sum(prod(packing.shape) for packing in layers) > LARGE
             samples = range(1 if large else SAMPLES)
-            off = max(_deviation(plain, narrow, seed) for seed in samples)
+            off = float(np.max([_deviation(plain, narrow, seed) for seed in samples]))
         name = "" if worst is None else ", ".join(worst.layers) or "x".join(map(str, worst.shape))
         error = 0.0 if worst is None else worst.error
         return Accuracy(str(weights), len(layers), off, error, name)
@@ -105,8 +105,13 @@ def _packed(
 def _deviation(plain: Function, narrow: Function, seed: int) -> float:
     given = sample_inputs(IRModule.from_expr(plain), seed=seed)
     exact, found = (_floats(evaluate(f, given, "float32")) for f in (plain, narrow))
-    sizes = [(np.linalg.norm(f - e), np.linalg.norm(e)) for f, e in zip(found, exact, strict=True)]
-    return max((float(off / size) for off, size in sizes if size), default=0.0)
+    with np.errstate(invalid="ignore"):  # infinite ones
+        sizes = [
+            (float(np.linalg.norm(f - e)), float(np.linalg.norm(e)))
+            for f, e in zip(found, exact, strict=True)
+        ]
+    shares = [off / size if size else np.inf for off, size in sizes if off != 0]
+    return float(np.max(shares, initial=0.0))  # NaN where one is
 
 
 def _floats(value: Value) -> list[Array]:

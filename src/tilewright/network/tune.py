@@ -22,12 +22,15 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
+from tilewright.network.build import Helpers
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
 from tilewright.network.layouts import can_choose, in_layouts, rivals
 from tilewright.schedule.task import Task, task_of_dag
+from tilewright.search.jobs import References
 from tilewright.search.loop import tune as search
+from tilewright.search.predictions import Predictions
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_default, with_rules
 from tilewright.targets.precision import check_used
@@ -187,13 +190,15 @@ def tune(
     on_notice: Callable[[str], object] | None = None,
     history: Database | None = None,
     measuring: Measuring | None = None,
+    meanwhile: Callable[[Helpers], None] | None = None,
 ) -> Report:
     """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
     those of a farm.
 
     Started again with the same log, it goes on where it was.  on_error: told
     when the log cannot be written; on_notice: told of devices of the farm that come and go;
-    history: of other tasks and devices, see `search.loop.tune`.
+    history: of other tasks and devices; meanwhile: what is done while others look at the spaces, by
+    processes of the search, too; see `search.loop.tune`.
     Raises DeviceError without the device.
     """
     chosen = measuring or Measuring()
@@ -202,8 +207,16 @@ def tune(
         _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
+        here = builder if isinstance(builder, LocalBuilder) else None
+        device = runner if isinstance(runner, LocalRunner) else None
+
+        def first(predictions: Predictions | None, references: References | None) -> None:
+            if meanwhile is not None:
+                meanwhile(Helpers(here, predictions, references, device))
+
         return search(
-            list(tasks), pipeline, database, options, on_event=on_event, history=history
+            list(tasks), pipeline, database, options, on_event=on_event, history=history,
+            meanwhile=first,
         )  # fmt: skip
 
 

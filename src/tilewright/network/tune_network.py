@@ -7,10 +7,8 @@ Read next: `tune.py`, `search/progress.py`.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tilewright.graph.expr import IRModule
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, task_label
 from tilewright.network import tune as tuning
+from tilewright.network.build import Helpers
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.estimate import Estimate
 from tilewright.network.tune import Measuring
@@ -118,15 +117,19 @@ def tune_network(
     `progress.again()` for each leader that is timed again.
     """
     past = read_history(history, list(history_of or tasks)) if history else None
-    target, began = tasks[0].target, time.monotonic()
-    if networks and (options.seconds is None or options.seconds >= SHORT):
-        show_untuned(networks, params, target, farm, progress)
-        if options.seconds is not None:
-            left = options.seconds - (time.monotonic() - began)
-            options = replace(options, seconds=max(left, options.seconds / 2))
-    progress.start([task_row(task, database) for task in tasks])
+    target, rows = tasks[0].target, [task_row(task, database) for task in tasks]
+    begun = False
+
+    def meanwhile(helpers: Helpers) -> None:
+        nonlocal begun
+        if networks and (options.seconds is None or options.seconds >= SHORT):
+            show_untuned(networks, params, target, farm, progress, helpers)
+        progress.start(rows)
+        begun = True
 
     def on_event(event: Event) -> None:
+        if not begun and not event.message:
+            return
         if event.kind == "trial" and event.record is not None:
             progress.record(event.task, event.record)
         elif event.message:
@@ -138,7 +141,7 @@ def tune_network(
 
     report = tuning.tune(
         tasks, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note,
-        past, measuring,
+        past, measuring, meanwhile,
     )  # fmt: skip
     progress.settle([told.best_seconds for told in report.tasks])
     for told in report.tasks:
@@ -160,15 +163,18 @@ def tune_network(
 
 def show_untuned(
     networks: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target,
-    farm: Devices | None, progress: Progress,
+    farm: Devices | None, progress: Progress, helpers: Helpers | None = None,
 ) -> None:  # fmt: skip
-    """Show what the networks take untuned, and have the display estimate from there."""
+    """Show what the networks take untuned, and have the display estimate from there.
+
+    helpers: of the search that follows
+    """
     progress.note("building it untuned ...")
     estimates: list[Estimate] = []
     try:
         with loading(target, farm) as load:
             for network in networks:
-                trials = Trials(network, params, target, load)
+                trials = Trials(network, params, target, load, helpers=helpers)
                 kernels = len(trials.untuned.library.report.kernels)
                 of = f"{kernels} kernel" + "s" * (kernels != 1)
                 told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {of}"

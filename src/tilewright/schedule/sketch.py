@@ -89,12 +89,16 @@ class Sketch:
 
     def steps(self, index: int) -> list[list[Any]]:
         """`close(index).to_json()`, for a fraction of what that takes where a candidate of the same
-        structure was judged before: its steps are there, with their numbers open.
+        structure was judged before: its steps are there, with their numbers open.  Else its
+        structure is made, as whoever learns from the candidate would.
 
         Of what is ours: other code may look whether a number is open, and nobody would be told.
         """
         assignment = self.space.decode(index)
         tree = self._tracer.known(assignment) if self.repeatable else None
+        if tree is None and self.repeatable:
+            self.structures(np.array([index]))
+            tree = self._tracer.known(assignment)
         if tree is None or not self.space.is_index_valid(index):
             return self.close(index).to_json()
         assert isinstance(tree.schedule, Schedule)
@@ -110,15 +114,25 @@ class Sketch:
 
     def fallback(self) -> int | None:
         """Index of the untuned configuration; None where there is none or it is not legal here."""
-        if self._fallback is None:
+        return self.checked(self._fallback)
+
+    def checked(self, choose: Callable[[], Any] | None) -> int | None:
+        """Index of the configuration that `choose` gives; None where it is not legal here, or it
+        refuses."""
+        if choose is None:
             return None
         try:
-            chosen = self._fallback()
+            chosen = choose()
             index = chosen if isinstance(chosen, int) else self.space.index_of(chosen)
             tree = LoopTree(self.close(index))
             return None if judge(Resources(tree.bounds(), self.target)).reasons() else index
         except REFUSALS:
             return None
+
+    def structures(self, indices: Indices) -> list[Trail]:
+        """Those that the candidates have, less what the template refuses."""
+        parts = self._tracer.parts(self.space.decode(indices), len(indices))
+        return [part.trail for part in parts if part.value is not None]
 
     def groups(
         self,
@@ -172,6 +186,14 @@ class Sketch:
         if seen < len(indices):
             counts["refused by the template"] = len(indices) - seen
         return counts
+
+    def runs(self, index: int) -> bool:
+        """Whether configuration `index` is legal: `explain`, where nobody asks why, by what its
+        structure is found to be for all that is done with it later."""
+        try:
+            return bool(self.legal(np.array([index]), sensible=False)[0])
+        except TilewrightError:
+            return False
 
     def explain(self, index: int) -> list[str]:
         """Why configuration `index` is refused; empty when it is legal."""

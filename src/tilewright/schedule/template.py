@@ -85,6 +85,8 @@ class RegisteredAnchor:
     rows:    whether norms of the anchor's rows may follow it; else none do
     usual:   where only such ones come before it, its `fallback` was measured to be faster than what
              trees predict
+    measured: the member that was measured to be faster than what trees predict, of whatever they
+             predict that; refuses where nobody measured that
     """
 
     name: str
@@ -99,6 +101,7 @@ class RegisteredAnchor:
     alone: bool = False
     usual: bool = False
     rows: bool = False
+    measured: Fallback | None = None
 
     @property
     def origin(self) -> str:
@@ -166,6 +169,7 @@ def anchor_template(
     alone: bool = False,
     usual: bool = False,
     rows: bool = False,
+    measured: Fallback | None = None,
 ) -> Callable[[AnchorTemplate], AnchorTemplate]:
     """Register a template for anchors with one of `tags` on targets of one of `kinds`.
 
@@ -186,6 +190,7 @@ def anchor_template(
             alone,
             usual,
             rows,
+            measured,
         )
         _anchors()[registered.origin] = registered
         return function
@@ -445,6 +450,14 @@ def sketch_of_anchor(registered: RegisteredAnchor, dag: ComputeDAG, target: Targ
         registered.structures, repeatable=all_ours([registered]),
     )  # fmt: skip
     return sketch
+
+
+def measured_member(registered: RegisteredAnchor, sketch: Sketch) -> int | None:
+    """The index of its member that goes before predictions; None where there is none."""
+    choose = registered.measured
+    if choose is None:
+        return None
+    return sketch.checked(lambda: choose(sketch, anchored_schedule(sketch.dag, sketch.target)))
 
 
 def sketch_of_name(registered: RegisteredAnchor, args: Sequence[Any], target: Target) -> Sketch:

@@ -12,13 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
+from tilewright.base.case import Case
 from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
 from tilewright.driver.build import payload
 from tilewright.measure.calls import BUILD_ERRORS
 from tilewright.measure.database import Database
 from tilewright.measure.jobs import Helper, Job
+from tilewright.measure.pool import WorkerFailure
 from tilewright.measure.record import Record, Result, TaskId, make_record
-from tilewright.measure.reference import Reference, ReferenceStore, digest
+from tilewright.measure.reference import Reference, ReferenceStore, digest, write
 from tilewright.schedule.task import Task
 from tilewright.schedule.workload import plain
 from tilewright.search.imported import REPLAY, Replays
@@ -26,8 +28,10 @@ from tilewright.search.propose.proposers import Candidate, Outcome
 from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 from tilewright.te.cases import cases
+from tilewright.te.dag import ComputeDAG
 
 MOST_THREADS = 4
+_SECONDS = 120.0  # of one reference in a process, at most; usually it is one
 
 
 class Measurer(Protocol):
@@ -79,14 +83,16 @@ class Measurer(Protocol):
 
 
 class References:
-    """What the candidates of each task are verified with, computed once, in a thread.
+    """What the candidates of each task are verified with, computed once, in a thread or by a
+    process.
 
     seed: of the random inputs; quiet: kernels are timed on this processor meanwhile, else there are
     a few threads
+    helper: whose processes compute them; None: threads do, which wait for each other and for BLAS
     """
 
-    def __init__(self, seed: int = 0, quiet: bool = True) -> None:
-        self.seed = seed
+    def __init__(self, seed: int = 0, quiet: bool = True, helper: Helper | None = None) -> None:
+        self.seed, self._helper = seed, helper
         most = max(len(os.sched_getaffinity(0)) // 4, 1)  # the other cores build
         threads = 1 if quiet else min(most, MOST_THREADS)
         self._store = ReferenceStore()
@@ -95,19 +101,32 @@ class References:
 
     def prefetch(self, task: Task) -> None:
         """Begin to work on it; needless, but then `get` need not wait."""
-        if _case_key(task) not in self._futures:
-            self._futures[_case_key(task)] = self._worker.submit(self._compute, task)
+        key = _case_key(task)
+        if key in self._futures:
+            return
+        if self._helper is None:
+            self._futures[key] = self._worker.submit(self._compute, task)
+        else:
+            told = self._store.directory, key, task.dag.to_json(), task.target.precision, self.seed
+            call = written, *told, dict(task.inputs)
+            self._futures[key] = self._helper.call(task.target, *call, timeout=_SECONDS)
 
     def get(self, task: Task) -> Reference:
         """Waits for it.  Raises ExpressionError for a computation that reads out of bounds, and
         Unavailable while there is no space for it: then it may be asked for again.
         """
         self.prefetch(task)
+        key = _case_key(task)
         try:
-            return self._futures[_case_key(task)].result()
+            return self._store.note(key, self._futures[key].result())
         except Unavailable:
-            del self._futures[_case_key(task)]
+            del self._futures[key]
             raise
+        except (WorkerFailure, TilewrightError):
+            if self._helper is None:
+                raise
+        self._futures[key] = self._worker.submit(self._compute, task)
+        return self._futures[key].result()
 
     def close(self, wait: bool = True) -> None:
         """wait: until what is being computed is there; else nobody will ask for it"""
@@ -116,10 +135,9 @@ class References:
 
     def _compute(self, task: Task) -> Reference:
         try:
-            inputs = [t for t in task.dag.args if t not in task.dag.outputs]
-            given = {t: task.inputs[t.name] for t in inputs if t.name in task.inputs}
-            timed, *also = cases(task.dag, self.seed, given, task.target.precision)
-            constants = [k for k, t in enumerate(inputs) if t.op.constant]
+            (timed, *also), constants = _worked_out(
+                task.dag, task.target.precision, self.seed, task.inputs
+            )
             return self._store.put(
                 _case_key(task), timed.inputs, timed.expected, timed.tolerance, also, constants,
                 digest(task.inputs),
@@ -129,6 +147,33 @@ class References:
                 f"reference of {task.name}", f"there is no memory for it ({error})",
                 "Close other programs, or give the process more memory.",
             ) from None  # fmt: skip
+
+
+def written(
+    directory: str, key: str, dag: Any, precision: str, seed: int, inputs: Mapping[str, Any]
+) -> Reference:
+    """What other processes call: a reference in the directory of a store.  dag: as JSON"""
+    told, constants = _worked_out(ComputeDAG.from_json(dag), precision, seed, inputs)
+    return write(
+        directory,
+        key,
+        [Case.of(c.inputs, c.expected, c.tolerance) for c in told],
+        constants,
+        digest(inputs),
+    )
+
+
+def _worked_out(
+    dag: ComputeDAG, precision: str, seed: int, given: Mapping[str, Any]
+) -> tuple[tuple[Case, Case], list[int]]:
+    """The cases of a computation, and which of its inputs are constants.
+
+    given: values of inputs, by name
+    """
+    inputs = [t for t in dag.args if t not in dag.outputs]
+    fixed = {t: given[t.name] for t in inputs if t.name in given}
+    constants = [k for k, t in enumerate(inputs) if t.op.constant]
+    return cases(dag, seed, fixed, precision), constants
 
 
 def _case_key(task: Task) -> str:

@@ -45,7 +45,7 @@ from tilewright.search.jobs import (
     task_id,
 )
 from tilewright.search.portfolio import Portfolio, TaskState
-from tilewright.search.predictions import FEW
+from tilewright.search.predictions import FEW, Predictions
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import LooksFirst, begin_look
 from tilewright.search.propose.named import make_model, make_proposer, shares_model
@@ -55,6 +55,7 @@ from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
 
 T = TypeVar("T")
+Meanwhile = Callable[[Predictions | None, References | None], None]
 _SAMPLE = 256  # candidates that are asked why none of a task is tried
 FINAL_PASSES = 3  # over the leaders of a task, at most
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
@@ -71,6 +72,7 @@ def tune(
     model: CostModel | None = None,
     history: Database | None = None,
     verify: bool = True,
+    meanwhile: Meanwhile | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Report:
@@ -81,6 +83,8 @@ def tune(
     history:   what was measured of other tasks and shapes, or elsewhere: models start from it, and
                the fastest records of these very computations are tried first
     verify:    give measurers the expected results; what is not verified can never be best
+    meanwhile: called once, before the first proposal, while others look at the spaces; with what is
+               predicted of them, and references.  Of a budget of seconds it takes half at most
     Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
     the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
@@ -88,7 +92,7 @@ def tune(
         tasks, measurer, database, options or Options(), on_event, model, history, verify, clock,
         sleep,
     )  # fmt: skip
-    return loop.run(proposers)
+    return loop.run(proposers, meanwhile)
 
 
 def _nothing_to_try(state: TaskState) -> str:
@@ -179,21 +183,27 @@ class _Loop:
         target = tasks[0].target.on(device)
         self.known = recalled(target, self.helper) if options.knowledge else Known()
         self.past = past
-        self.references = References(quiet=self.quiet) if verify else None
+        self.references = References(quiet=self.quiet, helper=self.helper) if verify else None
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
         self.fit_at: int | None = None
         self.began = clock()
 
     # -- the run -----------------------------------------------------------------------------------
-    def run(self, proposers: Sequence[Proposer] | None) -> Report:
+    def run(
+        self, proposers: Sequence[Proposer] | None, meanwhile: Meanwhile | None = None
+    ) -> Report:
         with looked_for_seldom(), nullcontext() if self.quiet else short_turns():
-            return self._run(proposers)
+            return self._run(proposers, meanwhile)
 
-    def _run(self, proposers: Sequence[Proposer] | None) -> Report:
+    def _run(self, proposers: Sequence[Proposer] | None, meanwhile: Meanwhile | None) -> Report:
         report = Report()
         try:
             self._prepare(report, proposers)
+            if meanwhile is not None:
+                meanwhile(self.known.predictions, self.references)
+                half = (self.options.seconds or 0.0) / 2
+                self.began = max(self.began, self.clock() - half)
             while True:
                 self._propose()
                 if not self.flights:
@@ -270,9 +280,12 @@ class _Loop:
                 state.note_best(outcome.candidate, record, self.options)
 
     def _look_ahead(self, predict: bool) -> None:
-        """Begin what takes long, in the order in which it will be asked for: predictions of what
-        runs untuned, and references."""
+        """Begin what takes long, in the order in which it will be asked for: references, and
+        predictions of what runs untuned."""
         in_turn = [s.report.task for s in sorted(self.portfolio.states, key=lambda s: s.urgency)]
+        if self.references is not None and not self.quiet:
+            for task in in_turn:
+                self.references.prefetch(task)
         if predict:
             new = {
                 s.report.task.key: s.proposer for s in self.portfolio.states if not s.report.known
@@ -282,12 +295,9 @@ class _Loop:
             looks = self.known.expect(tasks, {key: p.request for key, p in firsts.items()})
             for key, taken in looks.items():
                 firsts[key].begin_with(taken)
-            if len(firsts) <= FEW:
-                for state in self.portfolio.states:
-                    self._look_first(state)
-        if self.references is not None and not self.quiet:
-            for task in in_turn:
-                self.references.prefetch(task)
+            states = self.portfolio.states
+            for state in states if len(firsts) <= FEW else sorted(states, key=lambda s: s.urgency):
+                self._look_first(state)
 
     def _note_run(self) -> None:
         """Write down what the sequence of proposals depends on."""
@@ -366,7 +376,7 @@ class _Loop:
         else:
             self.measurer.submit(job)
         self.flights.append(_Flight(state, candidate, record))
-        self.portfolio.note_submitted(state)
+        self.portfolio.note_submitted(state, self._elapsed())
 
     # -- consuming ---------------------------------------------------------------------------------
     def _consume(self) -> None:
@@ -376,7 +386,7 @@ class _Loop:
             record = self._patiently(flight.state, self.measurer.next)
         self.flights.popleft()
         state = flight.state
-        improved = self.portfolio.note_result(state, flight.candidate, record)
+        improved = self.portfolio.note_result(state, flight.candidate, record, self._elapsed())
         self._learn(state)
         self._tell("trial", state, record=record, improved=improved)
         stop = self.portfolio.is_stale(state)

@@ -26,6 +26,7 @@ GAIN = 0.2  # improvement hoped for before a task has shown any
 FINAL_SHARE = 0.15  # of a budget of seconds, at most, for timing the leaders again
 _STEP = 1e-3  # of a task's seconds: how far the slope of an objective is looked at
 MIN_BATCHES = 4  # of each task, before a run may end for lack of predicted gain
+LATEST = 64  # results that tell how long the next one will take
 
 
 @dataclass
@@ -123,6 +124,7 @@ class Portfolio:
         self.options, self.batch, self.ahead, self.can_final = options, batch, ahead, can_final
         self.states: list[TaskState] = []
         self.consumed = self.submitted = self.improved_at = self.in_flight = 0
+        self._times: deque[float] = deque(maxlen=LATEST)  # of the latest results
 
     # -- who is next -------------------------------------------------------------------------------
     def propose(self, state: TaskState) -> list[Candidate]:
@@ -248,13 +250,19 @@ class Portfolio:
         return only_failures and 0 < most <= report.trials + state.in_flight
 
     # -- what happens ------------------------------------------------------------------------------
-    def note_submitted(self, state: TaskState) -> None:
+    def note_submitted(self, state: TaskState, elapsed: float) -> None:
+        """A proposal is on its way.  elapsed: seconds since the run began"""
+        if not self._times:  # what was before it, trials do not take
+            self._times.append(elapsed)
         for counts in (self, state):
             counts.submitted += 1
             counts.in_flight += 1
 
-    def note_result(self, state: TaskState, candidate: Candidate, record: Record) -> bool:
+    def note_result(
+        self, state: TaskState, candidate: Candidate, record: Record, elapsed: float
+    ) -> bool:
         """One result has come; whether it is the best of its task."""
+        self._times.append(elapsed)
         self.consumed += 1
         self.in_flight -= 1
         state.in_flight -= 1
@@ -297,10 +305,17 @@ class Portfolio:
             return True
         if self.options.seconds is None:
             return False
-        each = elapsed / max(self.consumed, 4)
+        each = self._seconds_each(elapsed)
         count = sum(len(s.finalists) for s in self.states) if self.can_final else 0
         final = min(2 * each * count, FINAL_SHARE * self.options.seconds)
         return self.time_left(elapsed) <= self.in_flight * each + final
+
+    def _seconds_each(self, elapsed: float) -> float:
+        """Between results, lately: the beginning of a search, when processes start and look at
+        spaces, tells nothing of what is left."""
+        if not self._times:
+            return 0.0
+        return (elapsed - self._times[0]) / max(len(self._times) - 1, 4)
 
     def converged(self, elapsed: float) -> tuple[TaskState, str] | None:
         """The task with the greatest gain left, and what to tell, where there was something to

@@ -26,7 +26,12 @@ from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
 from tilewright.measure.signatures import code_key
 from tilewright.schedule.task import Task, task_of_dag
-from tilewright.schedule.template import all_ours, anchor_templates
+from tilewright.schedule.template import (
+    RegisteredAnchor,
+    all_ours,
+    anchor_templates,
+    measured_member,
+)
 from tilewright.search.jobs import decisions_of
 from tilewright.search.propose.cost_model import CostModel
 from tilewright.search.propose.first_look import (
@@ -67,7 +72,7 @@ def _predict(task: Task, prior: Prior, looks: Looks) -> Predicted | None:
     templates = {t.origin: t for t in anchor_templates(task.dag, task.target)}
     alone = [s for s in task.sketches if templates[s.origin].alone]
     task = replace(task, sketches=alone) if alone else task
-    usual = _usual(task, {origin for origin, t in templates.items() if t.usual})
+    usual = _measured(task, templates) or _usual(task, {o for o, t in templates.items() if t.usual})
     model = CostModel()
     model.begin_with(prior)
     proposer = ModelProposer(task, 0, model)
@@ -76,6 +81,13 @@ def _predict(task: Task, prior: Prior, looks: Looks) -> Predicted | None:
         seconds = float(proposer.predict([candidate])[0])
         return Predicted(candidate.sketch.origin, decisions_of(candidate), seconds)
     return None
+
+
+def _measured(task: Task, templates: Mapping[str, RegisteredAnchor]) -> list[Candidate]:
+    """The member of a template that was measured to be faster than what trees say, if there is
+    one."""
+    found = ((s, measured_member(templates[s.origin], s)) for s in task.sketches)
+    return next(([Candidate(s, index)] for s, index in found if index is not None), [])
 
 
 def _usual(task: Task, origins: Collection[str]) -> list[Candidate]:
@@ -187,7 +199,17 @@ def _predict_json(
 ) -> tuple[Predicted | None, Looks]:
     task = task_of_dag(ComputeDAG.from_json(dag), target)
     looks = Looks() if request is None else looks_at(with_rules(task), request)
-    return _predict(task, Prior(trees), looks), looks
+    return _predict(task, _ready(trees), looks), looks
+
+
+_READY: list[Prior] = []  # of the last trees, which take as long to make ready as a look
+
+
+def _ready(trees: Trees) -> Prior:
+    """Trees ready to predict: a process that looks for many has them once."""
+    if not _READY or _READY[0].trees.digest != trees.digest:
+        _READY[:] = [Prior(trees)]
+    return _READY[0]
 
 
 def _looks(awaited: Future[tuple[Predicted | None, Looks]]) -> Looks:

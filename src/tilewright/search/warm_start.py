@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from tilewright import knowledge
 from tilewright.base.errors import TilewrightError
@@ -81,14 +82,14 @@ class Known:
             keys = [[Key(t.dag, t.target) for t in d.tasks()] for d in self.databases]
             self._by_anchor = list(map(bests_by_anchor, self.databases, keys))
         structure, constant = anchor_key(anchor)
-        found: list[Candidate] = []
+        alike: dict[Candidate, None] = {}
         for bests in self._by_anchor:
-            alike = [(c != constant, r.seconds, r) for c, r in bests.get(structure, ())]
-            for _, _, record in sorted(alike, key=lambda item: item[:2]):
+            same = [(c != constant, r.seconds, r) for c, r in bests.get(structure, ())]
+            for _, _, record in sorted(same, key=lambda item: item[:2]):
                 candidate = candidate_of(task, record.origin, record.decisions)
-                if candidate is not None and not candidate.sketch.explain(candidate.index):
-                    found.append(candidate)
-        return list(dict.fromkeys(found))[:_MOST]
+                if candidate is not None:
+                    alike[candidate] = None
+        return list(islice((c for c in alike if c.sketch.runs(c.index)), _MOST))
 
 
 def _defaults(sketches: Iterable[Sketch]) -> list[Candidate]:

@@ -157,7 +157,8 @@ def _check_precision(place: str, options: Mapping[str, str]) -> None:
     if asked not in PRECISIONS:
         raise TargetError(
             place, f"-precision={asked} is none of {', '.join(PRECISIONS)}",
-            "Other types are a computation's own: give its tensors that dtype.",
+            "Networks know float16 and bfloat16, too. Other types are a computation's own: give "
+            "its tensors that dtype.",
         )  # fmt: skip
 
 

@@ -56,6 +56,23 @@ def _uses(op: ComputeOp) -> Iterator[tuple[Expr, Position]]:
                 least, most = simple.interval(place)
                 if most - least >= 1 and not any(n.op == "read" for n in walk(place)):
                     yield value, Position(int(min(most - least, 1 << 30)) + 1, limited=True)
+        if node.op in ("eq", "sub"):
+            for value, place in (node.args, node.args[::-1]):
+                last = _last_counted(place)
+                if last > 0 and not _last_counted(value):
+                    yield value, Position(last + 1, limited=False)
+
+
+def _last_counted(place: Expr) -> int:
+    """The last number of a table that counts, which a stage works out of its axes alone; 0 for
+    anything else."""
+    if place.op != "read" or not isinstance(place.attr.op, ComputeOp):
+        return 0
+    op = place.attr.op
+    if op.reduce_axis or any(n.op == "read" for n in walk(op.body)) or not op.dtype.is_int:
+        return 0
+    simple = Simplifier({ax.var: (ax.begin, ax.begin + ax.size - 1) for ax in op.axis})
+    return int(min(max(simple.interval(op.body)[1], 0), 1 << 30))
 
 
 def _of_index(index: Expr, size: int, simple: Simplifier) -> Position:

@@ -56,7 +56,7 @@ def searched(monkeypatch):
     """What the search was called with."""
     seen = {}
 
-    def search(tasks, pipeline, database, options, on_event, history):
+    def search(tasks, pipeline, database, options, on_event, history, meanwhile):
         timing = pipeline.runner._options
         seen.update(
             tasks=[t.name for t in tasks], targets=[t.target for t in tasks], options=options,

@@ -98,12 +98,13 @@ def between(
         above = np.full(apart.shape, True) if right is None else ahead <= right
         return const(above if left is None else above & (ahead >= -left))
     place = tensor.as_shape(tensor.cast(offset, "int32"), (-1, 1, 1, 1))
+    key = const(np.arange(keys, dtype="int32").reshape(1, 1, 1, -1))
     found: Expr | None = None
-    ahead_of = tensor.subtract(const(apart.astype("int32")), place)
-    if right is not None:
-        found = tensor.less(ahead_of, const(right + 1, "int32"))
+    if right is not None:  # each side of one axis, so that a row's is worked out once
+        found = tensor.less(key, tensor.add(place, const((i + right + 1).astype("int32"))))
     if left is not None:
-        found = both(found, tensor.greater(ahead_of, const(-left - 1, "int32")))
+        least = tensor.add(place, const((i - left - 1).astype("int32")))
+        found = both(found, tensor.less(least, key))
     return const(np.full(apart.shape, True)) if found is None else found
 
 

@@ -9,11 +9,12 @@ kernel or several is decided by what was measured: `network/extract.py` offers b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType, Tuple
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
+from tilewright.graph.passes.indices import index_steps
 from tilewright.graph.traversal import (
     each_function,
     is_call,
@@ -27,7 +28,6 @@ JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 JOINED = Pattern.INJECTIVE  # at most, of what is computed element by element
 PRODUCT, SOFTMAX, SINGLE = "nn.batch_matmul", "nn.softmax", "nn.dense"
 MOVES = ("transpose", "strided_slice", "broadcast_to")
-FEW = 8  # rows of queries that each block may make for itself
 LONGEST = 8  # steps between a product and the softmax, or before an operand
 
 Readers = Mapping[Expr, Sequence[Expr]]
@@ -77,24 +77,62 @@ def attentions(body: Expr) -> list[list[Call]]:
     readers = users(body)
     position = {node: k for k, node in enumerate(readers)}
     found, taken = [], set[Expr]()
+    for before, after, node in _between_products(readers, position):
+        if _by_rows(before[0], after[0], node):
+            inner = [*before, *after, node]
+            operands = [*before[0].args, node.args[1]]
+            moved = [step for arg in operands for step in _moves(arg, inner, readers)]
+            moved += _turned(before[0].args[0], inner, readers)
+            moved += _masks(inner, readers)
+            steps = {*moved, *inner, *_moved_result(node, readers)}
+            if not steps & taken:
+                taken |= steps
+                found.append(sorted(steps, key=position.__getitem__))
+    return found
+
+
+def softmax_between_products(body: Expr) -> list[tuple[Call, Call, Call]]:
+    """Give each softmax that nothing but a product is made of, and which is made of one alone,
+    between the two."""
+    readers = users(body)
+    position = {node: k for k, node in enumerate(readers)}
+    return [(b[0], a[0], node) for b, a, node in _between_products(readers, position)]
+
+
+def has_rows_of_heads(scores: Call, softmax: Call, product: Call) -> bool:
+    """Whether both products have the rows of several heads one behind the other, which are heads
+    of their own to the softmax."""
+    rows, times = scores.shape[-2], softmax.shape[-2]
+    last = {scores.shape[-1], softmax.shape[-1], product.args[0].shape[-1]}
+    return (
+        not scores.attrs.transpose_a
+        and softmax.attrs.axis in (-1, len(softmax.shape) - 1)
+        and all(type(n) is int for n in (*scores.shape, *softmax.shape, *product.args[0].shape))
+        and len(last) == 1
+        and scores.shape == product.args[0].shape
+        and 1 < times < rows
+        and rows % times == 0
+    )
+
+
+def has_attention(mod: IRModule) -> bool:
+    return any(
+        _by_rows(*each) or has_rows_of_heads(*each)
+        for f in mod.functions.values()
+        for each in softmax_between_products(f.body)
+    )
+
+
+def _between_products(
+    readers: Readers, position: Mapping[Expr, int]
+) -> Iterator[tuple[list[Call], list[Call], Call]]:
+    """The steps from a product to a softmax, those from there to the next product, and that."""
     for node in readers:
         if op_name(node) == PRODUCT and isinstance(node, Call) and not node.attrs.transpose_a:
             after = _path(node.args[0], SOFTMAX, readers, position)
             before = after and _path(after[0].args[0], PRODUCT, readers, position)
-            if after and before and _by_rows(before[0], after[0], node):
-                inner = [*before, *after, node]
-                operands = [*before[0].args, node.args[1]]
-                moved = [step for arg in operands for step in _moves(arg, inner, readers)]
-                moved += _turned(before[0].args[0], inner, readers)
-                steps = {*moved, *inner, *_moved_result(node, readers)}
-                if not steps & taken:
-                    taken |= steps
-                    found.append(sorted(steps, key=position.__getitem__))
-    return found
-
-
-def has_attention(mod: IRModule) -> bool:
-    return any(attentions(f.body) for f in mod.functions.values())
+            if after and before:
+                yield before, after, node
 
 
 def is_attention(steps: Sequence[str]) -> bool:
@@ -158,10 +196,8 @@ def _moves(operand: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]
 
 
 def _turned(queries: Expr, inner: Sequence[Call], readers: Readers) -> list[Call]:
-    """What makes few rows of queries of other values for `inner` alone, element by element, such as
-    turning them by their position.  More rows have a kernel for that."""
-    if len(queries.shape) < 2 or queries.shape[-2] > FEW:
-        return []
+    """What makes queries of other values for `inner` alone, element by element, such as turning
+    them by their position: each block has its own rows of them, so none is made twice."""
     found: dict[Expr, None] = {}
     waiting = [queries]
     while waiting:
@@ -178,6 +214,16 @@ def _turned(queries: Expr, inner: Sequence[Call], readers: Readers) -> list[Call
         for node in ends:  # they cost nothing outside
             del found[node]
     return [n for n in found if isinstance(n, Call)]
+
+
+def _masks(inner: Sequence[Call], readers: Readers) -> list[Call]:
+    """What says by the places of keys and queries whether they meet, for `inner` alone."""
+    found: list[Call] = []
+    for step in inner:
+        own = index_steps(step.args[0]) if is_call(step, "where") else {}
+        if own and all(set(readers[n]) <= {step, *own} for n in own):
+            found += [n for n in own if isinstance(n, Call)]
+    return found
 
 
 def _is_number(node: Expr) -> bool:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.graph.counts import count_of
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -34,7 +35,8 @@ from tilewright.graph.layers import adopt, joined, layers_of
 from tilewright.graph.op import TABLE, Pattern
 from tilewright.graph.passes.attention import attentions
 from tilewright.graph.passes.dead_code import is_view
-from tilewright.graph.passes.indices import is_whole
+from tilewright.graph.passes.grouped_heads import spread_heads
+from tilewright.graph.passes.indices import is_few, is_whole
 from tilewright.graph.passes.norms import widens
 from tilewright.graph.passes.pairs import FEW
 from tilewright.graph.passes.views import memory_views
@@ -97,7 +99,7 @@ def fuse(mod: IRModule) -> IRModule:
     add(conv_a, conv_b)                    joins conv_a, the result of conv_b is an input
     s = add(conv, x); f(s), conv(s)        s ends the group of conv: it is read twice
     s = add(conv, x); s * sigmoid(s)       one group: all that reads s meets again
-    y = dense; y[:, ::2] * y[:, 1::2]      one group, of few rows
+    y = dense; y[:, ::2] * y[:, 1::2]      one group
     exp -> transpose -> add                one group without an anchor
     concatenate(exp(x), slice(y))          one group: each element is computed once
     exp(x) * sigmoid(y)                    one group: neither of its two chains has an anchor
@@ -123,7 +125,7 @@ def fuse_attention(mod: IRModule, norms: bool = False, behind: bool = False) -> 
         whole = attentions(f.body)
         return with_body(f, _fused(f.body, whole=whole, norms=norms, behind=behind))
 
-    return each_function(mod, change)
+    return each_function(spread_heads(mod), change)
 
 
 def separate(mod: IRModule) -> IRModule:
@@ -180,8 +182,11 @@ def _merge(
     is made is worked out for each element, if it follows from single whole numbers; so is what is
     written at one place of a cache."""
     results = sorted({g.result for g in group_of.values()}, key=position.__getitem__)
-    for result in results:
+    # What moves for several readers joins them when they have become one: those come later.
+    for result in (*results, *reversed(results)):
         group = group_of[result]  # with all that became part of it
+        if group.result is not result:
+            continue
         calls = _calls(result, readers)
         ends = {group_of.get(r) for r in calls}
         reader = next(iter(ends)) if len(ends) == 1 else None
@@ -190,7 +195,9 @@ def _merge(
         moves = all(is_call(step, *MOVES) for step in group.steps)
         chosen = _is_index(reader) or all(is_call(r, "where") for r in calls)
         index = _is_index(group) and chosen
-        written = len(calls) == 1 and _writes_once(calls[0], result)
+        written = len(calls) == 1 and (
+            _writes_once(calls[0], result) or _writes_rows(calls[0], result, readers)
+        )
         if not (moves or index or written) and not all(_takes(r, result) for r in calls):
             continue
         first, *rest = sorted([*group.steps, *reader.steps], key=position.__getitem__)
@@ -200,12 +207,12 @@ def _merge(
 
 
 def _is_index(group: Group) -> bool:
-    """Whether it works out a whole number, or a bool, of single ones: each reader may do it again
-    for each of its elements."""
+    """Whether it works out a whole number, or a bool, of a few: each reader may do it again for
+    each of its elements."""
     inside = set(group.steps)
     given = [v for step in group.steps for v in _operands(step) if v not in inside]
     return all(map(is_whole, group.steps)) and all(
-        isinstance(v, Constant) or v.tensor_type.size == 1 for v in given
+        isinstance(v, Constant) or is_few(v) for v in given
     )
 
 
@@ -221,10 +228,20 @@ def _writes_once(reader: Expr, value: Expr) -> bool:
     every, place = chosen.args
     return (
         isinstance(every, Constant)
-        and place.tensor_type.size == 1
+        and is_few(place)
         and every.data.size * value.tensor_type.size == reader.tensor_type.size
         and len(np.unique(every.data)) == every.data.size
     )
+
+
+def _writes_rows(reader: Expr, value: Expr, readers: Mapping[Expr, Sequence[Expr]]) -> bool:
+    """Whether some of `value` are what a choice writes to places of an axis, which are as many as
+    `value` has there: `where(f(0..n-1), take(value, rows), x)`.  What is kept asks for none."""
+    if not is_call(reader, "take", "gather") or not isinstance(reader, Call):
+        return False
+    end = readers[reader][0] if len(readers[reader]) == 1 else None
+    written = isinstance(end, Call) and is_call(end, "where") and end.args[1] is reader
+    return reader.args[0] is value and written
 
 
 def _widen(
@@ -402,11 +419,11 @@ def _may_follow(node: Expr, arg: Expr, group: Group, alone: bool) -> bool:
 
 
 def _is_side_by_side(node: Expr, product: Expr) -> bool:
-    """Whether `node` is every n-th column of a product of few rows: see `pairs.py`."""
+    """Whether `node` is every n-th column of a product: see `pairs.py`."""
     if not is_call(node, "strided_slice") or not isinstance(node, Call):
         return False
     (rows, columns), step = product.shape, node.attrs.strides[-1]
-    return rows <= FEW and step > 1 and node.shape == (rows, columns // step)
+    return step > 1 and node.shape == (rows, columns // step)
 
 
 def _fused(
@@ -423,6 +440,12 @@ def _fused(
         return new[old]
 
     return rewrite(body, visit)
+
+
+def _is_text(value: Constant) -> bool:
+    """Whether a constant is part of the text of a kernel: one number, or a table whose elements
+    follow from where they stand, which costs less than to read it."""
+    return value.data.size == 1 or count_of(value.data) is not None
 
 
 def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
@@ -446,9 +469,9 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return inside[value]
 
     def operand(step: Call, value: Expr) -> Expr:
-        number = isinstance(value, Constant) and value.data.size == 1
+        known = isinstance(value, Constant) and _is_text(value)
         elementwise = TABLE[op_name(step)].pattern in JOINS
-        return value if number and elementwise else resolve(value)  # part of the kernel's text
+        return value if known and elementwise else resolve(value)
 
     for step in group.steps:
         made = Call(step.op, [operand(step, a) for a in step.args], step.attrs)

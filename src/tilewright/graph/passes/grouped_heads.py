@@ -2,6 +2,7 @@
 
 In: a canonical module.  Out: an equal one, in which the second operand of a batched product of one
 row is not repeated: the rows that meet the same matrix become the rows of one product with it.
+And the other way round, for attentions that become one kernel, which repeats by index arithmetic.
 Read next: `moves.py`, which brings the views that this leaves behind the steps that follow.
 """
 
@@ -11,6 +12,7 @@ from math import prod
 
 from tilewright.graph.expr import Call, Expr, IRModule
 from tilewright.graph.op import call
+from tilewright.graph.passes.attention import has_rows_of_heads, softmax_between_products
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, rewrite, with_body
 
@@ -26,6 +28,38 @@ def group_heads(mod: IRModule) -> IRModule:
     moved.
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
+
+
+def spread_heads(mod: IRModule) -> IRModule:
+    """batch_matmul(a, b)  ->  reshape(batch_matmul(reshape(a), reshape(broadcast_to(b)))), for both
+    products of an attention whose rows are those of several heads, between which its softmax is
+    one for each head: then the rows of all three are the same.
+
+    Only for what becomes one kernel: elsewhere the repeated matrices would be stored.
+    """
+    return each_function(mod, lambda f: with_body(f, _spread(f.body)))
+
+
+def _spread(body: Expr) -> Expr:
+    rows_of = {
+        product: softmax.shape[-2]
+        for first, softmax, second in softmax_between_products(body)
+        if has_rows_of_heads(first, softmax, second)
+        for product in (first, second)
+    }
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if old not in rows_of or not isinstance(node, Call):
+            return node
+        (a, b), rows = node.args, rows_of[old]
+        shared, times = a.shape[0], a.shape[1] // rows
+        left = call("reshape", a, newshape=(shared * times, rows, a.shape[2]))
+        each = call("reshape", b, newshape=(shared, 1, *b.shape[1:]))
+        every = call("broadcast_to", each, shape=(shared, times, *b.shape[1:]))
+        right = call("reshape", every, newshape=(shared * times, *b.shape[1:]))
+        return call("reshape", Call(node.op, (left, right), node.attrs), newshape=node.shape)
+
+    return rewrite(body, visit) if rows_of else body
 
 
 def _visit(old: Expr, node: Expr) -> Expr:

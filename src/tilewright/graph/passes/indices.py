@@ -15,13 +15,15 @@ from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, with_body
 
 LONGEST = 12  # operators of an index
+TEXTS = 64  # of a batch, at most, each with a position of its own
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
 
 def work_out_indices(mod: IRModule) -> IRModule:
     """where(f(reshape(i)), u, x)  ->  where(f'(i), u, x), for each of several that share f(i)
 
-    i: one whole number; f: elementwise steps, among them constants such as 0..n-1; f': with as many
+    i: one whole number, or one for each of a batch; f: elementwise steps, among them constants
+    such as 0..n-1; f': with as many
     axes as the choice has, so that no view stands in between
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
@@ -31,30 +33,36 @@ def _visit(old: Expr, node: Expr) -> Expr:
     if not is_call(node, "where") or not isinstance(node, Call) or node.tensor_type.size == 1:
         return node
     condition = node.args[0]
-    steps = _steps(condition)
+    steps = index_steps(condition)
     if not steps or len(steps) > LONGEST:
         return node
     own = _again(condition, len(node.shape), steps, {})
     return Call(node.op, (own, *node.args[1:]), node.attrs)
 
 
-def _steps(node: Expr) -> dict[Expr, None]:
-    """The operators of an index; none where it is something else."""
+def index_steps(node: Expr) -> dict[Expr, None]:
+    """Give the operators of an index; none where it is something else."""
     found: dict[Expr, None] = {}
     waiting = [node]
     while waiting:
         step = waiting.pop()
         if isinstance(step, Constant) or step in found:
             continue
-        if is_view(step) and isinstance(step, Call) and step.tensor_type.size == 1:
+        if _is_single_view(step) and isinstance(step, Call):
             waiting.append(step.args[0])
         elif is_whole(step) and len(found) <= LONGEST:
             assert isinstance(step, Call)
             found[step] = None
             waiting += step.args
-        elif step.tensor_type.size != 1 or step.tensor_type.dtype.is_float:
+        elif not is_few(step):
             return {}
     return found
+
+
+def is_few(node: Expr) -> bool:
+    """Whether it is one whole number, or one for each of a small batch."""
+    kind = node.tensor_type
+    return not kind.dtype.is_float and kind.size <= TEXTS and all(n == 1 for n in kind.shape[1:])
 
 
 def is_whole(node: Expr) -> bool:
@@ -74,11 +82,15 @@ def _again(node: Expr, rank: int, steps: Collection[Expr], made: dict[Expr, Expr
         elif node in steps and isinstance(node, Call):
             args = tuple(_again(a, rank, steps, made) for a in node.args)
             made[node] = Call(node.op, args, node.attrs)
-        elif is_view(node) and isinstance(node, Call) and _behind(node) in steps:
+        elif _is_single_view(node) and isinstance(node, Call) and _behind(node) in steps:
             made[node] = _again(node.args[0], rank, steps, made)
         else:
             made[node] = node if node.shape == shape else call("reshape", node, newshape=shape)
     return made[node]
+
+
+def _is_single_view(node: Expr) -> bool:
+    return is_view(node) and node.tensor_type.size == 1
 
 
 def _behind(node: Expr) -> Expr:

@@ -35,6 +35,7 @@ from tilewright.graph.traversal import each_function, op_name, with_body, with_c
 
 # Sums of products: they do the work, and accumulate in float32 whatever their operands are.
 ALWAYS = (*CONTRACTIONS, *TRANSPOSED, "nn.batch_matmul")
+FILLED = 1e30  # what is beyond it fills in masks: any other number so large would do
 LP_POOLS = tuple(f"nn.lp_pool{rank}d" for rank in RANKS)
 # Their results may leave the range of a half, or need the digits it lacks.
 NEVER = (
@@ -50,7 +51,7 @@ def to_mixed_precision(
 
     Parameters and inputs keep their types and are cast where they are read; `relay.build` folds the
     casts of weights.  An operator that reads both a narrow value and the result of one in `NEVER`
-    computes in float32.
+    computes in float32, and so does one whose constant weights `dtype` cannot hold.
     keep_outputs: cast results back to the types they had
     Raises ModelError unless `dtype` is a float type narrower than float32.
     """
@@ -72,6 +73,7 @@ class _Conversion:
         self.narrow = narrow
         self.new: dict[Expr, Expr] = {}
         self.chosen: dict[Expr, DType] = {}
+        self._sizes: dict[tuple[Constant, float], float] = {}
         self._casts: dict[tuple[Expr, DType], Expr] = {}
 
     def function(self, function: Function, keep_outputs: bool) -> Function:
@@ -102,14 +104,34 @@ class _Conversion:
 
     def _type_of(self, node: Expr) -> DType | None:
         name = op_name(node)
+        constants = [c for c in children(node) if isinstance(c, Constant)]
         if name in ALWAYS:
-            return self.narrow
+            return self.narrow if all(map(self._keeps, constants)) else FLOAT32
         if name in NEVER:
             return FLOAT32
         read = {self.chosen[c] for c in children(node) if c in self.chosen}
         if name == "cast" or not read:
             return None  # asked for by the user, or nothing to follow
-        return FLOAT32 if FLOAT32 in read else self.narrow
+        if FLOAT32 in read or any(self._size(c, FILLED) > self.narrow.greatest for c in constants):
+            return FLOAT32
+        return self.narrow
+
+    def _keeps(self, weights: Constant) -> bool:
+        """Whether they stay what they are but for rounding: none is infinite then, nor are all of
+        them zeros or nearly so."""
+        size = self._size(weights)
+        least = self.narrow.smallest / self.narrow.eps  # that is no subnormal number
+        return size == 0 or least <= size <= self.narrow.greatest
+
+    def _size(self, constant: Constant, below: float = np.inf) -> float:
+        """The largest number of an array that is cast, of those below a limit; 0 of others."""
+        if constant.data.size == 1 or constant.dtype is not FLOAT32:
+            return 0.0
+        key = constant, below
+        if key not in self._sizes:
+            size = np.abs(constant.data)
+            self._sizes[key] = float(np.max(size, initial=0.0, where=size < below))
+        return self._sizes[key]
 
     def _cast(self, value: Expr, wanted: DType) -> Expr:
         """`value` in the type wanted; what is neither float32 nor narrow stays."""
@@ -122,10 +144,12 @@ class _Conversion:
             return value
         key = value, wanted
         if key not in self._casts:
-            single = isinstance(value, Constant) and value.data.size == 1
+            held = isinstance(value, Constant) and (
+                value.data.size == 1 or (self._size(value) >= FILLED and wanted is self.narrow)
+            )
             self._casts[key] = (
                 Constant(_within(value.data, wanted).astype(wanted.storage))  # type: ignore[attr-defined]
-                if single
+                if held
                 else call("cast", value, dtype=str(wanted))
             )
         return self._casts[key]

@@ -60,7 +60,7 @@ def packings(body: Expr) -> list[Packing]:
 
 def _packed(body: Expr, weights: NarrowWeights) -> Expr:
     kinds = _kinds(body, weights)
-    done: dict[tuple[Constant, str], tuple[Constant, Constant]] = {}
+    done: dict[tuple[Constant, str], tuple[Constant, Constant] | None] = {}
 
     def visit(old: Expr, node: Expr) -> Expr:
         kind = kinds.get(old)
@@ -71,19 +71,19 @@ def _packed(body: Expr, weights: NarrowWeights) -> Expr:
         if (matrix, kind) not in done:
             group = weights.group_of(matrix.shape[1])
             made = packed(matrix.data, kind, group)
-            weight = Constant(made.weight)
-            done[matrix, kind] = weight, Constant(made.scale)
-            layers = tuple(layers_of(old))
-            _MADE[weight] = Packing(layers, matrix.shape, kind, group, made.error)
+            done[matrix, kind] = None
+            if made.error < 1:  # otherwise bytes cannot hold them
+                weight = Constant(made.weight)
+                done[matrix, kind] = weight, Constant(made.scale)
+                layers = tuple(layers_of(old))
+                _MADE[weight] = Packing(layers, matrix.shape, kind, group, made.error)
+        narrow = done[matrix, kind]
+        if narrow is None:
+            return node
         if data.shape[0] > FEW:
-            floats = call(
-                "nn.unpack_narrow", *done[matrix, kind], kind=kind, dtype=str(matrix.dtype)
-            )
+            floats = call("nn.unpack_narrow", *narrow, kind=kind, dtype=str(matrix.dtype))
             return Call(node.op, (data, call("reshape", floats, newshape=matrix.shape)), node.attrs)
-        return call(
-            "nn.dense_narrow", data, *done[matrix, kind], kind=kind,
-            out_dtype=node.attrs.out_dtype,
-        )  # fmt: skip
+        return call("nn.dense_narrow", data, *narrow, kind=kind, out_dtype=node.attrs.out_dtype)
 
     return rewrite(body, visit)
 

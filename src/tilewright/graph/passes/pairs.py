@@ -7,16 +7,18 @@ Read next: `combine.py`, `fuse.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.dtype import DType
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
 
-FEW = 4  # rows: of more, what matrix units compute lies in other lanes
+FEW = 4  # rows: of more, what the matrix units of warps compute lies in other lanes
+MANY = 64  # rows, from which groups of warps bring both to shared memory anyway
 LONGEST = 12  # operators in which the two products meet
 JOINS = (Pattern.ELEMENTWISE, Pattern.BROADCAST)
 
@@ -26,16 +28,33 @@ Readers = Mapping[Expr, Sequence[Expr]]
 def pair_gates(mod: IRModule) -> IRModule:
     """f(dense(x, V), dense(x, W))  ->  f(y[:, 0::2], y[:, 1::2]), y = dense(x, V and W in turn)
 
-    f: elementwise; x: of few rows.  Nothing else reads the products, or what f makes on its way.
+    f: elementwise; x: of few rows, see `pair_gates_of` for many.  Nothing else reads the products,
+    or what f makes on its way.
     """
-    return each_function(mod, lambda f: with_body(f, _paired(f.body)))
+    return each_function(mod, lambda f: with_body(f, _paired(f.body, ())))
 
 
-def _paired(body: Expr) -> Expr:
+def pair_gates_of(large: Collection[DType]) -> Callable[[IRModule], IRModule]:
+    """Give `pair_gates` which takes products of many rows of these types as well: where groups of
+    warps multiply them, their results go by way of shared memory."""
+
+    def pair_gates(mod: IRModule) -> IRModule:
+        return each_function(mod, lambda f: with_body(f, _paired(f.body, large)))
+
+    return pair_gates
+
+
+def _has_rows(product: Call, large: Collection[DType]) -> bool:
+    rows = product.shape[0]
+    kinds = {a.tensor_type.dtype for a in product.args}
+    return rows in range(FEW + 1) or (len(kinds) == 1 and kinds <= {*large} and rows >= MANY)
+
+
+def _paired(body: Expr, large: Collection[DType]) -> Expr:
     readers = users(body)
     alike: dict[object, list[Call]] = {}
     for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and node.shape[0] in range(FEW + 1):
+        if is_call(node, "nn.dense") and isinstance(node, Call) and _has_rows(node, large):
             data, weight = node.args
             if isinstance(weight, Constant):
                 source = data.args[0] if is_view(data) and isinstance(data, Call) else data

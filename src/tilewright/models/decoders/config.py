@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.dtype import DType
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, TilewrightError
 
+MOST_LAYERS = 4096
 _OTHERS = "Export it with torch.export, or compile it where it runs: torch.compile(backend=)."
 
 
@@ -101,28 +102,49 @@ def read(folder: Path) -> Decoder:
 
 def decoder_of(config: Mapping[str, Any], place: str) -> Decoder:
     """Raises ModelError for a model that is not known, and for numbers that cannot be."""
-    config = config.get("text_config", config)
-    family = config.get("model_type")
-    if family not in FAMILIES:
+    whole, config = config, config.get("text_config", config)
+    family = config.get("model_type") if isinstance(config, Mapping) else None
+    if not isinstance(family, str) or family not in FAMILIES:
         raise ModelError(
             place, f"its model_type is {family!r}, which is not known",
             f"Known are {', '.join(FAMILIES)}. {_OTHERS}",
         )  # fmt: skip
+    if whole.get("quantization_config") or config.get("quantization_config"):
+        raise ModelError(
+            place, "its weights are quantized, by its quantization_config",
+            'Fetch it in bfloat16 or float16; weights="int4" of tune and compile packs them.',
+        )  # fmt: skip
     try:
-        made = FAMILIES[family](_Config(config, place))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        made = FAMILIES[family](_Config({**_USUAL.get(family, {}), **config}, place))
+        _check(made)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         told = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ModelError(
             place, f"it is no config of {family} ({told})", "Fetch it again."
         ) from None
+    return made
+
+
+def _check(made: Decoder) -> None:
+    """Raises ValueError for numbers that cannot be."""
     sizes = (made.vocabulary, made.width, made.heads, made.shared, made.size, made.wide,
              made.positions, len(made.layers))  # fmt: skip
-    if min(sizes) < 1 or made.heads % made.shared:
-        raise ModelError(
-            place, f"{made.heads} heads of {made.size} elements with {made.shared} of keys, "
-            f"{len(made.layers)} layers cannot be", "Fetch it again.",
-        )  # fmt: skip
-    return made
+    if not 1 <= min(sizes) <= max(sizes) < 1 << 31 or made.heads % made.shared:
+        raise ValueError(
+            f"{made.heads} heads of {made.size} elements with {made.shared} of keys, width "
+            f"{made.width}, {len(made.layers)} layers cannot be"
+        )
+    numbers = made.epsilon, made.scale, made.attention_scale, *made.caps
+    if not all(isinstance(n, float) and 0 <= n < math.inf for n in numbers):
+        raise ValueError(f"epsilon, scales and caps are {numbers}, which cannot be")
+    for rotary in {layer.rotary for layer in made.layers} - {None}:
+        assert rotary is not None
+        if not all(0 <= f < math.inf for f in rotary.frequencies):
+            raise ValueError(f"its positions turn by {rotary.frequencies[-1]} radians")
+        if not 2 <= 2 * len(rotary.frequencies) <= made.size:
+            raise ValueError(
+                f"{2 * len(rotary.frequencies)} of {made.size} elements of a head turn"
+            )
 
 
 class _Config:
@@ -133,7 +155,16 @@ class _Config:
 
     def __getitem__(self, name: str) -> int:
         value = self.found[name]
-        if isinstance(value, bool) or not isinstance(value, int):
+        if type(value) is not int:
+            raise ValueError(f"{name} is {value!r:.40}")
+        return value
+
+    def whole(self, name: str, usual: int) -> int:
+        return usual if self.found.get(name) is None else self[name]
+
+    def flag(self, name: str, usual: bool = False) -> bool:
+        value = self.get(name, usual)
+        if type(value) is not bool:
             raise ValueError(f"{name} is {value!r:.40}")
         return value
 
@@ -147,14 +178,27 @@ class _Config:
     @property
     def dtype(self) -> str:
         name = str(self.get("dtype", self.get("torch_dtype", "float32")))
-        return str(DType(name.removeprefix("torch.")))
+        try:
+            return str(DType(name.removeprefix("torch.")))
+        except TilewrightError:
+            raise ValueError(f"dtype is {name!r:.40}") from None
 
     @property
     def head_size(self) -> int:
-        return int(self.get("head_dim", self["hidden_size"] // self["num_attention_heads"]))
+        return self.whole("head_dim", self["hidden_size"] // self["num_attention_heads"])
 
-    def activation(self, *names: str) -> str:
-        name = next((self.found[n] for n in names if self.found.get(n)), "silu")
+    def layers(self, name: str = "num_hidden_layers") -> range:
+        if self[name] > MOST_LAYERS:
+            raise ValueError(f"{name} is {self[name]}, of at most {MOST_LAYERS}")
+        return range(self[name])
+
+    @property
+    def rope(self) -> dict[str, Any]:
+        """What says how positions turn heads: models of transformers take the older name first."""
+        return dict(self.get("rope_scaling", None) or self.get("rope_parameters", None) or {})
+
+    def activation(self, name: str = "hidden_act") -> str:
+        name = self.get(name, "silu")
         known = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh",
                  "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh",
                  "relu": "relu"}  # fmt: skip
@@ -164,14 +208,16 @@ class _Config:
 
     def rotary(self, size: int, base: float | None = None) -> Rotary:
         """The frequencies of `size` elements of each head."""
-        told = dict(self.get("rope_parameters", None) or self.get("rope_scaling", None) or {})
-        base = float(base or told.get("rope_theta") or self.get("rope_theta", 10000.0))
+        told = self.rope
+        base = float(base or told.get("rope_theta", self.get("rope_theta", 10000.0)))
+        if not 0 < base < math.inf:
+            raise ValueError(f"rope_theta is {base}")
         plain = base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
         kind = told.get("rope_type", told.get("type", "default"))
         if kind in ("default", None):
             return Rotary(tuple(plain.tolist()))
         if kind == "linear":
-            return Rotary(tuple((plain / float(told["factor"])).tolist()))
+            return Rotary(tuple((plain / _positive(told, "factor")).tolist()))
         if kind == "llama3":
             return Rotary(tuple(_llama3(plain, told).tolist()))
         raise self.refuse(f"rope_type {kind!r}")
@@ -179,11 +225,32 @@ class _Config:
 
 def _llama3(plain: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
     """Long waves slower by a factor, short ones as they are, and between them a mean of both."""
-    factor, low, high = (float(told[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
-    turns = float(told["original_max_position_embeddings"]) * plain / (2 * math.pi)
+    factor, low, high, length = (
+        _positive(told, k)
+        for k in ("factor", "low_freq_factor", "high_freq_factor",
+                  "original_max_position_embeddings")
+    )  # fmt: skip
+    if low >= high:
+        raise ValueError(f"low_freq_factor {low} is not below high_freq_factor {high}")
+    turns = length * plain / (2 * math.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)
     made: np.ndarray = (1 - share) * plain / factor + share * plain
     return made
+
+
+def _positive(told: Mapping[str, Any], name: str) -> float:
+    value = float(told[name])
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} is {value}")
+    return value
+
+
+def _part(c: _Config, usual: float) -> int:
+    """How many elements of a head turn."""
+    told = c.rope.get("partial_rotary_factor", c.get("partial_rotary_factor", usual))
+    if not 0 < (part := float(told)) <= 1:
+        raise ValueError(f"partial_rotary_factor is {part}")
+    return int(c.head_size * part)
 
 
 def _common(c: _Config) -> dict[str, Any]:
@@ -191,86 +258,100 @@ def _common(c: _Config) -> dict[str, Any]:
     return {
         "family": str(c.found["model_type"]), "vocabulary": c["vocab_size"],
         "width": c["hidden_size"], "heads": heads,
-        "shared": int(c.get("num_key_value_heads", heads)), "size": c.head_size,
+        "shared": c.whole("num_key_value_heads", heads), "size": c.head_size,
         "wide": c["intermediate_size"], "positions": c["max_position_embeddings"],
         "dtype": c.dtype,
     }  # fmt: skip
 
 
-def _windows(c: _Config, usual: str) -> list[int | None]:
-    """The window of each layer.  usual: which have one where the config does not list them."""
-    count, window = c["num_hidden_layers"], c.get("sliding_window", None)
-    kinds = c.get("layer_types", None) or [usual] * count
-    if len(kinds) != count:
-        raise ValueError(f"{len(kinds)} layer_types for {count} layers")
+def _windows(c: _Config, slides: Callable[[int], bool]) -> list[int | None]:
+    """The window of each layer.  slides: which have one where the config does not list them."""
+    layers, window = c.layers(), c.get("sliding_window", None)
+    if window is not None and not (type(window) is int and window > 0):
+        raise ValueError(f"sliding_window is {window!r:.40}")
+    kinds = c.get("layer_types", None)
+    if kinds is None:
+        kinds = ["sliding_attention" if slides(k) else "full_attention" for k in layers]
+    if len(kinds) != len(layers):
+        raise ValueError(f"{len(kinds)} layer_types for {len(layers)} layers")
     if other := set(kinds) - {"full_attention", "sliding_attention"}:
         raise c.refuse(f"layer type {min(other)!r}")
+    if window is None and "sliding_attention" in kinds:
+        raise ValueError("layers of sliding_attention without a sliding_window")
     return [window if kind == "sliding_attention" else None for kind in kinds]
 
 
 def _llama(c: _Config) -> Decoder:
     """Llama, Mistral, Qwen2, Qwen3: they differ in biases, windows and norms of heads."""
     family, common = c.found["model_type"], _common(c)
-    biased = bool(c.get("attention_bias", False))
-    biases = {"qkv", "out"} if biased else {"qkv"} if family == "qwen2" else set()
-    if c.get("mlp_bias", False):
+    biases = {"qkv", "out"} if c.flag("attention_bias") else set()
+    if family == "qwen2":
+        biases = {"qkv"}
+    if c.flag("mlp_bias"):
         biases.add("dense")
-    windowed = family == "mistral" or bool(c.get("use_sliding_window", False))
-    slides = family == "mistral" and c.get("sliding_window", None) is not None
-    windows = _windows(c, "sliding_attention" if slides else "full_attention")
+    windows: list[int | None] = [None] * len(c.layers())
+    if family == "mistral":
+        windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
+    elif family != "llama" and c.flag("use_sliding_window"):
+        windows = _windows(c, lambda k: k >= c["max_window_layers"])
     rotary = c.rotary(common["size"])
     return Decoder(
-        **common, layers=tuple(Layer(rotary, w if windowed else None) for w in windows),
-        epsilon=float(c.get("rms_norm_eps", 1e-6)), activation=c.activation("hidden_act"),
-        biases=frozenset(biases), head_norms=family == "qwen3",
-        tied=bool(c.get("tie_word_embeddings", False)),
+        **common, layers=tuple(Layer(rotary, w) for w in windows),
+        epsilon=float(c.get("rms_norm_eps", 1e-6)), activation=c.activation(),
+        biases=frozenset(biases), head_norms=family == "qwen3", tied=c.flag("tie_word_embeddings"),
     )  # fmt: skip
 
 
 def _phi3(c: _Config) -> Decoder:
     common = _common(c)
-    rotary = c.rotary(int(common["size"] * float(c.get("partial_rotary_factor", 1.0))))
-    windows = _windows(
-        c, "full_attention" if c.get("sliding_window", None) is None else "sliding_attention"
-    )
+    rotary = c.rotary(_part(c, 1.0))
+    windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
     return Decoder(
         **common, layers=tuple(Layer(rotary, w) for w in windows),
-        epsilon=float(c.get("rms_norm_eps", 1e-5)), activation=c.activation("hidden_act"),
-        tied=bool(c.get("tie_word_embeddings", False)),
+        epsilon=float(c.get("rms_norm_eps", 1e-5)), activation=c.activation(),
+        tied=c.flag("tie_word_embeddings"),
     )  # fmt: skip
 
 
 def _phi(c: _Config) -> Decoder:
-    if c.get("qk_layernorm", False):
+    if c.flag("qk_layernorm"):
         raise c.refuse("qk_layernorm")
-    common = _common(c)
-    told = c.get("rope_parameters", None) or {}
-    part = float(told.get("partial_rotary_factor", c.get("partial_rotary_factor", 0.5)))
-    layer = Layer(c.rotary(int(common["size"] * part)))
+    layer = Layer(c.rotary(_part(c, 0.5)))
     return Decoder(
-        **common, layers=(layer,) * c["num_hidden_layers"], norm="layer", gated=False,
-        epsilon=float(c.get("layer_norm_eps", 1e-5)), activation=c.activation("hidden_act"),
+        **_common(c), layers=(layer,) * len(c.layers()), norm="layer", gated=False,
+        epsilon=float(c.get("layer_norm_eps", 1e-5)), activation=c.activation(),
         biases=frozenset(("qkv", "out", "dense", "head")), parallel=True,
-        tied=bool(c.get("tie_word_embeddings", False)),
+        tied=c.flag("tie_word_embeddings"),
     )  # fmt: skip
 
 
 def _gemma(c: _Config) -> Decoder:
     """Gemma 1 to 3 of text: norms stored less one, an embedding that is scaled."""
     family, common = c.found["model_type"], _common(c)
+    if c.flag("use_bidirectional_attention"):
+        raise c.refuse("use_bidirectional_attention")
     third = family == "gemma3_text"
-    windows: list[int | None] = [None] * c["num_hidden_layers"]
+    windows: list[int | None] = [None] * len(c.layers())
     rotary = local = c.rotary(common["size"])
     scale = common["size"] ** -0.5
-    if family != "gemma":
-        windows = _windows(c, "")
-        scale = float(c["query_pre_attn_scalar"]) ** -0.5
+    activation = c.activation("hidden_act" if family == "gemma" else "hidden_activation")
+    if family == "gemma":  # its first configs say gelu and mean the other one
+        activation = "gelu_tanh" if activation == "gelu" else activation
+    else:
+        every = c["sliding_window_pattern"]
+        windows = _windows(c, lambda k: (k + 1) % every != 0)
+        scale = _positive(c.found, "query_pre_attn_scalar") ** -0.5
     if third:
         told = c.get("rope_parameters", None) or {}
         if "full_attention" in told:
             rotary, local = (
-                _Config({"rope_parameters": told[k]}, c.place).rotary(common["size"])
-                for k in ("full_attention", "sliding_attention")
+                _Config({"rope_parameters": told[k], "rope_theta": theta}, c.place).rotary(
+                    common["size"]
+                )
+                for k, theta in (
+                    ("full_attention", c.found["rope_theta"]),
+                    ("sliding_attention", c.get("rope_local_base_freq", 1e4)),
+                )
             )
         else:
             plain = _Config({}, c.place)
@@ -279,29 +360,48 @@ def _gemma(c: _Config) -> Decoder:
     return Decoder(
         **common, layers=tuple(Layer(rotary if w is None else local, w) for w in windows),
         epsilon=float(c.get("rms_norm_eps", 1e-6)), norm="rms+1",
-        activation=c.activation("hidden_activation", "hidden_act"),
+        activation=activation, biases=frozenset(("qkv", "out") if c.flag("attention_bias") else ()),
         after=family != "gemma", head_norms=third, scale=common["width"] ** 0.5,
         attention_scale=scale, caps=(0.0, 0.0) if family == "gemma" else tuple(caps),  # type: ignore[arg-type]
-        tied=bool(c.get("tie_word_embeddings", True)),
+        tied=c.flag("tie_word_embeddings", True),
     )  # fmt: skip
 
 
 def _gpt2(c: _Config) -> Decoder:
-    if c.get("scale_attn_by_inverse_layer_idx", False):
+    if c.flag("scale_attn_by_inverse_layer_idx"):
         raise c.refuse("scale_attn_by_inverse_layer_idx")
     width, heads = c["n_embd"], c["n_head"]
     return Decoder(
         "gpt2", c["vocab_size"], width, heads, heads, width // heads,
-        int(c.get("n_inner", 4 * width)), (Layer(None),) * c["n_layer"], c["n_positions"],
+        c.whole("n_inner", 4 * width), (Layer(None),) * len(c.layers("n_layer")), c["n_positions"],
         epsilon=float(c.get("layer_norm_epsilon", 1e-5)), norm="layer", gated=False,
         activation=c.activation("activation_function"), learned=True, dtype=c.dtype,
-        biases=frozenset(("qkv", "out", "dense")), tied=bool(c.get("tie_word_embeddings", True)),
+        biases=frozenset(("qkv", "out", "dense")), tied=c.flag("tie_word_embeddings", True),
+        attention_scale=0.0 if c.flag("scale_attn_weights", True) else 1.0,
     )  # fmt: skip
 
 
 FAMILIES: dict[str, Callable[[_Config], Decoder]] = {
     "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "phi": _phi,
     "phi3": _phi3, "gemma": _gemma, "gemma2": _gemma, "gemma3_text": _gemma, "gpt2": _gpt2,
+}  # fmt: skip
+
+
+# What a config of a family means that does not say it; in most, what is said to be null is not so.
+_WINDOWED = {"sliding_window": 4096}
+_GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "query_pre_attn_scalar": 256}
+_USUAL: dict[str, dict[str, Any]] = {
+    "mistral": _WINDOWED,
+    "qwen2": {**_WINDOWED, "max_window_layers": 28},
+    "qwen3": {**_WINDOWED, "max_window_layers": 28, "head_dim": 128},
+    "phi": {"hidden_act": "gelu_new"},
+    "gemma": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
+    "gemma2": {
+        **_GEMMA, **_WINDOWED, "sliding_window_pattern": 2,
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+    },
+    "gemma3_text": {**_GEMMA, **_WINDOWED, "sliding_window_pattern": 6, "rope_theta": 1e6},
+    "gpt2": {"activation_function": "gelu_new"},
 }  # fmt: skip
 
 

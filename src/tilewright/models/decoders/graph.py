@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.graph.expr import Expr, Function, Tuple, Var
 from tilewright.graph.functions import activations, indexing, nn, normalize, tensor
-from tilewright.graph.functions.attention import Mask, both, probabilities, scores, weighted
+from tilewright.graph.functions.attention import Mask, between, probabilities, scores, weighted
 from tilewright.graph.leaves import const, var
 from tilewright.models.decoders.config import Decoder, Layer, Rotary
 
@@ -56,6 +56,7 @@ class _Graph:
     weights: dict[str, Var] = field(default_factory=dict)
     rotated: dict[Rotary, tuple[Expr, Expr]] = field(default_factory=dict)
     masks: dict[int | None, Expr] = field(default_factory=dict)
+    which: tuple[Expr, Expr] | None = None  # places of a cache that are written, and rows for all
 
     def function(self) -> Function:
         d, b = self.decoder, self.batch
@@ -162,12 +163,14 @@ class _Graph:
         if layer.rotary is not None:
             q, k = (self.turned(h, layer.rotary) for h in (q, k))
         keys, values = self.written(keys, k), self.written(values, v)
+        if self.count == 1:  # heads that share keys are rows that meet the same ones
+            q = tensor.reshape(q, (self.batch, d.shared, -1, d.size))
         scale = d.attention_scale or d.size**-0.5
         seen = Mask(self.mask(layer.window))  # each position sees itself at least
         made = weighted(probabilities(scores(q, keys, scale, d.caps[0]), seen), values)
-        flat = tensor.reshape(
-            tensor.transpose(made, (0, 2, 1, 3)), (self.batch, self.count, d.heads * d.size)
-        )
+        if self.count > 1:
+            made = tensor.transpose(made, (0, 2, 1, 3))
+        flat = tensor.reshape(made, (self.batch, self.count, d.heads * d.size))
         return self.linear(flat, f"{name}.o_proj", d.width, "out" in d.biases), keys, values
 
     def split(self, x: Expr, name: str, heads: int) -> Expr:
@@ -210,34 +213,31 @@ class _Graph:
     def written(self, cache: Expr, new: Expr) -> Expr:
         """The cache with `new`, [batch, shared, count, size], from the position on.  Elementwise:
         nothing is moved, and what would be behind its end is not written."""
-        first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
         places = const(np.arange(self.length, dtype="int64").reshape(1, 1, -1, 1))
+        first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
         if self.count == 1:
             return tensor.where(tensor.equal(places, first), new, cache)
-        row = places - first
-        inside = tensor.where(
-            tensor.less(row, const(0, "int64")), const(False),
-            tensor.less(row, const(self.count, "int64")),
-        )  # fmt: skip
-        row = tensor.clip(row, 0, self.count - 1)
+        if self.which is None:
+            self.which = self.chosen_rows(places - first)
+        inside, row = self.which
         if self.batch == 1:
             rows = indexing.take(new, tensor.reshape(row, (-1,)), axis=2)
         else:
             rows = indexing.gather(new, 2, tensor.broadcast_to(row, cache.shape))
         return tensor.where(inside, rows, cache)
 
+    def chosen_rows(self, row: Expr) -> tuple[Expr, Expr]:
+        """Which rows of a cache are written, by their numbers from the position on; and the number
+        of a new one for each."""
+        known = tensor.less(row, const(self.count, "int64"))
+        inside = tensor.where(tensor.less(row, const(0, "int64")), const(False), known)
+        return inside, tensor.clip(row, 0, self.count - 1)
+
     def mask(self, window: int | None) -> Expr:
         """bool [batch, 1, count, length]: the keys that each position sees."""
         if window is not None and window >= self.length:
             window = None
         if window not in self.masks:
-            first = tensor.reshape(self.position, (self.batch, 1, 1, 1))
-            rows = np.arange(self.count, dtype="int64").reshape(1, 1, -1, 1)
-            keys = np.arange(self.length, dtype="int64").reshape(1, 1, 1, -1)
-            apart = tensor.subtract(const(keys - rows), first)
-            found: Expr | None = tensor.less(apart, const(1, "int64"))
-            if window is not None:
-                found = both(found, tensor.less(const(-window, "int64"), apart))
-            assert found is not None
-            self.masks[window] = found
+            before = None if window is None else window - 1
+            self.masks[window] = between(self.count, self.length, before, 0, self.position)
         return self.masks[window]

@@ -7,6 +7,7 @@ that is a table here.  Read next: `graph.py`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -26,6 +27,9 @@ from tilewright.models.decoders.config import Decoder
 Shapes = Mapping[str, tuple[int, ...]]
 
 _DRAWN = (1 << 22) + 15  # numbers that random weights repeat: to draw billions takes minutes
+_FLOATS = ("F64", "F32", "F16", "BF16")  # of safetensors
+_OTHER_MODEL = "Fetch the model again; it may be another one than its config.json says."
+_BUFFERS = re.compile(r"\.rotary_emb\.inv_freq$|^h\.\d+\.attn\.(masked_)?bias$")
 _PREFIXES = ("", "transformer.", "language_model.", "model.language_model.")
 
 
@@ -93,15 +97,11 @@ _STORED: dict[str, Callable[[str, Decoder], _Stored]] = {
 def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str, Array]:
     """The weights in the safetensors of a folder, in an element type.
 
-    Raises ModelError where there are none, where one is missing or has another shape, and without
-    the package safetensors.
+    Raises ModelError where there are none, where one is missing, has another shape or is no float,
+    where layers have one that nothing reads, and without the package safetensors.
     """
     place = f"load({str(folder)!r})"
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ModelError(
-            place, "it has no .safetensors file", "Fetch the weights of the model, too."
-        )
+    files = _files(folder, place)
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
@@ -109,7 +109,7 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
             place, "its weights are read by safetensors, which is not installed",
             install("decoders"),
         ) from None  # fmt: skip
-    kind, made = DType(dtype).storage, dict[str, Array]()
+    made, taken = dict[str, Array](), set[str]()
     with ExitStack() as stack:
         where: dict[str, Any] = {}
         for file in files:
@@ -121,14 +121,26 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
                     f"it cannot be read ({str(error).splitlines()[0]})",
                     "Fetch it again.",
                 ) from None
+            if both := where.keys() & opened.keys():
+                raise ModelError(
+                    str(file), f"another file of the folder has {min(both)}, too",
+                    "Leave the files of one model there.",
+                )  # fmt: skip
             where |= dict.fromkeys(opened.keys(), opened)
         for name, shape in shapes.items():
             stored = _STORED.get(decoder.family, _as_it_is)(name, decoder)
             found = next((p + stored.name for p in _PREFIXES if p + stored.name in where), None)
             if found is None:
                 raise ModelError(
-                    place, f"its files have no {stored.name}, as {decoder.family} has",
-                    "Fetch the model again; it may be another one than its config.json says.",
+                    place, f"its files have no {stored.name}, as {decoder.family} has", _OTHER_MODEL
+                )
+            taken.add(found)
+            kind = where[found].get_slice(found).get_dtype()
+            if kind not in _FLOATS:
+                raise ModelError(
+                    f"{place}: {found}", f"it is of {kind}, by a quantization that is not known",
+                    'Fetch it in bfloat16 or float16; weights="int4" of tune and compile packs '
+                    "them.",
                 )  # fmt: skip
             value = where[found].get_tensor(found)
             value = value.T if stored.turned else value
@@ -140,8 +152,59 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
                 )  # fmt: skip
             if decoder.norm == "rms+1" and name.endswith("norm.weight"):
                 value = value.astype("float32") + 1
-            made[name] = np.ascontiguousarray(value, kind)
+            made[name] = _converted(value, dtype, f"{place}: {found}")
+    _nothing_left(decoder, taken, where.keys() - taken, place)
     return made
+
+
+def _files(folder: Path, place: str) -> list[Path]:
+    """What holds its weights: the files of its index, its one file, or all there are."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        try:
+            names = {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(
+                str(index), f"it is no index of files ({error!r:.80})", "Fetch it again."
+            ) from None
+        for name in sorted(names):
+            if Path(name).name != name or not (folder / name).is_file():
+                raise ModelError(
+                    str(index), f"it names {name!r:.80}, which is not there", "Fetch it, too."
+                )
+        return [folder / name for name in sorted(names)]
+    if (folder / "model.safetensors").exists():
+        return [folder / "model.safetensors"]
+    if files := sorted(folder.glob("*.safetensors")):
+        return files
+    raise ModelError(place, "it has no .safetensors file", "Fetch the weights of the model, too.")
+
+
+def _converted(value: np.ndarray, dtype: str, place: str) -> Array:
+    """Raises ModelError for numbers that the type cannot hold."""
+    with np.errstate(over="ignore"):
+        made = np.ascontiguousarray(value, DType(dtype).storage)
+    if dtype == "float16" and value.dtype != made.dtype:
+        lost = np.isinf(made) & np.isfinite(value)
+        if lost.any():
+            most = np.abs(value[lost].astype("float32")).max()
+            raise ModelError(
+                place, f"it reaches {most:.3g}, and float16 65504", 'Give dtype="bfloat16".'
+            )
+    return made
+
+
+def _nothing_left(decoder: Decoder, taken: set[str], left: set[str], place: str) -> None:
+    """Raises ModelError for a weight of the layers that nothing reads: it is another model."""
+    layers = "h." if decoder.family == "gpt2" else "model.layers."
+    owns = {name[: name.index(layers)] for name in taken if layers in name}
+    for name in sorted(left):
+        inner = next((name[len(p) :] for p in owns if name.startswith(p + layers)), None)
+        if inner is not None and not _BUFFERS.search(inner):
+            raise ModelError(
+                f"{place}: {name}", f"{decoder.family} has no such weight, as its config.json is",
+                _OTHER_MODEL,
+            )  # fmt: skip
 
 
 def random(decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str, Array]:

@@ -69,6 +69,14 @@ def _isfinite(w: Writer, node: Call) -> str:
     return w.op("Not", w.op("Or", w.op("IsNaN", x), w.op("IsInf", x)))
 
 
+def _where(w: Writer, node: Call) -> str:
+    """Of bools by logical operators: onnxruntime has no Where of them."""
+    condition, x, y = map(w.name, node.args)
+    if node.dtype != "bool":
+        return w.op("Where", condition, x, y)
+    return w.op("Or", w.op("And", condition, x), w.op("And", w.op("Not", condition), y))
+
+
 EXPORTERS: dict[str, Exporter] = {
     "bitwise_and": _bitwise("And"),
     "bitwise_not": _bitwise("Not"),
@@ -81,4 +89,5 @@ EXPORTERS: dict[str, Exporter] = {
     "mod": lambda w, n: w.op("Mod", *map(w.name, n.args), fmod=1),
     "not_equal": lambda w, n: w.op("Not", w.op("Equal", *map(w.name, n.args))),
     "right_shift": _shift("RIGHT"),
+    "where": _where,
 }

@@ -10,17 +10,21 @@ decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.doors import door
+from tilewright.base.doors import door, is_integer
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.network.compiled import Compiled
 
 NAMES = ("tokens", "position", "last")  # of its inputs
 Choose = Callable[[np.ndarray], Any]  # logits [batch, vocabulary] -> tokens [batch]
+
+# Whose position the caches of each are at: that of the last `Decoder` of it.
+_HOLDERS: weakref.WeakKeyDictionary[Compiled, weakref.ref[Decoder]] = weakref.WeakKeyDictionary()
 
 
 def greedy(logits: np.ndarray) -> np.ndarray:
@@ -54,20 +58,24 @@ class Decoder:
         rows = {p.inputs[index].shape[1]: p.outputs[p.returned[0]][0].shape[1] for p in plans}
         self._every = max((n for n, made in rows.items() if n == made), default=0)
         self.position = 0
+        _HOLDERS[run] = weakref.ref(self)
 
     def reset(self) -> None:
         """Let the text begin anew."""
+        self._hold("reset")
         self.run.reset()
         self.position = 0
 
     def fork(self) -> Decoder:
         """Make another one with the same code and weights, which goes on from here by itself."""
+        self._hold("fork")
         other = Decoder(self.run.fork())
         other.position = self.position
         return other
 
     def state(self) -> dict[str, np.ndarray]:
         """Copy caches and position to host memory; `set_state` takes them."""
+        self._hold("state")
         return {**self.run.state(), NAMES[1]: np.array(self.position)}
 
     @door(DeviceError)
@@ -79,9 +87,10 @@ class Decoder:
         caches = {name: value for name, value in values.items() if name != NAMES[1]}
         place, given = "set_state", values.get(NAMES[1], -1)
         missing = [spec.name for spec in self.run.states if spec.name not in caches]
-        if missing or not (np.ndim(given) == 0 and 0 <= int(given) <= self.length):
+        if missing or not (is_integer(given) and 0 <= int(given) <= self.length):
             told = f"{missing[0]} is missing" if missing else f"its position is {given!r:.40}"
             raise DeviceError(place, told, "Give what `state()` gave.")
+        self._hold(place)
         self.run.set_state(caches)
         self.position = int(given)
 
@@ -113,9 +122,8 @@ class Decoder:
             given = given[:, part:]
         return np.concatenate(made, 1) if every else made[-1][:, -1]
 
-    def generate(
-        self, tokens: Sequence[Sequence[int]], count: int, choose: Choose = greedy
-    ) -> Iterator[list[int]]:
+    @door(DeviceError)
+    def generate(self, tokens: Any, count: int, choose: Choose = greedy) -> Iterator[list[int]]:
         """Read tokens [batch, any number], then give `count` tokens of each text, one by one.
 
         choose: takes logits [batch, vocabulary], gives the tokens; default: the likeliest
@@ -123,7 +131,13 @@ class Decoder:
         """
         logits = self.feed(tokens)
         for k in range(count):
-            chosen = np.asarray(choose(logits)).reshape(self.batch, 1)
+            chosen = np.asarray(choose(logits))
+            if chosen.size != self.batch or chosen.dtype.kind not in "iu":
+                raise DeviceError(
+                    "generate(choose=)", f"it gave {chosen.dtype}{list(chosen.shape)}, which is "
+                    f"not a token of each of {self.batch} texts", f"Give int64[{self.batch}].",
+                )  # fmt: skip
+            chosen = chosen.reshape(self.batch, 1)
             yield chosen[:, 0].tolist()
             if k + 1 < count:
                 if self.position == self.length:
@@ -147,7 +161,14 @@ class Decoder:
 
     def _checked(self, tokens: Any) -> np.ndarray:
         """Raises DeviceError for what cannot be fed."""
-        given = np.asarray(tokens)
+        self._hold("feed")
+        try:
+            given = np.asarray(tokens)
+        except (TypeError, ValueError) as error:  # lists of several lengths
+            raise DeviceError(
+                "feed", f"tokens are no array ({str(error).partition('.')[0]})",
+                f"Give int64[{self.batch}, any number]: texts go on together.",
+            ) from None  # fmt: skip
         place = f"feed(tokens {given.dtype}{list(given.shape)})"
         if given.ndim != 2 or given.shape[0] != self.batch:
             raise DeviceError(
@@ -172,3 +193,12 @@ class Decoder:
                 told = f"{wrong} is not from {bound.least} to {bound.most}"
                 raise DeviceError(place, told, "Give tokens of this model.")
         return given
+
+    def _hold(self, place: str) -> None:
+        """Raises DeviceError where another `Decoder` has been made of the same run since."""
+        holder = _HOLDERS.get(self.run)
+        if holder is None or holder() is not self:
+            raise DeviceError(
+                place, "another Decoder was made of its run, and has its caches",
+                "Make it of a fork: Decoder(run.fork()).",
+            )  # fmt: skip

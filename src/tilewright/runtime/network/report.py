@@ -5,6 +5,7 @@ In: figures.  Out: a table.  Read next: `network/build.py`.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -53,7 +54,7 @@ class Accuracy:
 
     weights: as they were asked for; layers: how many have them
     outputs: the largest distance of an output from that with float weights, by its size (both
-             Euclid's); None: not measured, since it would take too long
+             Euclid's); None: not measured, since it would take too long; NaN: some are not finite
     worst:   the largest distance of a layer's weights from its floats, likewise; of which layer
     """
 
@@ -66,10 +67,14 @@ class Accuracy:
     def __str__(self) -> str:
         if not self.layers:
             return f"weights {self.weights}: no layer is large enough, or divides into groups"
-        off = "not measured" if self.outputs is None else f"{self.outputs:.2%} off"
+        off = "outputs not measured"
+        if self.outputs is not None:
+            off = f"outputs {self.outputs:.2%} off, by their size, against float32"
+            if math.isnan(self.outputs):
+                off = "outputs are not finite on random inputs, with float weights or these"
         return (
-            f"weights {self.weights} in {self.layers} layers: outputs {off}, by their size, "
-            f"against float32; weights {self.worst:.2%} at most ({self.worst_layer})"
+            f"weights {self.weights} in {self.layers} layers: {off}; "
+            f"weights {self.worst:.2%} at most ({self.worst_layer})"
         )
 
 

@@ -20,6 +20,7 @@ from tilewright.cost.features import FEATURES, Matrix, Vector, describe, feature
 from tilewright.measure.jobs import Helper
 from tilewright.measure.pool import WorkerFailure
 from tilewright.schedule.sketch import Group, Sketch
+from tilewright.schedule.space.config_space import ConfigSpace
 from tilewright.schedule.space.trace import Trail
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.propose.proposers import Indices, Pool
@@ -33,6 +34,11 @@ NARROW = 256  # refused ones among those of a structure for which it pays to lea
 # Bytes of straight-line code: compilers take seconds for more, which holds up the whole search, and
 # of 1,800 measured candidates of eight tasks no best one had more than 32 KiB.
 MAX_CODE = 48 << 10
+LISTED = 16_384  # spaces up to this size are listed, and judged whole
+# Structures that a look at a larger space begins with, and has at most; each costs some 20 ms,
+# however few of the candidates have it.  From one to the next the machine model rises and falls
+# steadily, so those next to the best are looked at, round after round.
+BEGINNINGS, MOST_STRUCTURES, ROUNDS = 8, 16, 8
 _CODE = FEATURES.index("log_code")
 _SECONDS = 60.0  # of one task, at most; usually it is one
 
@@ -119,13 +125,56 @@ def fastest_and_others(scored: Scored, room: int, rng: np.random.Generator) -> S
 def look(sketch: Sketch, seed: Sequence[int], drawn: int, kept: int = KEPT) -> Look:
     """Look at `drawn` members of a sketch, keep `kept` of them.  seed: of the draw"""
     rng = np.random.default_rng(seed)
-    pool = Pool(sketch, rng)
-    if pool.is_small:
-        scored = _look_at_all(pool, drawn)
+    pool, listed = Pool(sketch, rng), None
+    if pool.size <= LISTED:
+        scored, listed = _look_at_all(pool, drawn), pool.listed
     else:
-        scored = score_sensible(sketch, np.unique(pool.guess(drawn)))
+        guesses = np.unique(pool.guess(drawn))
+        scored = _look_around(sketch, guesses, rng)
+        if not len(scored.indices):
+            scored = score_sensible(sketch, guesses)
     scored = of_moderate_length(scored, needed=True)
-    return Look(pool.listed, fastest_and_others(scored, kept, rng))
+    return Look(listed, fastest_and_others(scored, kept, rng))
+
+
+def _look_around(sketch: Sketch, drawn: Indices, rng: np.random.Generator) -> Scored:
+    """Score those of some structures: any to begin with, then such as are next to the best."""
+    found = _scored(drawn, ())
+    near = rng.choice(drawn, min(BEGINNINGS, len(drawn)), replace=False)
+    for _ in range(ROUNDS):
+        new = [trail for trail in sketch.structures(near) if trail not in found.structures]
+        new = new[: MOST_STRUCTURES - len(found.structures)]
+        if not new:
+            break
+        judged = score_sensible(sketch, np.union1d(drawn, near), None, new, 0)
+        found = _together(found, judged)
+        if not len(found.indices):
+            break
+        best = found.indices[np.argmin(found.machine)]
+        near = adjacent(sketch.space, np.array([best]))
+    return found
+
+
+def _together(first: Scored, second: Scored) -> Scored:
+    """What is known by two looks at other structures."""
+    return Scored(
+        np.concatenate([first.indices, second.indices]),
+        np.concatenate([first.features, second.features]),
+        np.concatenate([first.machine, second.machine]),
+        {**first.structures, **second.structures},
+    )
+
+
+def adjacent(space: ConfigSpace, indices: Indices) -> Indices:
+    """All that differ from one of `indices` in a single knob, by one place."""
+    own = space.positions(indices)
+    moved = [own]
+    for knob, size in enumerate(space.dims):
+        for step in (-1, 1):
+            there = own[:, (own[knob] + step >= 0) & (own[knob] + step < size)].copy()
+            there[knob] += step
+            moved.append(there)
+    return np.unique(space.indices(np.concatenate(moved, axis=1)))
 
 
 def _look_at_all(pool: Pool, drawn: int) -> Scored:

@@ -7,7 +7,7 @@ Read next: `loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,6 +23,7 @@ from tilewright.search.propose.first_look import (
     KEPT,
     Awaited,
     Request,
+    adjacent,
     fastest_and_others,
     look,
     looks_of,
@@ -44,9 +45,11 @@ PARENTS = 16  # whose one-knob neighbours are all looked at
 CHILDREN = 2048  # of pairs of parents
 MUTATION = 0.1  # chance of each knob of a child to be drawn anew
 EXPLOIT, NEIGHBOURS = 0.6, 0.2  # shares of a batch; the rest explores
-# Structures of a sketch in a refill: those with the best predicted, and some others, of which some
-# may be new.  Each costs the model some 20 ms, however few of the candidates have it.
-BEST_STRUCTURES, OTHER_STRUCTURES, NEW_STRUCTURES = 8, 4, 8
+# Structures of a sketch in a refill: those with the best predicted, and some others, while there
+# are any such as nobody has looked at.  Each costs the model some 20 ms, however few of the
+# candidates have it.
+BEST_STRUCTURES, OTHER_STRUCTURES = 8, 4
+FIRST_STRUCTURES = 4  # those that children of what a first look showed may belong to, and new ones
 # A sketch whose best is predicted to take more than so many times what the best of all does gets
 # new candidates in every fourth look alone: to judge them is most of a search's own work.
 BEHIND, SELDOM = 2.0, 4
@@ -162,6 +165,7 @@ class ModelProposer(Pooled):
         self._proposed: dict[Candidate, tuple[Matrix, float]] = {}  # features, machine seconds
         self._structures: list[dict[Trail, float]] = [{} for _ in self.pools]
         self._looks: Awaited | None = None
+        self._begun = False
         self._behind = [False] * len(self.pools)
 
     # -- first looks -------------------------------------------------------------------------------
@@ -173,7 +177,7 @@ class ModelProposer(Pooled):
 
     @property
     def has_looked(self) -> bool:
-        return self._looks is not None or max(self._drawn_for, default=0) >= 0
+        return self._looks is not None or self._begun
 
     def begin_with(self, looks: Awaited) -> None:
         """The first suggestions wait for these."""
@@ -236,12 +240,17 @@ class ModelProposer(Pooled):
     def suggest(self, n: int) -> list[Candidate]:
         if n < 1:
             return []
+        if not self._begun:
+            self._begun = True
+            for at in range(len(self.pools)):
+                self._begin(at)
+            if self.model.trained:
+                self._see_behind([p.scores(self.model) for p in self.population])
         for at in range(len(self.pools)):
             self._refill(at, n)
         scores = [p.scores(self.model) for p in self.population]
         if self.model.trained:
-            best = [float(score.min()) if len(score) else np.inf for score in scores]
-            self._behind = [b > min(best) + np.log(BEHIND) for b in best]
+            self._see_behind(scores)
         near = round(n * self.plan.neighbours) if self._best(1) else 0
         chosen = self._exploit(scores, n - near - self._explorers(n))
         chosen += self._neighbours(scores, near)
@@ -249,6 +258,10 @@ class ModelProposer(Pooled):
         if len(chosen) < n:  # little is left: anything will do
             chosen += self._exploit(scores, n - len(chosen), twins=True)
         return chosen
+
+    def _see_behind(self, scores: Sequence[Vector]) -> None:
+        best = [float(score.min()) if len(score) else np.inf for score in scores]
+        self._behind = [b > min(best) + np.log(BEHIND) for b in best]
 
     def _explorers(self, n: int) -> int:
         if not self.model.trained and not self._measured:
@@ -268,16 +281,18 @@ class ModelProposer(Pooled):
         enough = self.plan.refill * n if len(population) >= self.plan.wide * n else 1
         if self._behind[at]:
             enough = SELDOM * self.plan.refill * n
-        if len(population) and state - self._drawn_for[at] < enough:
+        if len(population) and not first and state - self._drawn_for[at] < enough:
             return
         self._drawn_for[at] = state
-        if first:
-            self._begin(at)
         if pool.listed is not None:
             if not first and len(population) < self.plan.kept // 4:
                 self._admit(at, pool.draw(self.plan.first))
             return
-        guesses = pool.guess(0 if first else self.plan.drawn)
+        if first and len(population):  # what it looked at is new
+            if not self._behind[at]:
+                self._admit(at, self._bred(at), self._near_best(at))
+            return
+        guesses = pool.guess(self.plan.drawn)
         admitted = self._admit(at, np.concatenate([guesses, self._bred(at)]))
         for _ in range(self.plan.generations - 1):
             admitted += self._admit(at, self._bred(at))
@@ -289,25 +304,35 @@ class ModelProposer(Pooled):
         found = looks_of(self._looks).at(at, self.request)
         if found is None:
             found = look(pool.sketch, (self.seed, at), self.plan.first, self.plan.kept)
-        if found.listed is not None:
-            pool.listed = found.listed
+        pool.listed = found.listed  # of a large space the model looks at some
         indices, features, machine, structures = found.scored
         fresh = pool.fresh(indices)
         self.population[at].add(indices[fresh], features[fresh], machine[fresh])
         self._structures[at].update(structures)
 
-    def _admit(self, at: int, indices: Indices) -> int:
+    def _near_best(self, at: int) -> set[Trail]:
+        """Structures with the fastest members so far, and new ones next to the best predicted."""
+        sketch, population = self.pools[at].sketch, self.population[at]
+        best = population.indices[np.argsort(population.scores(self.model), kind="stable")]
+        near = sketch.structures(adjacent(sketch.space, best[:FIRST_STRUCTURES]))
+        new = [trail for trail in near if trail not in self._structures[at]]
+        known = sorted(self._structures[at], key=self._structures[at].__getitem__)
+        return {*known[:FIRST_STRUCTURES], *new[:FIRST_STRUCTURES]}
+
+    def _admit(self, at: int, indices: Indices, of: Collection[Trail] | None = None) -> int:
         """Add the sensible ones of some structures to the population, which keeps the best
-        predicted; how many."""
+        predicted; how many.  of: of these structures; None: of some, see above"""
         population, pool, room = self.population[at], self.pools[at], self.plan.kept
         indices = np.unique(indices)
         indices = indices[pool.fresh(indices) & ~np.isin(indices, population.indices)]
         if pool.listed is not None:  # whose last members are proposed, too
             scored = score_sensible(pool.sketch, indices)
         else:
-            among = partial(self._chosen_structures, at)
-            known = self._structures[at]
-            scored = score_sensible(pool.sketch, indices, among, known, NEW_STRUCTURES)
+            if of is None:
+                among, known = partial(self._chosen_structures, at), self._structures[at]
+                scored = score_sensible(pool.sketch, indices, among, known, OTHER_STRUCTURES)
+            else:
+                scored = score_sensible(pool.sketch, indices, None, of, 0)
         for trail, seconds in scored.structures.items():
             before = self._structures[at].get(trail, seconds)
             self._structures[at][trail] = min(before, seconds)
@@ -326,9 +351,10 @@ class ModelProposer(Pooled):
         """Those with the fastest members so far, and some others."""
         known = self._structures[at]
         ranked = sorted(trails, key=lambda trail: known.get(trail, np.inf))
+        new = [trail for trail in ranked if trail not in known]
         best, others = ranked[:BEST_STRUCTURES], ranked[BEST_STRUCTURES:]
-        drawn = self.pools[at].rng.permutation(len(others))[:OTHER_STRUCTURES]
-        return {*best, *(others[k] for k in drawn)}
+        drawn = self.pools[at].rng.permutation(len(others))[: max(OTHER_STRUCTURES - len(new), 0)]
+        return {*best, *new, *(others[k] for k in drawn)}
 
     def _bred(self, at: int) -> Indices:
         """Children of pairs of the best, measured or predicted, and all one-knob neighbours of the

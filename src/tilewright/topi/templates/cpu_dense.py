@@ -38,6 +38,7 @@ from tilewright.topi.templates.untuned import fastest
 
 VECTORS = (1, 2, 3, 4, 6, 8)
 MAX_BLOCK = 16
+SHORT = 4  # lanes that are added up one by one
 
 
 def schedule_dense(cfg: Any, at: Anchored) -> None:
@@ -72,7 +73,8 @@ def schedule_dense(cfg: Any, at: Anchored) -> None:
 
 def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
     """rewrite: for k: C[i, j] += a[i, k] * b[j, k]
-    ->    for k.o: vector P[i, j] += a[i, k.o] * b[j, k.o]; for lane: C[i, j] += P[i, j, lane]
+    ->    for k.o: vector P[i, j] += a[i, k.o] * b[j, k.o]
+          for quarter: short vector Q[i, j] += P[i, j, quarter]; for lane: C[i, j] += Q[i, j, lane]
     """
     s = at.schedule
     lanes = lanes_for(p.inner, accumulator_of(at), at.target)
@@ -86,6 +88,12 @@ def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
     n = len(at.anchor.shape)
     partial = s[s.rfactor(local.tensor, lane, n)]
     partial.set_scope("local")
+    if lanes > SHORT:  # lane by lane sums take longer than what they add up
+        _, lane = local.split(local.op.reduce_axis[0], factor=SHORT)
+        short = s[s.rfactor(local.tensor, lane, n)]
+        short.set_scope("local")
+    else:
+        short = None
     out = s[at.output]
     axes = list(out.op.axis)
     work = prod(at.anchor.shape) * p.inner
@@ -101,6 +109,13 @@ def _schedule_dot(cfg: Any, at: Anchored, p: Product) -> None:
     for ax in local.op.axis[-2:]:
         local.unroll(ax)
     local.unroll(local.op.reduce_axis[0])
+    if short is not None:
+        short.compute_at(out, task)
+        *rest, row, column, lane = short.op.axis
+        short.reorder(*rest, row, column, *short.op.reduce_axis, lane)
+        short.vectorize(lane)
+        for ax in (row, column, *short.op.reduce_axis):
+            short.unroll(ax)
     partial.compute_at(out, task)
     *rest, row, column, lane = partial.op.axis
     partial.reorder(*rest, *partial.op.reduce_axis, row, column, lane)

@@ -29,6 +29,7 @@ from tilewright.topi.templates.narrow import operands_of
 from tilewright.topi.templates.untuned import fastest
 
 VECTORS = (1, 2, 3, 4, 6, 8)
+FEW = 4
 UNROLL = (0, 64, 512)  # innermost statements of a line
 
 
@@ -80,9 +81,13 @@ def _constant(tensor: Tensor) -> bool:
 
 
 def fallback(sketch: Sketch, at: Anchored) -> int:
-    """Whole lines written out, and the tile that the model likes best of those with as many sums as
-    hide the latency of an addition."""
-    return fastest(sketch, {"order": "ij", "unroll": UNROLL[-1]})
+    """Whole lines written out, and the tile that the model likes best; of one row `FEW` vectors, as
+    more at once leave no registers for what becomes floats."""
+    op, held = at.anchor.op, {"order": "ij", "unroll": UNROLL[-1]}
+    assert isinstance(op, ComputeOp)
+    if op.shape[0] == 1 and FEW in [entity.value for entity in sketch.space.space_map["tile_j"]]:
+        held["tile_j"] = FEW
+    return fastest(sketch, held)
 
 
 anchor_template("dense.narrow.llvm", kinds=("llvm",), tags=("dense_narrow",), fallback=fallback)(

@@ -17,10 +17,12 @@ that lie otherwise are left to `gpu_atoms.py`.  Read next: `lowering/fragments.p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import GROUP, GROUP_ATOMS, GROUP_ROWS, Atom
@@ -29,7 +31,7 @@ from tilewright.ir.swizzle import SWIZZLES
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import Anchored, anchor_template
-from tilewright.schedule.thread_loops import fetch, lanes
+from tilewright.schedule.thread_loops import deal, fetch, lanes
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu import (
@@ -51,6 +53,7 @@ from tilewright.topi.templates.gpu_atoms import (
     width_of,
 )
 from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_rows import gate_of
 from tilewright.topi.templates.gpu_rows_behind import rows_behind, stages_of
 from tilewright.topi.templates.untuned import fastest
 
@@ -62,6 +65,11 @@ GROUPS_M, GROUPS_N = (1, 2, 4), (1, 2)
 STAGES = (2, 3, 4, 5, 6)  # slices in the ring
 ENGINES = (-1, 4)  # warps that only load, for a copy engine; -1: threads copy, and no engine
 FEW_TILES = 2  # of the least size, for each core: from there on sums are not split
+# Large products of halves on an H200, in tiles of 128 rows: microseconds for 64 of the depth of a
+# tile of so many columns; terms that all cores multiply in one; and what it takes to add up parts.
+SLICE, SLICE_US = 64, {64: 0.24, 128: 0.29, 192: 0.42, 256: 0.65}
+BUSY_RATE, PART_US = 375e6, 2.0
+LARGE, EACH_TILE = 1 << 31, 2
 STRIPS = (1, 2, 4, 8, 16)  # tiles along m whose blocks follow each other
 
 
@@ -117,14 +125,16 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
     slices = depth * op.input_tensors[0].dtype.bytes // nbytes
     batch = prod(ax.size for ax in op.axis[:-2])
     few = batch * -(-m // LEAST) * -(-n // LEAST) <= FEW_TILES * a.target.limits.cores
-    cfg.define_knob("split_k", divisors_of(slices, SPLITS, 2) if few else [1], absent=1)
+    end, beside = gate_of(a, last)
+    whole = beside > 1 or not few  # a sum of both sides of a gate is not split
+    cfg.define_knob("split_k", [1] if whole else divisors_of(slices, SPLITS, 2), absent=1)
     many = not few and op.input_tensors[0].dtype.bytes == 2  # wider ones leave no room for tiles
-    cfg.define_knob("rows", [0, 1] if many else [0], absent=0)
+    cfg.define_knob("rows", [1] if beside > 1 else [0, 1] if many else [0], absent=0)
     rows, cols = axes.tiled(op)
     product = s.pad(a.anchor, {rows: GROUP_ROWS, cols: columns})
     factors = [_for_groups(s, dims, atom) for dims in operands(op_of(s, product), axes)]
     behind = rows_behind(cfg, a)
-    root = inline_around(replace(a, anchor=product), inside=stages_of(behind))
+    root = inline_around(replace(a, anchor=product), end, stages_of(behind))
     partial = product
     if (blocks := int(cfg["split_k"].val)) > 1:
         chunk, _ = s[product].split(axes.depth(op_of(s, product)), nparts=blocks)
@@ -132,13 +142,18 @@ def schedule_groups(cfg: Any, a: Anchored) -> None:
         add_partials(s, accumulator(s, product, root), root, a.target, behind)
         root = partial
     stored, by_rows = root, int(cfg["rows"].val)
-    local = accumulator(s, partial, root, "fragment")
-    if by_rows:
-        root = s.cache_write(stored, "shared")
-    block, *tile = _tiles(cfg, s[stored], axes, atom)
+    made = None
+    if beside > 1:  # the tile of the product lies in shared memory, with both sides of each gate
+        local, root = s.cache_write(partial, "fragment"), partial
+        made = s[s.cache_write(stored, "local")]
+        s[root].set_scope("shared")
+    else:
+        local = accumulator(s, partial, root, "fragment")
+        root = s.cache_write(stored, "shared") if by_rows else root
+    block, *tile = _tiles(cfg, s[stored], axes, atom, beside)
     if by_rows:
         s[root].compute_at(s[stored], block)
-        _store_rows(cfg, s, stored, root, tile)
+        _store_rows(cfg, s, stored, root, tile, made)
         tile = [*axes.tiled(op_of(s, root))]
     s[local].compute_at(s[root], _lanes(cfg, s[root], atom, tile))
     _multiply(cfg, s, local, atom, axes, factors, nbytes)
@@ -157,9 +172,11 @@ def _for_groups(s: Schedule, dims: Dims, atom: Atom) -> Dims:
     return dims
 
 
-def _tiles(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> tuple[IterVar, IterVar, IterVar]:
+def _tiles(
+    cfg: Any, stage: Stage, axes: Axes, atom: Atom, beside: int
+) -> tuple[IterVar, IterVar, IterVar]:
     """Blocks of a stage with the rows and columns of the product: their loop, rows and columns of
-    a tile.
+    a tile.  beside: columns of the product of which the stage makes one
 
     Blocks go along a strip of rows first, so that those which run together read few tiles.
     """
@@ -169,7 +186,7 @@ def _tiles(cfg: Any, stage: Stage, axes: Axes, atom: Atom) -> tuple[IterVar, Ite
     batch = [ax for ax in op.axis if ax not in (rows, columns)]
     each_m, each_n = GROUP_ROWS * cfg["tile_m"].size[2], atom.extents["n"] * cfg["tile_n"].size[2]
     block_m, m = stage.split(rows, factor=each_m * cfg["tile_m"].size[1])
-    block_n, n = stage.split(columns, factor=each_n * cfg["tile_n"].size[1])
+    block_n, n = stage.split(columns, factor=each_n // beside * cfg["tile_n"].size[1])
     strips, strip = stage.split(block_m, factor=cfg["strip"].val)
     stage.reorder(*batch, strips, block_n, strip, m, n)
     if batch:
@@ -193,14 +210,32 @@ def _lanes(cfg: Any, stage: Stage, atom: Atom, tile: Sequence[IterVar]) -> IterV
 
 
 def _store_rows(
-    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, tile: Sequence[IterVar]
-) -> None:
+    cfg: Any, s: Schedule, stored: Tensor, held: Tensor, tile: Sequence[IterVar],
+    made: Stage | None,
+) -> None:  # fmt: skip
     """Results of a tile go by way of shared memory: a thread stores 16 bytes of a row, its
-    neighbours what is beside them.  Lanes hold two columns of a row each."""
+    neighbours what is beside them.  Lanes hold two columns of a row each.
+
+    made: what a thread stores, of neighbouring columns that it reads together before; None: a copy
+    """
     width = max(ASYNC_BYTES) // stored.dtype.bytes
     s[held].storage_align(s[held].op.axis[-2], 2 * width, width)
     groups = prod(cfg[name].size[1] for name in ("tile_m", "tile_n"))
-    fetch(s[stored], GROUP * groups, width, axes=tile, lanes=GROUP)
+    if made is None:
+        fetch(s[stored], GROUP * groups, width, axes=tile, lanes=GROUP)
+        return
+    row, column = tile
+    width //= 2  # of what is read as much as of what is stored, in registers beside the sums
+    # Before it is fused, so that what a thread reads begins at whole vectors.
+    line, lane = s[stored].split(column, factor=width)
+    s[stored].vectorize(lane)
+    thread = deal(s[stored], s[stored].fuse(row, line), GROUP * groups, GROUP)
+    made.compute_at(s[stored], thread)
+    made.unroll(made.op.axis[-1])
+    own = s[s.cache_read(held, "local", [r.tensor for r in s.readers(s[held])])]
+    own.compute_at(s[stored], thread)
+    _, lane = own.split(own.op.axis[-1], factor=max(ASYNC_BYTES) // held.dtype.bytes)
+    own.vectorize(lane)
 
 
 def _multiply(
@@ -239,10 +274,68 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     return fastest(sketch, *({"columns": e.val, "rows": rows} for e in space["columns"]))
 
 
+def large(sketch: Sketch, a: Anchored) -> Mapping[str, Any] | int:
+    """Of a large product of halves: tiles of 128 rows by two groups, loaded by a copy engine, of as
+    many columns, and in as many parts of the depth, as take least by what an H200 took for each.
+
+    Raises ScheduleError for others, of which trees know enough.
+    """
+    op, knobs = op_of(a.schedule, a.anchor), sketch.space.space_map
+    *batch, m, n = (ax.size for ax in op.axis)
+    depth = op.reduce_axis[0].size
+    engine = max(e.val for e in knobs["engine"])
+    halves = op.input_tensors[0].dtype.bytes == 2
+    if batch or not halves or engine < 0 or m < 4 * LEAST or m * n * depth < LARGE:
+        raise ScheduleError(
+            f"template for {op.name}, untuned", f"nobody measured {m} x {n} x {depth}",
+            "Trees predict what is fast.",
+        )  # fmt: skip
+    rows, cores = EACH_TILE * GROUP_ROWS, a.target.limits.cores
+    found = []
+    for columns in (e.val for e in knobs["columns"]):
+        tiles_ = -(-m // rows) * -(-n // columns)
+        for parts in (e.val for e in knobs["split_k"]):
+            waves = -(-tiles_ * parts // cores)
+            alone = waves * (depth / SLICE / parts) * SLICE_US[columns]
+            busy = tiles_ * rows * columns * depth / BUSY_RATE
+            second = parts > 1 or a.rows_follow  # a kernel that adds up, or norms, or both
+            found.append((max(alone, busy) + second * (PART_US + parts), -columns, parts))
+    for _, columns, parts in sorted(found):
+        held = {"columns": -columns, "engine": engine, "split_k": parts}
+        held["strip"] = max(e.val for e in knobs["strip"] if e.val <= EACH_TILE * 2)
+        held["rows"] = max(e.val for e in knobs["rows"])
+        for name in set(knobs) - {*held, "tile_m", "tile_n", "stages"}:
+            held[name] = knobs[name][-1].val
+        index = _deepest(sketch, held)
+        if index is not None:
+            return index
+    raise ScheduleError(
+        f"template for {op.name}, untuned", "no tile of 128 rows fits", "Trees predict others."
+    )
+
+
+def _deepest(sketch: Sketch, held: Mapping[str, Any]) -> int | None:
+    """The member with tiles of two groups below each other, and the longest ring that fits."""
+    space = sketch.space
+    pairs = ((name, sizes) for name, sizes in (("tile_m", [EACH_TILE, 1]), ("tile_n", [1, 1])))
+    tiles_ = {
+        name: next((e.value for e in space.space_map[name] if [*e.size[1:]] == sizes), None)
+        for name, sizes in pairs
+    }
+    if None in tiles_.values():
+        return None
+    for stages in sorted((e.val for e in space.space_map["stages"]), reverse=True):
+        index = space.index_of({**held, **tiles_, "stages": stages})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    return None
+
+
 anchor_template(
     "dense.groups",
     kinds=KINDS,
     tags=("dense", "matmul", "batch_matmul"),
     fallback=fallback,
     rows=True,
+    measured=large,
 )(schedule_groups)

@@ -1,0 +1,41 @@
+"""Tables of whole numbers that follow from where they stand, such as 0..n-1.
+
+In: an array.  Out: the number at its beginning, and what a step along each axis adds.  A kernel
+works out such a number for less than it costs to read.  Read next: `passes/fuse.py`, which has them
+in kernels; `../network/computation.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.types import Array
+
+
+@dataclass(frozen=True)
+class Count:
+    """begin + steps[0] * i0 + steps[1] * i1 + ..., at index i"""
+
+    begin: int
+    steps: tuple[int, ...]
+
+
+def count_of(data: Array) -> Count | None:
+    """Give what the elements of whole numbers follow from; None where that is not their index."""
+    if data.dtype.kind != "i" or not data.size:
+        return None
+    wide = data.astype("int64", copy=False)
+    first = (0,) * data.ndim
+    begin = int(wide[first])
+    steps = tuple(
+        int(wide[(*first[:k], 1, *first[k + 1 :])]) - begin if n > 1 else 0
+        for k, n in enumerate(data.shape)
+    )
+    if any(abs(n) >= 1 << 31 for n in (begin, *steps)):
+        return None
+    counted: Array = np.full((1,) * data.ndim, begin)
+    for k, (n, step) in enumerate(zip(data.shape, steps, strict=True)):
+        counted = counted + np.arange(n).reshape((-1,) + (1,) * (data.ndim - 1 - k)) * step
+    return Count(begin, steps) if np.array_equal(wide, counted) else None

@@ -1,0 +1,276 @@
+"""Slices of keys that a mask hides from all rows of a block: they are brought, but not multiplied.
+
+In: a kernel with a running softmax, whose scores are chosen by where keys and rows are, as a prompt
+over a cache has it: `key < row + position`.  Out: the same with that part of its loop over slices
+under a condition, which is one for all threads of a block.
+Read next: `running.py`, which makes such loops.
+
+rewrite:  for s: {copies; M = max(M, select(key(s) < row, score, lowest)); T += exp(.. - M); ..}
+          ->  for s: {copies; if (least key(s) < last row, or the first key is not seen by all): ..}
+
+A hidden score is the lowest number of its type, far below all others, so its exponential is 0, and
+sums stay what they are, once a row has seen a key.  Those of the first slice are seen, where that
+is asked for at run time.  Numbers that are not finite, in keys and values that no row sees, are
+left alone so, where 0 times them would be no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
+from tilewright.ir.expr import Expr
+from tilewright.ir.stmt import (
+    Allocate,
+    Buffer,
+    Exchange,
+    For,
+    If,
+    Kernel,
+    LoadRows,
+    Mma,
+    Seq,
+    Stmt,
+    Store,
+    children,
+    lane,
+    map_children,
+    seq,
+    statements,
+)
+from tilewright.lowering.loops import loop_ranges
+
+LOWEST = -1e30  # a hidden score is less: no score of a product of floats comes near
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+
+
+def skip_unseen(kernel: Kernel) -> Kernel:
+    """`kernel` with products of slices that no row sees left out; itself where there are none."""
+    if not any(isinstance(s, Exchange) for s in statements(kernel.body)):
+        return kernel
+    ranges = loop_ranges(kernel)
+    blocks = {t.var for t in kernel.threads if t.tag in BLOCKS}
+
+    def visit(stmt: Stmt) -> Stmt:
+        stmt = map_children(stmt, visit)
+        if not isinstance(stmt, For) or stmt.kind != "serial" or not isinstance(stmt.extent, int):
+            return stmt
+        body = _guarded(stmt, ranges, blocks) if stmt.extent > 1 else None
+        return stmt if body is None else replace(stmt, body=body)
+
+    body = visit(kernel.body)
+    return kernel if body is kernel.body else replace(kernel, body=body)
+
+
+def _guarded(loop: For, ranges: dict[Expr, tuple[int, int]], blocks: set[Expr]) -> Stmt | None:
+    """The body of a loop with what it computes under a condition; None where that is not known to
+    be a running softmax."""
+    around: list[Buffer] = []
+    body = loop.body
+    while isinstance(body, Allocate):
+        around.append(body.buffer)
+        body = body.body
+    parts = body.body if isinstance(body, Seq) else (body,)
+    count = next((k for k, s in enumerate(reversed(parts)) if not _is_computing(s)), len(parts))
+    tail = parts[len(parts) - count :]
+    tests = _Softmax(set(around)).tests(tail)
+    condition = _condition(tests, loop.var, ranges, blocks) if tests else None
+    if condition is None:
+        return None
+    made = seq(*parts[: len(parts) - count], If(condition, seq(*tail)))
+    for buffer in reversed(around):
+        made = Allocate(buffer, made)
+    return made
+
+
+def _is_computing(stmt: Stmt) -> bool:
+    """Whether it only computes in registers, with no copy and no barrier inside."""
+    inside = isinstance(stmt, (Store, Mma, Exchange, LoadRows, For, If, Seq, Allocate))
+    if isinstance(stmt, Store) and stmt.buffer.scope != "local":
+        return False
+    if isinstance(stmt, Allocate) and stmt.buffer.scope != "local":
+        return False
+    return inside and all(map(_is_computing, children(stmt)))
+
+
+@dataclass(frozen=True)
+class _Softmax:
+    """own: buffers that live in an iteration"""
+
+    own: set[Buffer]
+
+    def tests(self, tail: Sequence[Stmt]) -> list[Expr]:
+        """What chooses the scores, of each of them; [] where a statement is none of a running
+        softmax, so that it might do something for a slice of the lowest scores."""
+        every = [s for stmt in tail for s in statements(stmt)]
+        self.own.update(s.buffer for s in every if isinstance(s, Allocate))
+        stores = [s for s in every if isinstance(s, Store)]
+        largest = {s.buffer for s in stores if self._score_of_largest(s) is not None}
+        found: list[Expr] = []
+        ones = self._ones(stores, largest)
+        hidden = set[Buffer]()  # of 0 where all scores are hidden
+        for s in stores:
+            chosen = self._exponential(s.value, largest)
+            if s.buffer in self.own and chosen is not None:
+                found.append(chosen)
+                hidden.add(s.buffer)
+        for s in stores:
+            if s.buffer in self.own:
+                if s.buffer in hidden and self._exponential(s.value, largest) is None:
+                    return []
+                continue
+            test = self._outer(s, largest, ones)
+            if test is None:
+                return []
+            found += test
+        for m in (s for s in every if isinstance(s, Mma)):
+            if m.sum.buffer not in self.own and m.a.buffer not in hidden:
+                return []
+        moved = (s.to.buffer for s in every if isinstance(s, (Exchange, LoadRows)))
+        if not largest or not hidden or not all(b in self.own and b not in hidden for b in moved):
+            return []
+        return [lane(t, k) for t in found for k in range(t.lanes)]
+
+    def _ones(self, stores: Sequence[Store], largest: set[Buffer]) -> set[Buffer]:
+        """Buffers of exp(before - M), before: what M was."""
+        values = [(s.buffer, s.value) for s in stores if s.buffer in self.own]
+        before = {b for b, v in values if v.op == "load" and v.attr in largest}
+        found = set[Buffer]()
+        for buffer, value in values:
+            power = _power(value)
+            if power is not None and all(n.op == "load" for n in power.args):
+                old, new = (n.attr for n in power.args)
+                found |= {buffer} if old in before and new in largest else set()
+        only = before | found
+        twice = {b for b, v in values if b in only and (_power(v) is None) != (b in before)}
+        return found - twice
+
+    def _outer(
+        self, s: Store, largest: set[Buffer], ones: set[Buffer]
+    ) -> list[Expr] | None:  # fmt: skip
+        """The tests of a store to what lives on; None where it might change it."""
+        if s.buffer in largest:
+            test = self._score_of_largest(s)
+            if test is not None:
+                return [test]
+            other = _other(s, "max")
+            exchanged = other is not None and other.op == "load" and other.attr in self.own
+            return [] if exchanged else None
+        factor = _other(s, "mul")
+        if factor is not None:  # of the step of the maximum, which is 1
+            return [] if factor.op == "load" and factor.attr in ones else None
+        term = _other(s, "add")
+        test = None if term is None else self._exponential(term, largest)
+        return None if test is None else [test]
+
+    def _score_of_largest(self, s: Store) -> Expr | None:
+        other = None if s.buffer in self.own else _other(s, "max")
+        return None if other is None else _chosen(other)
+
+    def _exponential(self, value: Expr, largest: set[Buffer]) -> Expr | None:
+        """The test of 2 ** ((select(test, score, lowest) - M) * c), c > 0."""
+        power = _power(value)
+        if power is None:
+            return None
+        score, most = power.args
+        most = most.args[0] if most.op == "broadcast" else most
+        known = most.op == "load" and most.attr in largest
+        return _chosen(score) if known else None
+
+
+def _power(value: Expr) -> Expr | None:
+    """a - b, of exp(a - b) or 2 ** ((a - b) * c), c > 0, in whatever type of floats, or of that or
+    0."""
+    while (value.op == "cast" and value.dtype.is_float) or _is_or_zero(value):
+        value = value.args[value.op != "cast"]
+    if value.op != "call" or value.attr not in ("exp", "two_to"):
+        return None
+    (power,) = value.args
+    if power.op == "mul":
+        power, scale = power.args
+        scale = scale.args[0] if scale.op == "broadcast" else scale
+        if scale.op != "const" or scale.attr <= 0:
+            return None
+    return power if power.op == "sub" else None
+
+
+def _is_or_zero(value: Expr) -> bool:
+    if value.op not in ("select", "if_then_else"):
+        return False
+    zero = value.args[2].args[0] if value.args[2].op == "broadcast" else value.args[2]
+    return zero.op == "const" and zero.attr == 0
+
+
+def _other(s: Store, op: str) -> Expr | None:
+    """What is put together with the element that is there: x in `b[i] = b[i] op x`."""
+    if s.value.op != op:
+        return None
+    own, other = s.value.args
+    if own.op != "load" or own.attr is not s.buffer or own.args[0] is not s.index:
+        return None
+    return other
+
+
+def _chosen(score: Expr) -> Expr | None:
+    """The test of select(test, score, lowest)."""
+    if score.op != "select":
+        return None
+    test, _, lowest = score.args
+    lowest = lowest.args[0] if lowest.op == "broadcast" else lowest
+    low = lowest.op == "const" and lowest.attr <= LOWEST
+    return test if low and test.op == "lt" else None
+
+
+def _condition(
+    tests: Sequence[Expr], slices: Expr, ranges: dict[Expr, tuple[int, int]], blocks: set[Expr]
+) -> Expr | None:
+    """Whether a row of the block may see a key of the slice, or the first key is not seen by all.
+
+    None where keys and rows are not apart in the tests.
+    """
+    simple = Simplifier(ranges)
+    kept = {slices, *blocks}
+    keys = [_Side.of(t.args[0], simple, kept) for t in tests]
+    rows = [_Side.of(t.args[1], simple, kept) for t in tests]
+    if None in keys or None in rows:
+        return None
+    key, row = list(filter(None, keys)), list(filter(None, rows))
+    if len({k.kept for k in key}) > 1 or len({r.kept for r in row}) > 1:
+        return None
+    moving, standing = dict(key[0].kept), row[0].kept
+    if set(moving) != {slices} or moving[slices] <= 0 or slices in dict(standing):
+        return None
+    least, dtype = min(k.least for k in key), tests[0].args[0].dtype
+    at = E.binary("mul", E.cast(str(dtype), slices), E.const(moving[slices], str(dtype)))
+    base = E.const(0, str(dtype))
+    for atom, c in standing:
+        base = base + E.cast(str(dtype), atom) * E.const(c, str(dtype))
+    seen = at + least < base + max(r.most for r in row)
+    first = E.const(least, str(dtype)) < base + min(r.least for r in row)
+    return E.any_of(seen, E.logical_not(first))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Of a whole number: terms that are the same for a block and a slice, and the least and the
+    greatest of the rest."""
+
+    kept: tuple[tuple[Expr, int], ...]
+    least: int
+    most: int
+
+    @staticmethod
+    def of(node: Expr, simple: Simplifier, kept: set[Expr]) -> _Side | None:
+        form = simple.linear(node)
+        same, least, most = list[tuple[Expr, int]](), form.constant, form.constant
+        for atom, c in form.terms.items():
+            if E.free_variables(atom) <= kept:
+                same.append((atom, c))
+                continue
+            if any(n.op == "load" for n in E.walk(atom)) or E.free_variables(atom) & kept:
+                return None
+            ends = [c * end for end in simple.interval(atom)]
+            least, most = least + int(min(ends)), most + int(max(ends))
+        return _Side(tuple(same), least, most)
