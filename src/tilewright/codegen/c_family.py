@@ -18,13 +18,7 @@ from typing import Any, ClassVar
 from tilewright.base.artifact import AWAIT, AWAIT_ONLY, KernelInfo, Source
 from tilewright.base.dtype import DType
 from tilewright.codegen.byte_floats import BYTE, in_words, may_be_halves, of_words
-from tilewright.codegen.c_beside import (
-    BESIDE,
-    halves,
-    multiplies_by_groups,
-    view_of,
-    whole_warps,
-)
+from tilewright.codegen.c_beside import BESIDE, halves, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
