@@ -105,6 +105,25 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     assert call in behind and "tw_float32_to_bfloat16(" not in behind
 
 
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [
+        (("int4", 1, 2048, 2048), (1, 8, 8, 2, 0)), (("int8", 1, 2048, 3072), (1, 16, 1, 2, 1)),
+        (("int4", 1, 8192, 2048), (1, 16, 2, 8, 0)), (("int8", 1, 2048, 16384), (2, 4, 4, 6, 0)),
+        (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
+    ],
+)  # fmt: skip
+def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
+    """Few lines are one slice, rings have a slot for each slice, or are as deep as there is room."""
+    kind, m, k, n = case
+    sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
+    index = sketch.fallback()
+    assert index is not None and sketch.legal(np.array([index])).all()
+    config = sketch.space.get(index)
+    names = ("warps_k", "step_k", "stages", "grouped")
+    assert (config["tile_m"].size[2], *(config[name].val for name in names)) == form
+
+
 def test_it_comes_before_the_other_one() -> None:
     sketches = anchor_sketches(ComputeDAG(dense("int4", 16, 2048, 64)), CUDA)
     assert [s.origin for s in sketches] == ["template:dense.narrow.few", "template:dense.narrow"]
