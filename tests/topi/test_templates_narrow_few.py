@@ -114,7 +114,7 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     ],
 )  # fmt: skip
 def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
-    """Few lines are one slice; rings have a slot for each slice, or as many as there is room for."""
+    """Few lines are one slice; rings have a slot for each slice, or as many as there are."""
     kind, m, k, n = case
     sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
     index = sketch.fallback()
