@@ -16,7 +16,7 @@ from tilewright.cli import tune
 from tilewright.cli.app import main
 from tilewright.models import scripts
 from tilewright.network import tune_network
-from tilewright.network.build import Helpers
+from tilewright.network.helpers import Helpers
 
 Run = Callable[..., tuple[Any, str, str]]
 WITH_TORCH = find_spec("torch") is not None

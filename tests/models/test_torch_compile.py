@@ -490,6 +490,12 @@ def test_options_are_checked():
         compiled(nn.ReLU(), speed=1)(torch.randn(2))
     with pytest.raises(Exception, match="needs a log"):
         compiled(nn.ReLU(), tune_minutes=1)(torch.randn(2))
+    for wrong, words in (
+        ({"precision": "fp8"}, "no precision 'fp8'"), ({"precision": 5}, "no precision 5"),
+        ({"target": "gpu"}, "unknown kind 'gpu'"), ({"weights": "int3"}, "no such weights"),
+    ):  # fmt: skip
+        with pytest.raises(Exception, match=words):
+            compiled(nn.ReLU(), **wrong)(torch.randn(2))
 
 
 @pytest.mark.slow

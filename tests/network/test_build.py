@@ -21,8 +21,9 @@ from tilewright.measure.anchors import anchors_of
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder
 from tilewright.network import kernels as kernels_module
-from tilewright.network.build import Helpers, build
+from tilewright.network.build import build
 from tilewright.network.extract import fused_tasks
+from tilewright.network.helpers import Helpers
 from tilewright.runtime import Device, cuda, opencl
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.graph_executor import GraphModule

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -38,12 +37,12 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
-from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.network.batching import sample_dependence
 from tilewright.network.chains import chained
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
+from tilewright.network.helpers import Helpers
 from tilewright.network.in_place import in_place
 from tilewright.network.kernels import BuiltKernel, build_kernels
 from tilewright.network.memory import (
@@ -62,38 +61,12 @@ from tilewright.runtime.network.library import Library, load
 from tilewright.runtime.network.plan import COUNTERS, Bound, Kept, Launch, Operand, Plan, TensorSpec
 from tilewright.runtime.network.report import BuildReport
 from tilewright.runtime.timing import show_seconds
-from tilewright.search.jobs import References
 from tilewright.search.predictions import Predictions
 from tilewright.search.warm_start import usable_trees
 from tilewright.targets.precision import check_used
 from tilewright.targets.target import Target, TargetLike
 
 __all__ = ["State", "build", "load"]
-
-
-@dataclass(frozen=True)
-class Helpers:
-    """What a search has already that a build needs, too.
-
-    builder: whose processes build; predictions: of computations on one target
-    references: what kernels are compared with; runner: on the open device; None: it has none
-    """
-
-    builder: LocalBuilder | None = None
-    predictions: Predictions | None = None
-    references: References | None = None
-    runner: LocalRunner | None = None
-
-    def building(self) -> AbstractContextManager[LocalBuilder]:
-        """Give the builder; one that nobody has yet is closed again."""
-        return LocalBuilder() if self.builder is None else nullcontext(self.builder)
-
-    def predicted(self, target: Target) -> Predictions | None:
-        """Give the predictions, if they are of a target."""
-        known = self.predictions
-        if known is None or known.target.limits != target.limits:
-            return None
-        return known if str(known.target) == str(target) else None
 
 
 @dataclass(frozen=True)

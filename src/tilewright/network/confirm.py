@@ -29,9 +29,10 @@ from tilewright.graph.samples import sample_inputs
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, own_versions
-from tilewright.network.build import Helpers, build
+from tilewright.network.build import build
 from tilewright.network.decide import Decision, decide
 from tilewright.network.evidence import Evidence
+from tilewright.network.helpers import Helpers
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library

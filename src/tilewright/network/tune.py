@@ -22,10 +22,10 @@ from tilewright.knowledge import records
 from tilewright.measure.database import Database
 from tilewright.measure.local import LocalBuilder, LocalRunner
 from tilewright.measure.pipeline import Pipeline
-from tilewright.network.build import Helpers
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
+from tilewright.network.helpers import Helpers
 from tilewright.network.layouts import can_choose, in_layouts, rivals
 from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.jobs import References

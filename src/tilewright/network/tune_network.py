@@ -18,9 +18,9 @@ from tilewright.graph.expr import IRModule
 from tilewright.measure.database import Database
 from tilewright.measure.record import NetworkLine, task_label
 from tilewright.network import tune as tuning
-from tilewright.network.build import Helpers
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.estimate import Estimate
+from tilewright.network.helpers import Helpers
 from tilewright.network.tune import Measuring
 from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.task import Task

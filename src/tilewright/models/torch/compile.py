@@ -55,7 +55,7 @@ from tilewright.runtime.network.torch_calls import (
     is_capturing,
 )
 from tilewright.search import report
-from tilewright.targets.precision import FLOAT32, HALVES, check_used
+from tilewright.targets.precision import FLOAT32, HALVES, PRECISIONS, check_used
 from tilewright.targets.target import Target, TargetLike
 
 _KINDS = {"cpu": "llvm", "cuda": "cuda"}
@@ -104,6 +104,13 @@ class Options:
                 PLACE, f"there is no option {unknown[0]!r}", f"There are {', '.join(known)}."
             )
         made = cls(**given)
+        if made.target is not None:
+            Target(made.target)
+        precisions = [*PRECISIONS, *HALVES]
+        if made.precision is not None and made.precision not in precisions:
+            raise ModelError(
+                PLACE, f"there is no precision {made.precision!r}", f"Use {', '.join(precisions)}."
+            )
         if made.weights is not None:
             NarrowWeights.parsed(made.weights, f"{PLACE}: weights")
         if made.budget is not None and made.log is None:

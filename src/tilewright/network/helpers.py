@@ -1,0 +1,40 @@
+"""What a search has that builds beside it need: processes, predictions, references, a device.
+
+In: what `search.loop.tune` has begun.  Out: `Helpers`, which `build` takes.
+Read next: `build.py`, `tune.py`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.search.jobs import References
+from tilewright.search.predictions import Predictions
+from tilewright.targets.target import Target
+
+
+@dataclass(frozen=True)
+class Helpers:
+    """What a search has already that a build needs, too.
+
+    builder: whose processes build; predictions: of computations on one target
+    references: what kernels are compared with; runner: on the open device; None: it has none
+    """
+
+    builder: LocalBuilder | None = None
+    predictions: Predictions | None = None
+    references: References | None = None
+    runner: LocalRunner | None = None
+
+    def building(self) -> AbstractContextManager[LocalBuilder]:
+        """Give the builder; one that nobody has yet is closed again."""
+        return LocalBuilder() if self.builder is None else nullcontext(self.builder)
+
+    def predicted(self, target: Target) -> Predictions | None:
+        """Give the predictions, if they are of a target."""
+        known = self.predictions
+        if known is None or known.target.limits != target.limits:
+            return None
+        return known if str(known.target) == str(target) else None
