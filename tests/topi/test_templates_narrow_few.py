@@ -3,6 +3,7 @@ come in the order of lanes, far ahead of their use, and become halves in words o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -99,7 +100,7 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     steady = frozenset(b for b in program.args if b.name in names)
     text = generate(replace(program, steady=steady, lets_in=True), CUDA).text
     body = text.partition("__global__")[2]
-    before, _, behind = body.partition("tw_await_kernel()")
+    before, behind = re.split(r"tw_await_kernel\w*\(\)", body, maxsplit=1)
     assert "weight_packed_shared[" in before and "data_shared[" not in before
     call = f"tw_bfloat16_of_{kind}(&weight_apart["
     assert call in behind and "tw_float32_to_bfloat16(" not in behind
