@@ -10,7 +10,9 @@ its memory is what it needs alone.  Weights are random; peers need torch and tra
 A step goes on from 128 positions in caches of 256, a prompt fills 512 of 640.  "share" is what a
 step reads of weights in a second, by what a plain read of a gigabyte gets from memory in the same
 process with as many threads, the best of some before and behind the steps.  "resident_gb" is the
-memory of the process before it reads plainly.  Times are by the clock: nothing else may run.
+memory of the process before it reads plainly.  Times are by the clock: nothing else may run.  With
+`--shared` all run on one thread, and its own processor time counts, the least of each: shares can
+then be told on a machine that others use, too.
 """
 
 from __future__ import annotations
@@ -42,34 +44,39 @@ LARGEST = 2 << 30  # bytes of a file for onnxruntime
 TOKEN = 7
 
 
-def seconds(run: Callable[[], object], number: int) -> list[float]:
+def seconds(run: Callable[[], object], number: int, shared: bool) -> list[float]:
     """Of each call, one behind the other."""
-    taken = []
+    clock, taken = time.thread_time if shared else time.perf_counter, []
     for _ in range(number):
-        start = time.perf_counter()
+        start = clock()
         run()
-        taken.append(time.perf_counter() - start)
+        taken.append(clock() - start)
     return taken
 
 
-def plain_read() -> Callable[[], float]:
+def target_of(shared: bool) -> str:
+    return "llvm -num-cores=1" if shared else "llvm"
+
+
+def plain_read(shared: bool) -> Callable[[], float]:
     """A function that reads a gigabyte on all threads: bytes a second, the best of some."""
     from tilewright import te
     from tilewright.driver.build import build
     from tilewright.runtime.device import cpu
     from tilewright.runtime.ndarray import array
 
-    steps, vectors, lanes = 256, 4, 16
-    shape = (READ_BYTES // (4 * steps * vectors * lanes), steps, vectors, lanes)
+    steps, vectors, lanes = 4096, 4, 16
+    shape = (READ_BYTES // (4 * steps * vectors * lanes), vectors, steps, lanes)
     data = te.placeholder(shape, "float32", "data")
     step = te.reduce_axis((0, steps), "step")
     out = te.compute(
-        (shape[0], vectors, lanes), lambda i, v, n: te.sum(data[i, step, v, n], step), "sums"
+        (shape[0], vectors, lanes), lambda i, v, n: te.sum(data[i, v, step, n], step), "sums"
     )
     s = te.create_schedule(out)
     local = s[s.cache_write(out, "local")]
     part, vector, lane = s[out].op.axis
-    s[out].parallel(part)
+    if not shared:
+        s[out].parallel(part)
     s[out].unroll(vector)
     s[out].vectorize(lane)
     local.compute_at(s[out], part)
@@ -77,10 +84,9 @@ def plain_read() -> Callable[[], float]:
     local.reorder(one, local.op.reduce_axis[0], vector, lane)
     local.unroll(vector)
     local.vectorize(lane)
-    module = build(s, [data, out], "llvm")
+    module = build(s, [data, out], target_of(shared))
     given, sums = (array(np.ones(t.shape, "float32"), cpu()) for t in (data, out))
-    timer = module.time_evaluator(module.entry_name, cpu(), number=1, repeat=8)
-    return lambda: READ_BYTES / timer(given, sums).min
+    return lambda: READ_BYTES / min(seconds(lambda: module(given, sums), 8, shared))
 
 
 def resident() -> float:
@@ -103,11 +109,11 @@ def ours(kind: str, mode: str, o: argparse.Namespace) -> dict[str, Any]:
     fed, length = MODES[mode]
     name = f"{o.size}/{o.layers}" if o.layers else o.size
     NAMED.setdefault(name, lambda: shape_of(o.size, o.layers))
-    dtype, weights = ("float32", kind) if kind in NARROW else (kind, None)
+    dtype, weights = (o.rows, kind) if kind in NARROW else (kind, None)
     counts = [1] if mode == "step" else [1, fed]
     net = tw.load(name, shape={"tokens": counts, "cache": length}, dtype=dtype)
     start = time.perf_counter()
-    run = tw.compile(net, "llvm", o.log, weights=weights)
+    run = tw.compile(net, target_of(o.shared), o.log, weights=weights, verify=not o.unverified)
     built = time.perf_counter() - start
     del net
     decoder = tw.Decoder(run)
@@ -136,12 +142,12 @@ def timed(
 ) -> dict[str, Any]:
     """Time a step or a prompt between two plain reads."""
     held = resident()
-    reading = plain_read()
+    reading = plain_read(o.shared)
     before = reading()
     run()
-    taken = seconds(run, max(number, 3))
+    taken = seconds(run, max(number, 3), o.shared)
     best = max(before, reading())
-    each = statistics.median(taken)
+    each = min(taken) if o.shared else statistics.median(taken)
     row = {
         "ms": each * 1e3, "least_ms": min(taken) * 1e3, "tokens_per_second": tokens / each,
         "weights_gb": nbytes * 1e-9, "gb_per_second": nbytes / each * 1e-9,
@@ -154,8 +160,7 @@ def peer(engine: str, kind: str, mode: str, o: argparse.Namespace) -> dict[str, 
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
-    threads = len(os.sched_getaffinity(0))
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1 if o.shared else len(os.sched_getaffinity(0)))
     fed, length = MODES[mode]
     c = shape_of(o.size, o.layers)
     config = LlamaConfig(
@@ -210,7 +215,7 @@ def exported(mode: str, o: argparse.Namespace) -> dict[str, Any]:
     nbytes = sum(value.nbytes for value in net.params.values())
     if nbytes > LARGEST:
         raise ValueError(f"{nbytes * 1e-9:.1f} GB are more than a file of ONNX holds: --layers 2")
-    found = onnxruntime_benchmark(net.modules[0], net.params, Target("llvm").native())
+    found = onnxruntime_benchmark(net.modules[0], net.params, Target(target_of(o.shared)).native())
     if found.result is None:
         raise ValueError(found.note)
     each = found.result.median
@@ -248,6 +253,13 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=["eager", "inductor", "dynamic"])
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES))
     parser.add_argument("--steps", type=int, default=16, help="that are timed")
+    parser.add_argument("--rows", default="float32", choices=("float32", "bfloat16"),
+                        help="values and caches of those with narrow weights, which take twice as "
+                        "much memory to build in float32")  # fmt: skip
+    parser.add_argument("--shared", action="store_true", help="one thread, its processor time")
+    parser.add_argument(
+        "--unverified", action="store_true", help="kernels are not compared: sooner"
+    )
     parser.add_argument("--log", default=None, help="records of a search")
     parser.add_argument("--folder", type=Path, default=None, help="where the result goes")
     parser.add_argument("--one", nargs=3, default=None, help=argparse.SUPPRESS)
@@ -257,8 +269,9 @@ def main() -> None:
         row = ours(kind, mode, o) if engine == "tilewright" else peer(engine, kind, mode, o)
         print(json.dumps(row))
         return
-    rest = ["--size", o.size, "--layers", str(o.layers), "--steps", str(o.steps)]
+    rest = ["--size", o.size, "--layers", str(o.layers), "--steps", str(o.steps), "--rows", o.rows]
     rest += ["--log", o.log] if o.log else []
+    rest += [flag for flag in ("--shared", "--unverified") if getattr(o, flag[2:])]
     asked = [("tilewright", kind) for kind in o.kinds]
     asked += [(name, kind) for name in o.peers for kind in PEERS.get(name) or ("",)]
     rows: list[dict[str, Any]] = []
@@ -270,7 +283,8 @@ def main() -> None:
             print("  ".join(cells), flush=True)
             results_file.append(
                 "decode_cpu", rows, folder=o.folder, again=len(rows) > 1,
-                command=" ".join(sys.argv), threads=len(os.sched_getaffinity(0)),
+                command=" ".join(sys.argv),
+                threads=1 if o.shared else len(os.sched_getaffinity(0)),
             )  # fmt: skip
     print(results_file.table([{k: row.get(k) if row.get(k) is not None else "" for k in COLUMNS}
                               for row in rows]))  # fmt: skip

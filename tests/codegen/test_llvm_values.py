@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.codegen.llvm_programs import buffers, elementwise, lanes, normal, program, run, text_of
 from tests.tiers import examples
+from tilewright.codegen import llvm_math
+from tilewright.codegen.llvm_text import Module
 from tilewright.ir import expr as e
 from tilewright.ir.stmt import Allocate, For, Store, load, seq
 from tilewright.te.numeric import DOMAINS, FUNCTION_VALUES
@@ -198,6 +200,20 @@ def test_functions_are_accurate(name):
     got = elementwise(lambda v: e.call(name, v), x)
     assert ulps(got, reference(x.astype(np.float64))) < limit
     assert (elementwise(lambda v: e.call(name, v), x[:64], 1) == got[:64]).all()
+
+
+def test_exp_chooses_zero_where_rounding_to_it_would_take_long():
+    """Masked lanes run with a harmless number, and 0 takes the place of what comes of it."""
+    module = Module()
+    *_, chosen, ret, _ = module.helpers[llvm_math.helper(module, "exp", 16)].splitlines()
+    assert "select <16 x i1> %below, <16 x float> splat (float 0x0000000000000000)" in chosen
+    assert ret.split()[-1] == chosen.split()[0]
+    x = np.array([-103.9, -104.0, -104.1, -1e5, -3.4e38, -np.inf, np.nan, 0.0] * 8, np.float32)
+    with np.errstate(under="ignore"):
+        expected = np.exp(x.astype(np.float64)).astype(np.float32)
+    got = elementwise(lambda v: e.call("exp", v), x)
+    np.testing.assert_array_equal(got[3:], expected[3:])
+    assert got[0] == expected[0] > 0 and got[1] == got[2] == 0
 
 
 @pytest.mark.parametrize(

@@ -283,3 +283,60 @@ def test_a_size_that_is_new_is_recorded_as_pytorch_runs_it() -> None:
     graph.replay()
     close(made, module(x))
     close(run(x), module(x))
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_each_mode_of_capturing(mode: str, frozen: bool) -> None:
+    module, _, x = network()
+    run = compiled(lambda x: module(x), options={"frozen": frozen})
+    run(x)
+    graph, made = captured(lambda: run(x), capture_error_mode=mode)
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    close(made, module(x))
+
+
+def test_a_part_of_what_pytorch_records_by_itself() -> None:
+    module, run, x = network()
+    part = torch._dynamo.disable(lambda x: run(x)[0])
+    whole = torch.compile(lambda x: torch.relu(part(x * 2)) + 1, mode="reduce-overhead")
+    for _ in range(4):
+        torch.compiler.cudagraph_mark_step_begin()
+        x.copy_(torch.randn_like(x))
+        close(whole(x), torch.relu(module(x * 2)[0]) + 1)
+
+
+def test_a_compiled_network_takes_tensors_and_refuses_arrays() -> None:
+    import tilewright
+    from tilewright.base.errors import DeviceError
+
+    module = Network().eval()
+    x = torch.randn(24, 48)
+    run = tilewright.compile(tilewright.load(module, x), target="cuda")
+    module, given, x = module.cuda(), x.numpy(), x.cuda()
+    close(run(x), module(x))
+    graph, made = captured(lambda: run(x))
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    close(made, module(x))
+    with pytest.raises(DeviceError, match="takes tensors of PyTorch on its device only"):
+        captured(lambda: run(given))
+    close(run(x), module(x))
+
+
+def test_a_decoders_number_of_positions_is_that_of_the_capture() -> None:
+    """It is a number of Python's, which a graph keeps; the cache and tensors go on."""
+    module = Step().cuda().eval()
+
+    def step(x: Any, at: Any, count: int) -> Any:
+        return module(x, at) + count
+
+    run = compiled(step)
+    x, at = torch.randn(1, 32, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda")
+    for count in (1, 2):
+        close(run(x, at, count), module(x, at) + count)
+    graph, made = captured(lambda: run(x, at, 5))
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    close(made, module(x, at) + 5)

@@ -16,6 +16,19 @@ import numpy as np
 import pytest
 
 import tilewright
+from driver import c_calls
+from driver.c_calls import (
+    CC,
+    CXX,
+    DEVICE,
+    FILE,
+    INVALID,
+    OK,
+    WRONG_THREAD,
+    WRONG_VERSION,
+    Options,
+    compiled,
+)
 from tilewright.base.artifact import TensorMap
 from tilewright.base.dtype import TYPES
 from tilewright.base.errors import ModelError
@@ -25,56 +38,13 @@ from tilewright.driver.c_interface import HEADER
 from tilewright.runtime.network.library import Library
 from tilewright_tvm import relay
 
-CC, CXX = shutil.which("cc"), shutil.which("c++")
 pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
 ROOT = Path(__file__).parents[2]
 EXAMPLES, FAKE = ROOT / "examples/c", Path(__file__).with_name("c") / "fake_cuda.c"
-OK, INVALID, WRONG_VERSION, WRONG_THREAD, _, FILE, DEVICE = range(7)
 W = np.random.default_rng(1).standard_normal((32, 64)).astype("float32")
 
 
-class Tensor(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p), ("type", ctypes.c_int), ("rank", ctypes.c_int),
-        ("shape", ctypes.POINTER(ctypes.c_int64)), ("bytes", ctypes.c_size_t),
-        ("data", ctypes.c_void_p),
-    )  # fmt: skip
-
-
-class Options(ctypes.Structure):
-    _fields_ = (("threads", ctypes.c_int), ("device", ctypes.c_int))
-
-
-class Interface:
-    """A library's functions by ctypes; `net` is what `open` gave."""
-
-    def __init__(self, path: Path) -> None:
-        self.lib = ctypes.CDLL(str(path))
-        for name in ("error", "version", "target"):
-            getattr(self.lib, f"tilewright_{name}").restype = ctypes.c_char_p
-        self.net = ctypes.c_void_p()
-
-    def __call__(self, name: str, *args: object) -> int:
-        return int(getattr(self.lib, f"tilewright_{name}")(*args))
-
-    def open(self, options: Options | None = None) -> int:
-        return self("open", 1, options and ctypes.byref(options), ctypes.byref(self.net))
-
-    @property
-    def error(self) -> str:
-        return str(self.lib.tilewright_error().decode())
-
-    def tensor(self, which: str, index: int = 0) -> Tensor:
-        found = Tensor()
-        assert self(which, self.net, index, ctypes.byref(found)) == OK, self.error
-        return found
-
-    def of(self, which: str, values: np.ndarray) -> Tensor:
-        """The tensor that it tells of, at the array's memory."""
-        found = self.tensor(which)
-        found.data = values.ctypes.data
-        return found
-
+class Interface(c_calls.Interface):
     def run(self, x: np.ndarray) -> np.ndarray:
         y = np.zeros((len(x), 32), np.float32)
         value, made = self.of("input", x), self.of("output", y)
@@ -117,14 +87,6 @@ def api(path: Path):
     made("close", made.net)
 
 
-def compiled(*args: object, cc: str | None = CC) -> None:
-    done = subprocess.run(
-        [str(cc), "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}", *map(str, args)],
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr
-
-
 @pytest.mark.slow
 def test_the_example_in_c(path: Path, tmp_path: Path) -> None:
     compiled("-std=c99", EXAMPLES / "main.c", path, "-o", tmp_path / "main")
@@ -165,7 +127,7 @@ def test_inputs_and_outputs_are_described(api: Interface) -> None:
     assert api("input_index", api.net, b"y", ctypes.byref(count)) == INVALID
     assert 'input_index("y"): the network has no such input' in api.error
     assert api.lib.tilewright_version().decode() == tilewright.__version__
-    assert api.lib.tilewright_target() == b"llvm" and api("interface") == 1
+    assert api.lib.tilewright_target() == b"llvm" and api("interface") == 2
 
 
 def test_both_sets_of_shapes_run(api: Interface) -> None:
@@ -233,7 +195,7 @@ def test_null_is_refused_by_every_function(api: Interface) -> None:
             assert api(name, api.net, *empty) == INVALID and "null" in api.error
     assert api("call", api.net, None, 1, None, 1) == INVALID and "inputs is null" in api.error
     assert api("call", api.net, None, 2, None, 1) == INVALID and "2 inputs and 1" in api.error
-    assert api("open", 1, None, None) == INVALID and api("close", None) == OK
+    assert api("open", 2, None, None) == INVALID and api("close", None) == OK
     for index in (-1, 1, 2**31 - 1):
         assert api("set_input", api.net, index, ctypes.byref(x)) == INVALID
         assert api("get_output", api.net, index, ctypes.byref(x)) == INVALID
@@ -257,10 +219,10 @@ def test_a_closed_network_is_refused(path: Path) -> None:
 def test_another_header_is_refused_with_both_versions(path: Path) -> None:
     api = Interface(path)
     assert api("open", 7, None, ctypes.byref(api.net)) == WRONG_VERSION
-    assert "interface 7, the library has interface 1" in api.error
+    assert "interface 7, the library has interface 2" in api.error
     assert tilewright.__version__ in api.error
     api.lib.tilewright_functions.restype = ctypes.c_void_p
-    assert api.lib.tilewright_functions(7) is None and api.lib.tilewright_functions(1)
+    assert api.lib.tilewright_functions(7) is None and api.lib.tilewright_functions(2)
 
 
 def test_a_network_belongs_to_a_thread_or_takes_turns(api: Interface) -> None:

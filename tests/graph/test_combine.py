@@ -38,6 +38,17 @@ def decoder(rows: int) -> relay.Function:
     return function(relay.Tuple([heads(product(x, 16)), heads(product(x, 8)), kept]))
 
 
+def normed(rows: int) -> relay.Function:
+    """Heads of queries and keys have norms, which are computed in another type."""
+    x, made = tensor("x", rows, 8, dtype="float64"), []
+    for columns in (16, 8):
+        split = relay.reshape(product(x, columns), (rows, columns // 4, 4))
+        wide = relay.cast(split, "float32")
+        norm = nn.rms_norm(wide, relay.const(np.ones(4, "float32")), -1)
+        made.append(relay.cast(norm, "float64"))
+    return function(relay.Tuple(made))
+
+
 def gated() -> relay.Function:
     x = tensor("x", 1, 8, dtype="float64")
     gate = product(x, 16)
@@ -47,6 +58,17 @@ def gated() -> relay.Function:
 def dense_of(f: relay.Function) -> int:
     mod = combine_products(canonicalize(IRModule.from_expr(f)))
     return sum(op_name(node) == "nn.dense" for node in post_order(mod["main"].body))
+
+
+@pytest.mark.parametrize("rows, count", [(1, 1), (2, 2)])
+def test_norms_of_heads_in_another_type_read_slices_of_one_row(rows: int, count: int) -> None:
+    f = normed(rows)
+    assert dense_of(f) == count
+    mod = IRModule.from_expr(f)
+    given = {"x": RNG.standard_normal((rows, 8))}
+    found = evaluate(combine_products(canonicalize(mod)), given)
+    for one, other in zip(found, evaluate(mod, given), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows, count", [(1, 1), (2, 3)])

@@ -13,12 +13,15 @@ import pytest
 from models import torch_compiled
 from models.torch_compiled import compiled
 from models.torch_networks import close, leaves, nn, torch
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import DeviceError, ModelError
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch import told
+from tilewright.runtime.network import compiled as compiled_network
 from tilewright.runtime.network import torch_calls
 from tilewright.runtime.network.caller import Output
+from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
+from tilewright_tvm import relay
 
 built, fresh = torch_compiled.built, torch_compiled.fresh  # fixtures
 
@@ -186,6 +189,18 @@ def test_a_graph_that_is_new_while_somebody_captures_is_not_built(built, monkeyp
     with torch.no_grad():
         close(leaves(run(x)), torch.relu(x))
     assert len(built) == 1
+
+
+def test_arrays_are_refused_while_somebody_captures(monkeypatch):
+    """The host would wait for the device, which ends a capture, and PyTorch's random numbers."""
+    x = relay.var("x", shape=(3,))
+    net = Compiled(relay.build(relay.Function([x], x + x), "llvm", verify=False))
+    monkeypatch.setattr(compiled_network, "is_capturing", lambda _: True)
+    assert list(net(np.ones(3, "float32"))) == [2, 2, 2]  # a CPU is no part of it
+    net.device = SimpleNamespace(kind="cuda")
+    for call in (lambda: net(np.ones(3, "float32")), net.state, net.reset, net.time):
+        with pytest.raises(DeviceError, match="within torch.cuda.graph it takes tensors"):
+            call()
 
 
 @pytest.mark.sampled(1)

@@ -15,6 +15,7 @@ from tilewright.network.build import State, build
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright_tvm import relay
+from tilewright_tvm.contrib import graph_executor
 
 LENGTH, SIZE = 6, 4
 
@@ -74,6 +75,22 @@ def test_state_stays_and_begins_anew(library: Any) -> None:
         assert net.state()["at"] == 0 and not net.state()["cache"].any()
 
 
+def test_relay_and_its_executor_have_them() -> None:
+    x, total = relay.var("x", shape=(2,)), relay.var("total", shape=(2,))
+    at = relay.var("at", shape=(1,), dtype="int64")
+    f = relay.Function([x, total, at], relay.Tuple([total + x, x * relay.cast(at, "float32")]))
+    made = relay.build(f, "llvm", states={"total": 0}, bounds={"at": (0, 3)}, verify=False)
+    module = graph_executor.GraphModule(made["default"](tw.cpu()))
+    for k in range(3):
+        module.run(x=np.ones(2, "float32"), at=np.array([k]))
+        assert module.get_output(1).numpy().tolist() == [k, k]
+    assert module.state()["total"].tolist() == [3, 3]
+    with pytest.raises(DeviceError, match="4 is not from 0 to 3"):
+        module.set_input("at", np.array([4]))
+    module.reset()
+    assert module.state()["total"].tolist() == [0, 0]
+
+
 def test_the_cache_is_written_where_it_is(library: Any) -> None:
     plan = library.plan
     assert list(plan.written_over.values()) == [1]
@@ -109,6 +126,17 @@ def test_a_file_has_it(library: Any, tmp_path: Any) -> None:
     Compiled(library).save(tmp_path / "net.tar")
     net, given = tw.open(tmp_path / "net.tar"), rows(2)
     close(run(net, given), given)
+
+
+def test_results_that_are_states_are_as_the_run_found_them() -> None:
+    x, total = relay.var("x", shape=(2,)), relay.var("total", shape=(2,))
+    body = relay.Tuple([total + x, total, relay.reshape(total, (1, 2)), total + x])
+    f = relay.Function([x, total], body)
+    net = Compiled(build(f, "llvm", states={"total": State(0)}, verify=False))
+    for k in range(3):
+        before, flat, after = net(np.ones(2, "float32"))
+        assert before.tolist() == [k, k] and flat.tolist() == [[k, k]]
+        assert after.tolist() == net.state()["total"].tolist() == [k + 1, k + 1]
 
 
 def rows_at_once(count: int) -> relay.Function:
@@ -181,6 +209,11 @@ def test_numbers_beyond_the_bounds_of_an_input_are_refused() -> None:
             net(wrong)
     with pytest.raises(ModelError, match="no input 'y'"):
         build(relay.Function([x], x + x), "llvm", bounds={"y": (0, 5)}, verify=False)
+    y = relay.var("y", shape=(2,))
+    for place, ends in (("x", (5, 0)), ("x", (0, 2.5)), ("x", (0,)), ("y", (0, 5))):
+        with pytest.raises(ModelError, match=f"{place}: .*least and the greatest"):
+            given = relay.Function([x, y], relay.Tuple([x + x, y]))
+            build(given, "llvm", bounds={place: ends}, verify=False)
 
 
 WRONG = {

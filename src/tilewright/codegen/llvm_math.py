@@ -95,7 +95,7 @@ def helper(module: Module, name: str, lanes: int) -> str:
 
 # exp(x) = 2^k exp(r), |r| <= log(2)/2.  Adding 1.5 * 2^23 rounds to an integer and leaves it in the
 # low bits; 2^k is applied in two halves, so that the result may be subnormal or overflow.  What is
-# less than any subnormal is chosen, not computed: processors take a hundred cycles to round it to 0,
+# less than any subnormal is chosen, not computed: a processor takes a hundred cycles to round it,
 # and most of a masked softmax is that.
 _BODIES = {
     "exp": """

@@ -34,7 +34,10 @@ _FLAGS = (
     "-fno-unwind-tables", "-fno-stack-protector", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64",
     f"-I{_NATIVE}", f"-I{HEADER.parent}",
 )  # fmt: skip
-_AT = {"input": "AT_INPUT", "constant": "AT_CONSTANT", "slot": "AT_SLOT", "counters": "AT_COUNTERS"}
+_AT = {
+    "input": "AT_INPUT", "constant": "AT_CONSTANT", "slot": "AT_SLOT", "counters": "AT_COUNTERS",
+    "copy": "AT_COPY",
+}  # fmt: skip
 _MEMORY = {"input": "in", "constant": "weights", "slot": "slots"}
 # Of cuda.h: CUtensorMapDataType and CUtensorMapSwizzle.
 MAP_TYPES = {
@@ -42,6 +45,7 @@ MAP_TYPES = {
     "uint64": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
 }  # fmt: skip
 MAP_ROUNDED = 11
+_ALIGNED = 256  # as ALIGNMENT of native/network.c
 MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 
 
@@ -145,6 +149,29 @@ class _Call:
     args: tuple[Operand, ...]
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What is copied behind the kernels, before states go on: from where, to which byte, how many.
+
+    places: where each result is then; nbytes: of all copies
+    """
+
+    copied: tuple[tuple[Operand, int, int], ...]
+    places: tuple[Operand, ...]
+    nbytes: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> _Kept:
+        copied, places, end = [], [], 0
+        for k, (spec, where) in enumerate(plan.outputs):
+            if k in plan.taken_before:
+                copied.append((where, end, spec.nbytes))
+                where = Operand("copy", 0, end)
+                end += -(-spec.nbytes // _ALIGNED) * _ALIGNED
+            places.append(where)
+        return cls(tuple(copied), tuple(places), end)
+
+
 class _Tables:
     def __init__(self, contents: Contents, is_cuda: bool) -> None:
         self._contents, self._is_cuda = contents, is_cuda
@@ -160,19 +187,16 @@ class _Tables:
         found += self._cuda_kernels() if self._is_cuda else self._cpu_kernels()
         for k, plan in enumerate(plans):
             found += self._plan(k, plan)
-        rows = [
-            f"{{{len(p.inputs)}, {len(p.outputs)}, INPUTS_{k}, OUTPUTS_{k}, "
-            + (f"0, {len(self._calls(p))}, LAUNCHES_{k}}}" if self._is_cuda else f"run_{k}, 0, 0}}")
-            for k, p in enumerate(plans)
-        ]
+        rows = [self._row(k, p) for k, p in enumerate(plans)]
         return [*found, _table("struct plan", "PLANS", rows)]
 
     def _sizes(self) -> list[str]:
         held = self._contents
         slots = max(len(p.slot_bytes) for p in held.plans)
-        sizes = [
-            max(p.slot_bytes[k] for p in held.plans if k < len(p.slot_bytes)) for k in range(slots)
-        ]
+        sizes = [0] * slots
+        for p in held.plans:
+            for k, nbytes in enumerate(p.slot_bytes):
+                sizes[k] = max(sizes[k], 0 if k in p.written_over else nbytes)
         counters = [
             b.nbytes for a in held.kernels for b in a.source.buffers if b.role == "counters"
         ]
@@ -180,7 +204,7 @@ class _Tables:
         counts = {
             "N_CONSTANTS": len(held.constants), "N_SLOTS": slots, "N_CODES": len(codes),
             "N_PLACES": len(held.constants) + len(codes), "N_KERNELS": len(self._kernels),
-            "COUNTER_BYTES": max(counters, default=0),
+            "COUNTER_BYTES": max(counters, default=0), "MOST_STATES": len(held.plans[0].states),
         }  # fmt: skip
         return [
             *(f"#define {name} {value}" for name, value in counts.items()),
@@ -191,19 +215,46 @@ class _Tables:
             _table("uint64_t", "CODE_BYTES", map(_big, codes)),
         ]
 
+    def _row(self, k: int, plan: Plan) -> str:
+        kept = _Kept.of(plan)
+        counts = (
+            len(plan.inputs), len(plan.given), len(plan.returned), len(plan.states),
+            len(kept.copied), len(plan.written_over), len(plan.bounds),
+        )  # fmt: skip
+        names = ("INPUTS", "GIVEN", "OUTPUTS", "STATES", "COPIED", "OVER", "BOUNDS")
+        tables = ", ".join(f"{name}_{k}" for name in names)
+        runs = f"0, {len(self._calls(plan))}, LAUNCHES_{k}" if self._is_cuda else f"run_{k}, 0, 0"
+        return f"{{{_listed(counts)}, {tables}, {_big(kept.nbytes)}, {runs}}}"
+
     def _plan(self, k: int, plan: Plan) -> list[str]:
         lines = []
-        results = [spec for spec, _ in plan.outputs]
+        kept = _Kept.of(plan)
+        results = [plan.outputs[i][0] for i in plan.returned]
         for what, specs in (("INPUT", plan.inputs), ("OUTPUT", results)):
             for i, spec in enumerate(specs):
                 lines.append(_table("int64_t", f"{what}_{k}_{i}", map(_big, spec.shape)))
         inputs = [_spec(s, f"INPUT_{k}_{i}") for i, s in enumerate(plan.inputs)]
         outputs = [
-            f"{{{_spec(s, f'OUTPUT_{k}_{i}')}, {_operand(at)}}}"
-            for i, (s, at) in enumerate(plan.outputs)
+            f"{{{_spec(s, f'OUTPUT_{k}_{i}')}, {_operand(kept.places[n])}}}"
+            for i, (s, n) in enumerate(zip(results, plan.returned, strict=True))
         ]
-        lines.append(_table("struct spec", f"INPUTS_{k}", inputs))
-        lines.append(_table("struct result", f"OUTPUTS_{k}", outputs))
+        states = [
+            f"{{{s.input}, {-1 if s.initial is None else s.initial}, "
+            f"{int(s.input in plan.written_over.values())}, {_operand(kept.places[s.output])}}}"
+            for s in plan.states
+        ]
+        copied = [f"{{{_operand(at)}, {_big(to)}, {_big(n)}}}" for at, to, n in kept.copied]
+        bounds = [f"{{{b.input}, {_big(b.least)}, {_big(b.most)}}}" for b in plan.bounds]
+        lines += [
+            _table("struct spec", f"INPUTS_{k}", inputs),
+            _table("int", f"GIVEN_{k}", map(str, plan.given)),
+            _table("struct result", f"OUTPUTS_{k}", outputs),
+            _table("struct state", f"STATES_{k}", states),
+            _table("struct copied", f"COPIED_{k}", copied),
+            _table("struct over", f"OVER_{k}", (f"{{{s}, {i}}}" for s, i in
+                                                plan.written_over.items())),
+            _table("struct bound", f"BOUNDS_{k}", bounds),
+        ]  # fmt: skip
         return lines + (self._launches(k, plan) if self._is_cuda else self._run(k, plan))
 
     def _calls(self, plan: Plan) -> list[_Call]:
@@ -277,7 +328,7 @@ def _needs(artifacts: Sequence[Artifact]) -> list[tuple[str, int | None, tuple[s
 
 def _table(kind: str, name: str, rows: Iterable[str]) -> str:
     """A constant array; where it is empty, of one element that nothing reads."""
-    listed = list(rows) or ["0" if kind.endswith("_t") else "{0}"]
+    listed = list(rows) or ["0" if kind == "int" or kind.endswith("_t") else "{0}"]
     return f"static const {kind} {name}[] = {{{', '.join(listed)}}};"
 
 
@@ -311,7 +362,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _big(number: int) -> str:
-    return f"{int(number)}LL"
+    return f"{int(number)}LL" if number > -(1 << 63) else f"(-{(1 << 63) - 1}LL - 1)"
 
 
 def _text(text: str) -> str:

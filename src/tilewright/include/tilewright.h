@@ -11,6 +11,9 @@
  * it; other threads get TILEWRIGHT_WRONG_THREAD until `tilewright_release`.  `tilewright_call` does
  * all three at once and belongs to nobody: threads that share a network so take turns.  Networks
  * that were opened apart run at the same time, and share code and weights.
+ *
+ * States, such as caches and a position, stay with a network from run to run.  They are neither
+ * inputs nor outputs; a network that has them belongs to one thread with `tilewright_call`, too.
  */
 #ifndef TILEWRIGHT_H
 #define TILEWRIGHT_H
@@ -19,7 +22,7 @@
 #include <stdint.h>
 
 /* Of what this header says.  A library refuses a program that was compiled with another one. */
-#define TILEWRIGHT_INTERFACE 1
+#define TILEWRIGHT_INTERFACE 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +95,11 @@ int tilewright_outputs(TilewrightNetwork *network, int *count);
 int tilewright_input(TilewrightNetwork *network, int index, TilewrightTensor *found);
 int tilewright_output(TilewrightNetwork *network, int index, TilewrightTensor *found);
 int tilewright_input_index(TilewrightNetwork *network, const char *name, int *index);
+/* The least and the greatest whole number that an input may hold, such as positions of a cache;
+ * INT64_MIN and INT64_MAX where there are no such.  Others are refused before anything is written
+ * or run; but what a program writes to the memory of a network on a GPU by itself is not looked
+ * at. */
+int tilewright_bounds(TilewrightNetwork *network, int index, int64_t *least, int64_t *most);
 
 /* A library for several sets of shapes (`--batch 1,8`) runs the first until another is used.
  * Each has inputs and outputs of its own. */
@@ -110,6 +118,17 @@ int tilewright_get_output(TilewrightNetwork *network, int index, const Tilewrigh
  * inputs, outputs: as many as the network has */
 int tilewright_call(TilewrightNetwork *network, const TilewrightTensor *inputs, int n_inputs,
                     const TilewrightTensor *outputs, int n_outputs);
+
+/* States: all sets of shapes have the same ones.  `data` of `tilewright_state` is the network's own
+ * memory, as of an input.  Saving them is to get each, going on from there to set each. */
+int tilewright_states(TilewrightNetwork *network, int *count);
+int tilewright_state(TilewrightNetwork *network, int index, TilewrightTensor *found);
+int tilewright_state_index(TilewrightNetwork *network, const char *name, int *index);
+int tilewright_set_state(TilewrightNetwork *network, int index, const TilewrightTensor *value);
+int tilewright_get_state(TilewrightNetwork *network, int index, const TilewrightTensor *value);
+int tilewright_reset(TilewrightNetwork *network); /* let all states begin anew */
+/* Another network with the same code and weights, which goes on from the same states by itself. */
+int tilewright_fork(TilewrightNetwork *network, TilewrightNetwork **other);
 
 /* CUDA: enqueue on this cudaStream_t (CUstream) from now on, behind what is on the one before,
  * which must still exist; null: a stream of the network's own.  A CPU has none. */
@@ -142,6 +161,14 @@ typedef struct TilewrightFunctions {
   int (*synchronize)(TilewrightNetwork *);
   int (*set_threads)(int);
   int (*release)(TilewrightNetwork *);
+  int (*bounds)(TilewrightNetwork *, int, int64_t *, int64_t *);
+  int (*states)(TilewrightNetwork *, int *);
+  int (*state)(TilewrightNetwork *, int, TilewrightTensor *);
+  int (*state_index)(TilewrightNetwork *, const char *, int *);
+  int (*set_state)(TilewrightNetwork *, int, const TilewrightTensor *);
+  int (*get_state)(TilewrightNetwork *, int, const TilewrightTensor *);
+  int (*reset)(TilewrightNetwork *);
+  int (*fork)(TilewrightNetwork *, TilewrightNetwork **);
 } TilewrightFunctions;
 
 const TilewrightFunctions *tilewright_functions(int interface);
@@ -196,6 +223,24 @@ class Network {
     value.data = data;
     check(functions->get_output(network_, index, &value));
   }
+  int states() const { return counted(functions->states); }
+  TilewrightTensor state(int index) const { return told(functions->state, index); }
+  void set_state(int index, const void *data) {
+    TilewrightTensor value = state(index);
+    value.data = const_cast<void *>(data);
+    check(functions->set_state(network_, index, &value));
+  }
+  void get_state(int index, void *data) {
+    TilewrightTensor value = state(index);
+    value.data = data;
+    check(functions->get_state(network_, index, &value));
+  }
+  void reset() { check(functions->reset(network_)); }
+  Network fork() {
+    Network other(functions);
+    check(functions->fork(network_, &other.network_));
+    return other;
+  }
   void run() { check(functions->run(network_)); }
   void set_stream(void *stream) { check(functions->set_stream(network_, stream)); }
   void synchronize() { check(functions->synchronize(network_)); }
@@ -208,6 +253,7 @@ class Network {
   const TilewrightFunctions *const functions;
 
  private:
+  explicit Network(const TilewrightFunctions *same) : functions(same), network_(nullptr) {}
   static const TilewrightFunctions *loaded(const std::string &path) {
     void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "tilewright_functions") : nullptr;

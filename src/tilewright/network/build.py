@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.doors import is_integer
+from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
@@ -185,7 +187,10 @@ def build(
         seconds=time.perf_counter() - began, planned_bytes=largest.planned_bytes,
         unshared_bytes=largest.unshared_bytes, live_bytes=largest.peak_bytes,
         constant_bytes=sum(c.nbytes for c in constants.arrays), notes=(*notes, *more),
-        moved=moved(mains, [net.kernel_of for net in nets], [m.report for m in made]),
+        moved=moved(
+            mains, [net.kernel_of for net in nets], [m.report for m in made],
+            [net.written for net in nets],
+        ),
     )  # fmt: skip
     plans = [net.plan(str(chosen), tuple(params or ())) for net in nets]
     plans = [replace(plan, partial=partial_batches) for plan in plans]
@@ -202,6 +207,13 @@ def _with_bounds(plan: Plan, bounds: Mapping[str, tuple[int, int]]) -> Plan:
             "relay.build(bounds=)", f"there is no input {missing[0]!r}",
             f"Its inputs are {', '.join(index) or 'none'}.",
         )  # fmt: skip
+    for name, ends in bounds.items():
+        spec, whole = plan.inputs[index[name]], [n for n in ends if is_integer(n)]
+        if not DType(spec.dtype).is_int or len(whole) != 2 or not -(1 << 63) <= ends[0] <= ends[1]:
+            raise ModelError(
+                f"relay.build(bounds=): {spec}", f"numbers from {ends} are not of an integer input",
+                'Give the least and the greatest: bounds={"position": (0, 255)}.',
+            )  # fmt: skip
     return replace(plan, bounds=tuple(Bound(index[n], *ends) for n, ends in bounds.items()))
 
 
@@ -404,6 +416,7 @@ class _Network:
         self.in_place, self.made = in_place(main), made_in(main.body)
         alive, order = lifetimes(main), steps(main.body)
         self._places, results = places(main.body), _results(main.body)
+        self.written = [results[pair.output] for pair in self.in_place]
         for pair in self.in_place:  # nothing else may be in that memory before it is read
             owner = self._places[results[pair.output]].owner
             alive[owner] = replace(alive[owner], first=0)

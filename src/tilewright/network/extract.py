@@ -33,6 +33,7 @@ from tilewright.graph.passes import (
     fuse,
     fuse_attention,
     fuse_norms,
+    halve_gates,
     join_gates,
     join_readers,
     join_small,
@@ -44,6 +45,7 @@ from tilewright.graph.passes import (
     write_last,
 )
 from tilewright.graph.passes.attention import has_attention, is_attention
+from tilewright.graph.passes.halves import halve_gates_of
 from tilewright.graph.passes.pairs import pair_gates_of
 from tilewright.graph.passes.single_pixels import single_pixels_dense
 from tilewright.graph.passes.steps import steps_to_channels
@@ -125,7 +127,10 @@ def ungrouped(
     """
     *before, last = passes_of(pass_options)
     if large := large_of(target):
-        before = [pair_gates_of(large) if p is pair_gates else p for p in before]
+        own: dict[Pass, Pass] = {
+            pair_gates: pair_gates_of(large), halve_gates: halve_gates_of(large)
+        }  # fmt: skip
+        before = [own.get(p, p) for p in before]
     if target is not None and pass_options.opt_level >= 3 and bytes_of(target):
         before += [multiply_bytes, fold_shift, eliminate_dead_code]
     made = optimize(mod, params, before, instruments=pass_options.instruments)

@@ -6,7 +6,7 @@ Read next: `../graph/passes/fuse.py`, `build.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tilewright.graph.expr import Call, Expr, Function, Tuple, TupleGetItem, post_order
 from tilewright.graph.op import TABLE, Pattern
@@ -14,28 +14,46 @@ from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import op_name, users
 from tilewright.runtime.network.report import KernelReport, Moved
 
+_INSIDE = "it writes what is new to the memory of an input"
 _CHOICES = ("cast", "where")  # elements of floats that are not computed
 
 
 def moved(
     mains: Sequence[Function], kernel_of: Sequence[Mapping[Call, int]],
-    kernels: Sequence[KernelReport],
+    kernels: Sequence[KernelReport], written: Sequence[Collection[Expr]],
 ) -> tuple[Moved, ...]:  # fmt: skip
     """Give a row for each kernel that only moves, those with the most bytes first.
 
     kernel_of: of each function the number of the kernel of each of its calls
+    written:   of each function which results are written over inputs, in place
     """
     found: dict[tuple[int, str], Moved] = {}
-    for main, numbers in zip(mains, kernel_of, strict=True):
-        readers = users(main.body)
+    for k, (main, numbers, over) in enumerate(zip(mains, kernel_of, written, strict=True)):
+        readers, inside = users(main.body), set(map(_maker, over))
         for node in readers:
             if not isinstance(node, Call) or node not in numbers or not _only_moves(node):
                 continue
-            kernel, why = numbers[node], _why(node, readers)
+            kernel, why = numbers[node], _INSIDE if node in inside else _why(node, readers)
             nbytes = sum(n.tensor_type.nbytes for n in _results(node))
-            known = found.get((kernel, why), Moved(kernels[kernel].label, 0, 0, why))
-            found[kernel, why] = Moved(known.label, known.calls + 1, known.nbytes + nbytes, why)
+            known = found.get((kernel, why)) or Moved(
+                kernels[kernel].label, 0, 0, why, (0,) * len(mains)
+            )
+            each = tuple(n + (i == k) for i, n in enumerate(known.each))
+            found[kernel, why] = Moved(
+                known.label, known.calls + 1, known.nbytes + nbytes, why, each
+            )
     return tuple(sorted(found.values(), key=lambda row: -row.nbytes))
+
+
+def _maker(value: Expr) -> Expr:
+    """The call that a result is of, by views and tuples or not."""
+    while True:
+        if isinstance(value, TupleGetItem):
+            value = value.tuple_value
+        elif is_view(value) and isinstance(value, Call):
+            value = value.args[0]
+        else:
+            return value
 
 
 def _only_moves(node: Call) -> bool:

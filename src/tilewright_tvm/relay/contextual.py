@@ -146,8 +146,13 @@ def build(
     executor: Executor | None = None,
     runtime: Runtime | None = None,
     use_knowledge: bool = True,
+    states: Mapping[str, int | compiler.State] | None = None,
+    bounds: Mapping[str, tuple[int, int]] | None = None,
 ) -> Library:
     """Compile a network; arguments and errors that are not here are those of `compile.build`.
+
+    states: inputs that stay on the device from run to run, by name: the number of the result that
+            each becomes, if it begins as zeros, else a `State`
 
     schedules: the path of a log, or several; default: what `with autotvm.apply_history_best(log):`
                entered
@@ -161,10 +166,12 @@ def build(
     """
     if isinstance(params, (str, Target)):  # by its name, which says what it is
         raise ModelError("relay.build(params=)", "it is a target", "Give target_host=.")
+    kept = {n: compiler.State(s) if isinstance(s, int) else s for n, s in (states or {}).items()}
     return compiler.build(
         _without_groups(mod), _by_device(target), params, schedules, target_host, verify=verify,
         batch_sizes=batch_sizes, sizes=sizes, partial_batches=partial_batches,
-        use_knowledge=use_knowledge, pass_options=pass_options(),
+        use_knowledge=use_knowledge, pass_options=pass_options(), bounds=bounds,
+        states=kept,
     )  # fmt: skip
 
 

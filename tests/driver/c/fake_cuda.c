@@ -57,6 +57,9 @@ int cuMemcpyAsync(void *to, void *from, size_t n, void *stream) {
   return memcpy(to, from, n), !stream;
 }
 int cuMemsetD8_v2(void *to, unsigned char value, size_t n) { return memset(to, value, n), 0; }
+int cuMemsetD8Async(void *to, unsigned char value, size_t n, void *stream) {
+  return memset(to, value, n), !stream;
+}
 int cuPointerGetAttribute(unsigned *found, int what, void *at) { return *found = what, !!at; }
 int cuStreamCreate(void **stream, unsigned flags) { return make(stream, 1 + flags); }
 int cuStreamDestroy_v2(void *stream) { return drop(stream); }

@@ -109,10 +109,25 @@ static int device_read(struct TilewrightNetwork *net, void *to, Address from, si
   return TILEWRIGHT_OK;
 }
 
-static int device_run(struct TilewrightNetwork *net) {
-  PLANS[net->plan].run(net->instances[net->plan].inputs, net->shared->constants, net->slots,
-                       net->counters);
+static int device_seen(struct TilewrightNetwork *net, const void *data, size_t bytes,
+                       const void **seen, void **copy) {
+  (void)net, (void)bytes, (void)copy;
+  *seen = data;
   return TILEWRIGHT_OK;
+}
+
+static int device_copy(struct TilewrightNetwork *net, Address to, Address from, size_t bytes,
+                       void *stream) {
+  (void)net, (void)stream;
+  if (from) memmove(to, from, bytes);
+  else memset(to, 0, bytes);
+  return TILEWRIGHT_OK;
+}
+
+static int device_run(struct TilewrightNetwork *net) {
+  const struct instance *held = &net->instances[net->plan];
+  PLANS[net->plan].run(held->inputs, net->shared->constants, held->slots, net->counters);
+  return bring_forward(net, NULL);
 }
 
 static int device_stream(struct TilewrightNetwork *net, void *stream) {

@@ -24,6 +24,7 @@ static struct {
   int (*MemcpyHtoD)(Address, const void *, size_t);
   int (*MemcpyAsync)(Address, Address, size_t, Handle);
   int (*MemsetD8)(Address, unsigned char, size_t);
+  int (*MemsetD8Async)(Address, unsigned char, size_t, Handle);
   int (*PointerGetAttribute)(void *, int, Address);
   int (*StreamCreate)(Handle *, unsigned);
   int (*StreamDestroy)(Handle);
@@ -51,7 +52,8 @@ static const char *const NAMES[] = {
     "cuDeviceGetName", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2",
     "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSynchronize", "cuModuleLoadData",
     "cuModuleUnload", "cuModuleGetFunction", "cuFuncSetAttribute", "cuMemAlloc_v2", "cuMemFree_v2",
-    "cuMemcpyHtoD_v2", "cuMemcpyAsync", "cuMemsetD8_v2", "cuPointerGetAttribute", "cuStreamCreate",
+    "cuMemcpyHtoD_v2", "cuMemcpyAsync", "cuMemsetD8_v2", "cuMemsetD8Async",
+    "cuPointerGetAttribute", "cuStreamCreate",
     "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamWaitEvent", "cuStreamBeginCapture_v2",
     "cuStreamEndCapture", "cuEventCreate", "cuEventRecord", "cuEventDestroy_v2",
     "cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphUpload",
@@ -244,13 +246,15 @@ static int captured(struct TilewrightNetwork *net, Handle stream, Handle *graph)
   ASK("tilewright_run: capture", cu.StreamBeginCapture(stream, RELAXED));
   for (int k = 0; k < plan->n_launches && !status; k++)
     status = enqueue(net, &plan->launches[k], stream);
+  if (!status) status = bring_forward(net, stream);
   int ended = cu.StreamEndCapture(stream, graph);
   return status ? status : ask("tilewright_run: capture", ended);
 }
 
 static int make_graph(struct TilewrightNetwork *net) {
   Handle *made = &net->own->graphs[net->plan], graph = NULL, stream;
-  if (*made || !PLANS[net->plan].n_launches) return TILEWRIGHT_OK;
+  const struct plan *plan = &PLANS[net->plan];
+  if (*made || !(plan->n_launches + plan->n_states)) return TILEWRIGHT_OK;
   ASK("tilewright_run: stream", cu.StreamCreate(&stream, NON_BLOCKING));
   int status = captured(net, stream, &graph);
   if (!status) status = ask("tilewright_run: graph", cu.GraphInstantiate(made, graph, 0));
@@ -301,6 +305,31 @@ static int device_write(struct TilewrightNetwork *net, Address to, const void *f
   if (status) return status;
   return quit(ask("tilewright_set_input", cu.MemcpyAsync(to, (Address)(uintptr_t)from, bytes,
                                                          net->own->stream)));
+}
+
+static int device_seen(struct TilewrightNetwork *net, const void *data, size_t bytes,
+                       const void **seen, void **copy) {
+  *seen = data;
+  int status = begin(net->shared, "tilewright_set_input");
+  if (status) return status;
+  if (is_device(data)) {
+    *seen = *copy = malloc(bytes ? bytes : 1);
+    if (!*copy) return quit(fail(TILEWRIGHT_NO_MEMORY, "tilewright_set_input: there is no memory"));
+    status = ask("tilewright_set_input", cu.MemcpyAsync(*copy, (Address)(uintptr_t)data, bytes,
+                                                        net->own->stream));
+    if (!status) status = ask("tilewright_set_input", cu.StreamSynchronize(net->own->stream));
+  }
+  return quit(status);
+}
+
+static int device_copy(struct TilewrightNetwork *net, Address to, Address from, size_t bytes,
+                       void *stream) {
+  Handle on = stream ? stream : net->own->stream;
+  if (!bytes) return TILEWRIGHT_OK;
+  int status = begin(net->shared, "tilewright_run: states");
+  if (status) return status;
+  return quit(ask("tilewright_run: states", from ? cu.MemcpyAsync(to, from, bytes, on)
+                                                 : cu.MemsetD8Async(to, 0, bytes, on)));
 }
 
 static int device_read(struct TilewrightNetwork *net, void *to, Address from, size_t bytes) {

@@ -42,9 +42,10 @@ struct shared {
   struct device_shared *own;
 };
 
-struct instance { /* of a plan: its inputs */
-  Address block;
+struct instance { /* of a plan: its inputs; states are those of the first instance */
+  Address block, copies;
   Address *inputs;
+  Address slots[COUNT(SLOT_BYTES)];
 };
 
 struct TilewrightNetwork {
@@ -53,8 +54,8 @@ struct TilewrightNetwork {
   int open, owned, plan;
   pthread_t owner;
   struct shared *shared;
-  Address block; /* slots, and counters behind them */
-  Address slots[COUNT(SLOT_BYTES)], counters;
+  Address block; /* slots, counters behind them, and states */
+  Address slots[COUNT(SLOT_BYTES)], counters, states[MOST_STATES + 1];
   struct instance instances[COUNT(PLANS)];
   struct device_network *own;
 };
@@ -71,7 +72,8 @@ static Address address(const struct TilewrightNetwork *net, struct operand at) {
   switch (at.kind) {
     case AT_INPUT: return net->instances[net->plan].inputs[at.index] + at.offset;
     case AT_CONSTANT: return net->shared->constants[at.index] + at.offset;
-    case AT_SLOT: return net->slots[at.index] + at.offset;
+    case AT_SLOT: return net->instances[net->plan].slots[at.index] + at.offset;
+    case AT_COPY: return net->instances[net->plan].copies + at.offset;
     default: return net->counters;
   }
 }
@@ -87,12 +89,20 @@ static int device_attach(struct TilewrightNetwork *net);
 static void device_detach(struct TilewrightNetwork *net);
 static int device_write(struct TilewrightNetwork *net, Address to, const void *from, size_t bytes);
 static int device_read(struct TilewrightNetwork *net, void *to, Address from, size_t bytes);
+/* Whether the host may read what a pointer names, and a copy of it where it may not. */
+static int device_seen(struct TilewrightNetwork *net, const void *data, size_t bytes,
+                       const void **seen, void **copy);
+/* On the device: `from` null is zeros; on the stream of the network, or the one that is given. */
+static int device_copy(struct TilewrightNetwork *net, Address to, Address from, size_t bytes,
+                       void *stream);
 static int device_run(struct TilewrightNetwork *net);
 static int device_stream(struct TilewrightNetwork *net, void *stream);
 static int device_synchronize(struct TilewrightNetwork *net);
 static int device_threads(int threads);
 
 static int read_place(FILE *file, struct place place, void *to, size_t bytes);
+static int bring_forward(struct TilewrightNetwork *net, void *stream);
+static int check_index(const char *call, int index, int count, const char *what);
 
 #if TILEWRIGHT_CUDA
 #include "cuda.c"
@@ -245,8 +255,8 @@ static int make_instance(struct TilewrightNetwork *net, int plan) {
   struct instance *made = &net->instances[plan];
   const struct plan *p = &PLANS[plan];
   if (made->inputs) return TILEWRIGHT_OK;
-  size_t total = 0, at = 0;
-  for (int k = 0; k < p->n_inputs; k++) total += rounded(p->inputs[k].bytes);
+  size_t total = rounded(p->copied_bytes), at = 0;
+  for (int k = 0; k < p->n_given; k++) total += rounded(p->inputs[p->given[k]].bytes);
   int status = device_allocate(net->shared, total, &made->block);
   if (status) return status;
   made->inputs = calloc((size_t)p->n_inputs + 1, sizeof *made->inputs);
@@ -254,16 +264,23 @@ static int make_instance(struct TilewrightNetwork *net, int plan) {
     device_free(net->shared, made->block);
     return fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
   }
-  for (int k = 0; k < p->n_inputs; k++) {
-    made->inputs[k] = made->block + at;
-    at += rounded(p->inputs[k].bytes);
+  for (int k = 0; k < p->n_given; k++) {
+    made->inputs[p->given[k]] = made->block + at;
+    at += rounded(p->inputs[p->given[k]].bytes);
   }
+  made->copies = made->block + at;
+  for (int k = 0; k < p->n_states; k++) made->inputs[p->states[k].input] = net->states[k];
+  memcpy(made->slots, net->slots, sizeof made->slots);
+  for (int k = 0; k < p->n_over; k++) made->slots[p->over[k].slot] = made->inputs[p->over[k].input];
   return TILEWRIGHT_OK;
 }
 
 static int fill_network(struct TilewrightNetwork *net) {
+  const struct plan *first = &PLANS[0]; /* all have the same states */
   size_t total = rounded(COUNTER_BYTES), at = 0;
   for (int k = 0; k < N_SLOTS; k++) total += rounded(SLOT_BYTES[k]);
+  for (int k = 0; k < first->n_states; k++)
+    total += rounded(first->inputs[first->states[k].input].bytes);
   int status = device_allocate(net->shared, total, &net->block);
   if (status) return status;
   for (int k = 0; k < N_SLOTS; k++) {
@@ -271,6 +288,11 @@ static int fill_network(struct TilewrightNetwork *net) {
     at += rounded(SLOT_BYTES[k]);
   }
   net->counters = net->block + at;
+  at += rounded(COUNTER_BYTES);
+  for (int k = 0; k < first->n_states; k++) {
+    net->states[k] = net->block + at;
+    at += rounded(first->inputs[first->states[k].input].bytes);
+  }
   net->plan = 0;
   status = make_instance(net, 0);
   return status ? status : device_attach(net);
@@ -304,6 +326,28 @@ static struct TilewrightNetwork *free_record(void) {
   return net;
 }
 
+#include "states.c"
+
+/* A network that is ready to run.  Whoever calls it holds `loading`. */
+static int open_network(int device, int threads, struct TilewrightNetwork **made) {
+  struct shared *shared = NULL;
+  int status = load_shared(device, &shared);
+  if (!status) status = device_threads(threads);
+  struct TilewrightNetwork *net = status ? NULL : free_record();
+  if (!status && !net) status = fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
+  if (net) {
+    net->shared = shared;
+    status = fill_network(net);
+    if (!status) status = begin_anew(net);
+    if (status) empty_network(net);
+    net->open = !status;
+    pthread_mutex_unlock(&net->turn);
+  }
+  if (status && shared) drop_shared(shared);
+  if (!status) *made = net;
+  return status;
+}
+
 PUBLIC int tilewright_open(int interface, const TilewrightOptions *options,
                            TilewrightNetwork **network) {
   if (interface != TILEWRIGHT_INTERFACE)
@@ -320,21 +364,8 @@ PUBLIC int tilewright_open(int interface, const TilewrightOptions *options,
                 "tilewright_open: threads is %d and device %d. Use 0 to %d threads, 0 for as many "
                 "as cores, and devices from 0.", threads, device, MAX_THREADS);
   pthread_mutex_lock(&loading);
-  struct shared *shared = NULL;
-  int status = load_shared(device, &shared);
-  if (!status) status = device_threads(threads);
-  struct TilewrightNetwork *net = status ? NULL : free_record();
-  if (!status && !net) status = fail(TILEWRIGHT_NO_MEMORY, "tilewright_open: there is no memory");
-  if (net) {
-    net->shared = shared;
-    status = fill_network(net);
-    if (status) empty_network(net);
-    net->open = !status;
-    pthread_mutex_unlock(&net->turn);
-  }
-  if (status && shared) drop_shared(shared);
+  int status = open_network(device, threads, network);
   pthread_mutex_unlock(&loading);
-  if (!status) *network = net;
   return status;
 }
 
@@ -361,7 +392,8 @@ static int counted(TilewrightNetwork *network, const char *call, int *count, int
   if (!count)
     return leave(net, fail(TILEWRIGHT_INVALID, "%s: count is null. Pass &count.", call));
   const struct plan *plan = &PLANS[net->plan];
-  *count = what == 0 ? plan->n_inputs : what == 1 ? plan->n_outputs : COUNT(PLANS);
+  const int counts[] = {plan->n_given, plan->n_outputs, COUNT(PLANS), plan->n_states};
+  *count = counts[what];
   return leave(net, TILEWRIGHT_OK);
 }
 
@@ -377,55 +409,96 @@ PUBLIC int tilewright_shapes(TilewrightNetwork *network, int *count) {
   return counted(network, "tilewright_shapes", count, 2);
 }
 
+PUBLIC int tilewright_states(TilewrightNetwork *network, int *count) {
+  return counted(network, "tilewright_states", count, 3);
+}
+
 static int check_index(const char *call, int index, int count, const char *what) {
   if (index >= 0 && index < count) return TILEWRIGHT_OK;
+  if (!count) return fail(TILEWRIGHT_INVALID, "%s(%d): the network has no %s", call, index, what);
   return fail(TILEWRIGHT_INVALID, "%s(%d): the network has %d %s. Use 0 to %d.", call, index, count,
               what, count - 1);
 }
 
+/* What the functions of inputs, of outputs and of states are about. */
+enum what { INPUT, OUTPUT, STATE };
+static const char *const WORDS[] = {"input", "output", "state"};
+static const char *const LISTS[] = {"inputs", "outputs", "states"};
+
+static int how_many(const struct plan *plan, enum what what) {
+  return what == INPUT ? plan->n_given : what == OUTPUT ? plan->n_outputs : plan->n_states;
+}
+
+static const struct spec *spec_of(const struct plan *plan, enum what what, int index) {
+  if (what == OUTPUT) return &plan->outputs[index].spec;
+  return &plan->inputs[what == INPUT ? plan->given[index] : plan->states[index].input];
+}
+
+static Address where_is(const struct TilewrightNetwork *net, enum what what, int index) {
+  const struct plan *plan = &PLANS[net->plan];
+  if (what == OUTPUT) return address(net, plan->outputs[index].at);
+  return net->instances[net->plan].inputs[what == INPUT ? plan->given[index]
+                                                        : plan->states[index].input];
+}
+
 static int described(TilewrightNetwork *network, const char *call, int index,
-                     TilewrightTensor *found, int is_input) {
+                     TilewrightTensor *found, enum what what) {
   int status = TILEWRIGHT_OK;
   struct TilewrightNetwork *net = enter(network, call, &status);
   if (!net) return status;
   const struct plan *plan = &PLANS[net->plan];
-  status = check_index(call, index, is_input ? plan->n_inputs : plan->n_outputs,
-                       is_input ? "inputs" : "outputs");
+  status = check_index(call, index, how_many(plan, what), LISTS[what]);
   if (!status && !found)
     status = fail(TILEWRIGHT_INVALID, "%s(%d): found is null. Pass &tensor.", call, index);
   if (status) return leave(net, status);
-  const struct spec *spec = is_input ? &plan->inputs[index] : &plan->outputs[index].spec;
-  struct operand at = {AT_INPUT, index, 0};
-  if (!is_input) at = plan->outputs[index].at;
+  const struct spec *spec = spec_of(plan, what, index);
   *found = (TilewrightTensor){spec->name, spec->type, spec->rank, spec->shape,
-                              (size_t)spec->bytes, address(net, at)};
+                              (size_t)spec->bytes, where_is(net, what, index)};
   return leave(net, TILEWRIGHT_OK);
 }
 
 PUBLIC int tilewright_input(TilewrightNetwork *network, int index, TilewrightTensor *found) {
-  return described(network, "tilewright_input", index, found, 1);
+  return described(network, "tilewright_input", index, found, INPUT);
 }
 
 PUBLIC int tilewright_output(TilewrightNetwork *network, int index, TilewrightTensor *found) {
-  return described(network, "tilewright_output", index, found, 0);
+  return described(network, "tilewright_output", index, found, OUTPUT);
 }
 
-PUBLIC int tilewright_input_index(TilewrightNetwork *network, const char *name, int *index) {
+PUBLIC int tilewright_state(TilewrightNetwork *network, int index, TilewrightTensor *found) {
+  return described(network, "tilewright_state", index, found, STATE);
+}
+
+static int numbered(TilewrightNetwork *network, const char *call, const char *name, int *index,
+                    enum what what) {
   int status = TILEWRIGHT_OK;
-  struct TilewrightNetwork *net = enter(network, "tilewright_input_index", &status);
+  struct TilewrightNetwork *net = enter(network, call, &status);
   if (!net) return status;
   if (!name || !index)
-    return leave(net, fail(TILEWRIGHT_INVALID, "tilewright_input_index: %s is null",
-                           name ? "index" : "name"));
+    return leave(net, fail(TILEWRIGHT_INVALID, "%s: %s is null", call, name ? "index" : "name"));
   const struct plan *plan = &PLANS[net->plan];
-  for (int k = 0; k < plan->n_inputs; k++)
-    if (!strcmp(plan->inputs[k].name, name)) {
+  enum what other = what == INPUT ? STATE : INPUT;
+  for (int k = 0; k < how_many(plan, what); k++)
+    if (!strcmp(spec_of(plan, what, k)->name, name)) {
       *index = k;
       return leave(net, TILEWRIGHT_OK);
     }
-  return leave(net, fail(TILEWRIGHT_INVALID,
-                         "tilewright_input_index(\"%.200s\"): the network has no such input. "
-                         "tilewright_input tells the names of its %d.", name, plan->n_inputs));
+  for (int k = 0; k < how_many(plan, other); k++)
+    if (!strcmp(spec_of(plan, other, k)->name, name))
+      return leave(net, fail(TILEWRIGHT_INVALID, "%s(\"%.200s\"): that is an %s of the network. "
+                             "Write tilewright_%s_index.", call, name,
+                             other == STATE ? "own state" : "input", WORDS[other]));
+  return leave(net, fail(TILEWRIGHT_INVALID, "%s(\"%.200s\"): the network has no such %s. "
+                         "tilewright_%s tells the names of its %d.", call, name, WORDS[what],
+                         WORDS[what], how_many(plan, what)));
+}
+
+PUBLIC int tilewright_input_index(TilewrightNetwork *network, const char *name, int *index) {
+  return numbered(network, "tilewright_input_index", name, index, INPUT);
+}
+
+PUBLIC int tilewright_state_index(TilewrightNetwork *network, const char *name, int *index) {
+  return numbered(network, "tilewright_state_index", name, index, STATE);
 }
 
 PUBLIC int tilewright_use_shapes(TilewrightNetwork *network, int index) {
@@ -466,11 +539,11 @@ static int fits(const struct spec *spec, const TilewrightTensor *value) {
 }
 
 /* Whether a tensor can be copied to an input, or from an output. */
-static int check(const struct TilewrightNetwork *net, const char *call, int index, int is_input,
+static int check(struct TilewrightNetwork *net, const char *call, int index, enum what kind,
                  const TilewrightTensor *value) {
   const struct plan *plan = &PLANS[net->plan];
-  const struct spec *spec = is_input ? &plan->inputs[index] : &plan->outputs[index].spec;
-  const char *what = is_input ? "input" : "output";
+  const struct spec *spec = spec_of(plan, kind, index);
+  const char *what = WORDS[kind];
   if (!value) return fail(TILEWRIGHT_INVALID, "%s(%d): the tensor is null", call, index);
   if (value->rank < 0 || (value->rank && !value->shape))
     return fail(TILEWRIGHT_INVALID, "%s(%d): the tensor has no shape. tilewright_%s tells it.",
@@ -480,8 +553,8 @@ static int check(const struct TilewrightNetwork *net, const char *call, int inde
     int other = 0, found = -1;
     tell(given, sizeof given, value->type, value->rank, value->shape);
     tell(wanted, sizeof wanted, spec->type, spec->rank, spec->shape);
-    for (; is_input && other < COUNT(PLANS); other++)
-      if (fits(&PLANS[other].inputs[index], value)) found = other;
+    for (; kind == INPUT && other < COUNT(PLANS); other++)
+      if (fits(spec_of(&PLANS[other], INPUT, index), value)) found = other;
     if (found >= 0)
       return fail(TILEWRIGHT_INVALID,
                   "%s(%d): the tensor is %s, and the shapes in use have %s %.200s: %s. Write "
@@ -497,29 +570,53 @@ static int check(const struct TilewrightNetwork *net, const char *call, int inde
                 (unsigned long long)spec->bytes);
   if (!value->data && spec->bytes)
     return fail(TILEWRIGHT_INVALID, "%s(%d): data is null", call, index);
-  return TILEWRIGHT_OK;
+  return kind == INPUT ? check_bounds(net, call, plan->given[index], value->data) : TILEWRIGHT_OK;
 }
 
-static int write_input(struct TilewrightNetwork *net, int index, const TilewrightTensor *value) {
-  Address to = net->instances[net->plan].inputs[index];
+static int write_to(struct TilewrightNetwork *net, enum what what, int index,
+                    const TilewrightTensor *value) {
+  Address to = where_is(net, what, index);
   return (void *)to == value->data ? TILEWRIGHT_OK
                                    : device_write(net, to, value->data, value->bytes);
 }
 
-static int read_output(struct TilewrightNetwork *net, int index, const TilewrightTensor *value) {
-  Address from = address(net, PLANS[net->plan].outputs[index].at);
-  return device_read(net, value->data, from, value->bytes);
+static int read_from(struct TilewrightNetwork *net, enum what what, int index,
+                     const TilewrightTensor *value) {
+  return device_read(net, value->data, where_is(net, what, index), value->bytes);
+}
+
+/* Copy a value in or out, by the thread that has the network. */
+static int moved(TilewrightNetwork *network, const char *call, int index, enum what what,
+                 const TilewrightTensor *value,
+                 int (*move)(struct TilewrightNetwork *, enum what, int,
+                             const TilewrightTensor *)) {
+  int status = TILEWRIGHT_OK;
+  struct TilewrightNetwork *net = enter(network, call, &status);
+  if (!net) return status;
+  status = check_index(call, index, how_many(&PLANS[net->plan], what), LISTS[what]);
+  if (!status) status = check(net, call, index, what, value);
+  if (!status) status = own(net, call, 1);
+  return leave(net, status ? status : move(net, what, index, value));
 }
 
 PUBLIC int tilewright_set_input(TilewrightNetwork *network, int index,
                                 const TilewrightTensor *value) {
-  int status = TILEWRIGHT_OK;
-  struct TilewrightNetwork *net = enter(network, "tilewright_set_input", &status);
-  if (!net) return status;
-  status = check_index("tilewright_set_input", index, PLANS[net->plan].n_inputs, "inputs");
-  if (!status) status = check(net, "tilewright_set_input", index, 1, value);
-  if (!status) status = own(net, "tilewright_set_input", 1);
-  return leave(net, status ? status : write_input(net, index, value));
+  return moved(network, "tilewright_set_input", index, INPUT, value, write_to);
+}
+
+PUBLIC int tilewright_get_output(TilewrightNetwork *network, int index,
+                                 const TilewrightTensor *value) {
+  return moved(network, "tilewright_get_output", index, OUTPUT, value, read_from);
+}
+
+PUBLIC int tilewright_set_state(TilewrightNetwork *network, int index,
+                                const TilewrightTensor *value) {
+  return moved(network, "tilewright_set_state", index, STATE, value, write_to);
+}
+
+PUBLIC int tilewright_get_state(TilewrightNetwork *network, int index,
+                                const TilewrightTensor *value) {
+  return moved(network, "tilewright_get_state", index, STATE, value, read_from);
 }
 
 PUBLIC int tilewright_run(TilewrightNetwork *network) {
@@ -527,18 +624,8 @@ PUBLIC int tilewright_run(TilewrightNetwork *network) {
   struct TilewrightNetwork *net = enter(network, "tilewright_run", &status);
   if (!net) return status;
   status = own(net, "tilewright_run", 1);
+  if (!status) status = check_inputs(net);
   return leave(net, status ? status : device_run(net));
-}
-
-PUBLIC int tilewright_get_output(TilewrightNetwork *network, int index,
-                                 const TilewrightTensor *value) {
-  int status = TILEWRIGHT_OK;
-  struct TilewrightNetwork *net = enter(network, "tilewright_get_output", &status);
-  if (!net) return status;
-  status = check_index("tilewright_get_output", index, PLANS[net->plan].n_outputs, "outputs");
-  if (!status) status = check(net, "tilewright_get_output", index, 0, value);
-  if (!status) status = own(net, "tilewright_get_output", 1);
-  return leave(net, status ? status : read_output(net, index, value));
 }
 
 PUBLIC int tilewright_call(TilewrightNetwork *network, const TilewrightTensor *inputs,
@@ -547,21 +634,21 @@ PUBLIC int tilewright_call(TilewrightNetwork *network, const TilewrightTensor *i
   struct TilewrightNetwork *net = enter(network, "tilewright_call", &status);
   if (!net) return status;
   const struct plan *plan = &PLANS[net->plan];
-  if (n_inputs != plan->n_inputs || n_outputs != plan->n_outputs)
+  if (n_inputs != plan->n_given || n_outputs != plan->n_outputs)
     status = fail(TILEWRIGHT_INVALID,
                   "tilewright_call: %d inputs and %d outputs are given, the network has %d and %d",
-                  n_inputs, n_outputs, plan->n_inputs, plan->n_outputs);
+                  n_inputs, n_outputs, plan->n_given, plan->n_outputs);
   else if ((n_inputs && !inputs) || (n_outputs && !outputs))
     status = fail(TILEWRIGHT_INVALID, "tilewright_call: %s is null",
                   n_inputs && !inputs ? "inputs" : "outputs");
   for (int k = 0; k < n_inputs && !status; k++)
-    status = check(net, "tilewright_call: input", k, 1, &inputs[k]);
+    status = check(net, "tilewright_call: input", k, INPUT, &inputs[k]);
   for (int k = 0; k < n_outputs && !status; k++)
-    status = check(net, "tilewright_call: output", k, 0, &outputs[k]);
-  if (!status) status = own(net, "tilewright_call", 0);
-  for (int k = 0; k < n_inputs && !status; k++) status = write_input(net, k, &inputs[k]);
+    status = check(net, "tilewright_call: output", k, OUTPUT, &outputs[k]);
+  if (!status) status = own(net, "tilewright_call", plan->n_states > 0);
+  for (int k = 0; k < n_inputs && !status; k++) status = write_to(net, INPUT, k, &inputs[k]);
   if (!status) status = device_run(net);
-  for (int k = 0; k < n_outputs && !status; k++) status = read_output(net, k, &outputs[k]);
+  for (int k = 0; k < n_outputs && !status; k++) status = read_from(net, OUTPUT, k, &outputs[k]);
   return leave(net, status);
 }
 
@@ -588,6 +675,42 @@ PUBLIC int tilewright_release(TilewrightNetwork *network) {
   return leave(net, status);
 }
 
+/* A network with the same states, on the same device.  Whoever calls it holds `loading`. */
+static int forked(struct TilewrightNetwork *net, TilewrightNetwork **other) {
+  struct TilewrightNetwork *made = NULL;
+  int status = open_network(net->shared->device, 0, &made);
+  if (status) return status;
+  pthread_mutex_lock(&made->turn);
+  status = make_instance(made, net->plan);
+  if (!status) made->plan = net->plan;
+  if (!status) status = device_synchronize(net);
+  for (int k = 0; k < PLANS[0].n_states && !status; k++)
+    status = device_copy(made, made->states[k], net->states[k],
+                         PLANS[0].inputs[PLANS[0].states[k].input].bytes, NULL);
+  if (!status) status = device_synchronize(made);
+  if (status) {
+    empty_network(made);
+    drop_shared(made->shared);
+  } else {
+    *other = made;
+  }
+  return leave(made, status);
+}
+
+PUBLIC int tilewright_fork(TilewrightNetwork *network, TilewrightNetwork **other) {
+  int status = TILEWRIGHT_OK;
+  if (!other) return fail(TILEWRIGHT_INVALID, "tilewright_fork: other is null. Pass &other.");
+  *other = NULL;
+  pthread_mutex_lock(&loading);
+  struct TilewrightNetwork *net = enter(network, "tilewright_fork", &status);
+  if (net) {
+    status = own(net, "tilewright_fork", 0);
+    status = leave(net, status ? status : forked(net, other));
+  }
+  pthread_mutex_unlock(&loading);
+  return status;
+}
+
 PUBLIC int tilewright_set_threads(int threads) {
   if (threads >= 0 && threads <= MAX_THREADS) {
     pthread_mutex_lock(&loading);
@@ -610,7 +733,9 @@ static const TilewrightFunctions FUNCTIONS = {
     tilewright_input, tilewright_output, tilewright_input_index, tilewright_shapes,
     tilewright_use_shapes, tilewright_set_input, tilewright_run, tilewright_get_output,
     tilewright_call, tilewright_set_stream, tilewright_synchronize, tilewright_set_threads,
-    tilewright_release};
+    tilewright_release, tilewright_bounds, tilewright_states, tilewright_state,
+    tilewright_state_index, tilewright_set_state, tilewright_get_state, tilewright_reset,
+    tilewright_fork};
 
 PUBLIC const TilewrightFunctions *tilewright_functions(int interface) {
   if (interface == TILEWRIGHT_INTERFACE) return &FUNCTIONS;

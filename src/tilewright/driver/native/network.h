@@ -15,8 +15,9 @@ struct spec {
   uint64_t bytes;
 };
 
-/* Where an argument of a kernel lies: see `runtime/network/plan.py`. */
-enum { AT_INPUT, AT_CONSTANT, AT_SLOT, AT_COUNTERS };
+/* Where an argument of a kernel lies: see `runtime/network/plan.py`; or a copy that is made after a
+ * run, before states go on. */
+enum { AT_INPUT, AT_CONSTANT, AT_SLOT, AT_COUNTERS, AT_COPY };
 struct operand {
   int kind, index;
   uint64_t offset;
@@ -48,11 +49,42 @@ struct kernel {
   const struct tensor_map *maps;
 };
 
-/* The network for one set of shapes.  run: on a CPU, calls its kernels in order */
+/* A state: an input that no caller gives.  next: what a run made of it, where that does not lie in
+ * its own memory; initial: the constant that it begins as, -1: zeros */
+struct state {
+  int input, initial, is_in_place;
+  struct operand next;
+};
+
+/* Bytes that are copied behind the kernels; to: within the copies of a plan. */
+struct copied {
+  struct operand from;
+  uint64_t to, bytes;
+};
+
+/* A slot that is the memory of a state. */
+struct over {
+  int slot, input;
+};
+
+/* What whole numbers of an input may be. */
+struct bound {
+  int input;
+  int64_t least, most;
+};
+
+/* The network for one set of shapes.  given: the inputs that are no states; outputs: without those
+ * that states become; run: on a CPU, calls its kernels in order */
 struct plan {
-  int n_inputs, n_outputs;
+  int n_inputs, n_given, n_outputs, n_states, n_copied, n_over, n_bounds;
   const struct spec *inputs;
+  const int *given;
   const struct result *outputs;
+  const struct state *states;
+  const struct copied *copied;
+  const struct over *over;
+  const struct bound *bounds;
+  uint64_t copied_bytes;
   void (*run)(Address const *inputs, Address const *constants, Address const *slots,
               Address counters);
   int n_launches;

@@ -28,6 +28,7 @@ from tilewright.graph.passes.extents import require_closed
 from tilewright.graph.passes.fuse import fuse, fuse_attention, fuse_norms, separate
 from tilewright.graph.passes.gates import join_gates
 from tilewright.graph.passes.grouped_heads import group_heads
+from tilewright.graph.passes.halves import halve_gates
 from tilewright.graph.passes.indices import work_out_indices
 from tilewright.graph.passes.inline import defuse, inline_calls
 from tilewright.graph.passes.moves import moves_last
@@ -60,6 +61,7 @@ PASSES: tuple[Pass, ...] = (
     single_heads,         # products of an attention with one head have a batch of one
     group_heads,          # heads of keys that several of queries share are not repeated
     choose_points,        # what is written at one place is a choice
+    halve_gates,          # a product whose halves a gate joins is two
     moves_last,           # what is elementwise comes right behind what computes
     fold_shift,           # neighbouring shifts and scales join
     fold_scale_after,     # conv(x, W) * s  ->  conv(x, W * s)
@@ -148,8 +150,8 @@ __all__ = [
     "PASSES", "Pass", "bind_params", "canonicalize", "choose_points", "combine_products", "defuse",
     "drop_empty", "eliminate_common", "eliminate_dead_code", "flatten_atrous", "fold_constants",
     "fold_scale_after", "fold_scale_before", "fold_shift", "fuse", "fuse_attention", "fuse_norms",
-    "group_heads", "inline_calls", "join_gates", "join_norms", "join_readers", "join_small",
-    "join_writes", "merge_transposes", "moves_last", "narrow_weights", "norms_beside",
+    "group_heads", "halve_gates", "inline_calls", "join_gates", "join_norms", "join_readers",
+    "join_small", "join_writes", "merge_transposes", "moves_last", "narrow_weights", "norms_beside",
     "offer", "optimize", "pair_gates", "passes_of", "separate", "simplify_inference",
     "single_heads", "slices_first", "widen_inside", "work_out_indices", "write_last",
 ]  # fmt: skip

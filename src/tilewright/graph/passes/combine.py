@@ -79,12 +79,12 @@ def _may_be_slice(node: Expr, readers: Readers) -> bool:
 
 
 def _is_apart(node: Expr, readers: Readers) -> bool:
-    """Whether something reads `node`, under whatever shape, that cannot join its kernel: what is
-    more than elementwise, or has more elements."""
+    """Whether something reads `node`, under whatever shape and in whatever type, that cannot join
+    its kernel: what is more than elementwise, or has more elements."""
     waiting = list(readers[node])
     while waiting:
         reader = waiting.pop()
-        if is_view(reader):
+        if is_view(reader) or is_call(reader, "cast"):
             waiting += readers[reader]
         elif (name := op_name(reader)) and (
             TABLE[name].pattern > Pattern.BROADCAST

@@ -44,7 +44,8 @@ def pair_gates_of(large: Collection[DType]) -> Callable[[IRModule], IRModule]:
     return pair_gates
 
 
-def _has_rows(product: Call, large: Collection[DType]) -> bool:
+def has_rows(product: Call, large: Collection[DType]) -> bool:
+    """Whether a product has few rows, or many of these types."""
     rows = product.shape[0]
     kinds = {a.tensor_type.dtype for a in product.args}
     return rows in range(FEW + 1) or (len(kinds) == 1 and kinds <= {*large} and rows >= MANY)
@@ -54,14 +55,14 @@ def _paired(body: Expr, large: Collection[DType]) -> Expr:
     readers = users(body)
     alike: dict[object, list[Call]] = {}
     for node in readers:
-        if is_call(node, "nn.dense") and isinstance(node, Call) and _has_rows(node, large):
+        if is_call(node, "nn.dense") and isinstance(node, Call) and has_rows(node, large):
             data, weight = node.args
             if isinstance(weight, Constant):
                 source = data.args[0] if is_view(data) and isinstance(data, Call) else data
                 kind = data.shape, weight.shape, str(weight.dtype), str(node.dtype)
                 alike.setdefault((source, kind), []).append(node)
     pairs = [products for products in alike.values() if len(products) == 2]
-    pair_of = {p: pair for pair in pairs if _meet(pair[0], pair[1], readers) for p in pair}
+    pair_of = {p: pair for pair in pairs if meet(pair[0], pair[1], readers) for p in pair}
     if not pair_of:
         return body
     made: dict[Expr, Expr] = {}  # by the first of a pair
@@ -88,7 +89,7 @@ def _both(node: Call, first: Call, second: Call) -> Call:
     return Call(node.op, (node.args[0], Constant(turns)), node.attrs)
 
 
-def _meet(first: Call, second: Call, readers: Readers) -> bool:
+def meet(first: Call, second: Call, readers: Readers) -> bool:
     """Whether all that is made of both, element by element, ends in one value of both."""
     behind = [_behind(p, readers) for p in (first, second)]
     if not all(behind):

@@ -210,10 +210,13 @@ def _rules() -> dict[str, Rule]:
     binary = {
         "add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
         "maximum": torch.maximum, "minimum": torch.minimum, "power": torch.pow,
+        "equal": torch.eq, "not_equal": torch.ne, "less": torch.lt, "less_equal": torch.le,
+        "greater": torch.gt, "greater_equal": torch.ge,
     }  # fmt: skip
     rules: dict[str, Rule] = {
         **{name: _plain(function, 1) for name, function in unary.items()},
         **{name: _plain(function, 2) for name, function in binary.items()},
+        "where": _plain(torch.where, 3),
         **dict.fromkeys(
             ("reshape", "nn.batch_flatten", "expand_dims", "squeeze"),
             lambda t, a, r: t[0].reshape(r.shape),

@@ -24,6 +24,7 @@ from tilewright.graph.pass_options import PassOptions
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
 from tilewright.models.torch.aliases import results_of, shared
+from tilewright.models.torch.counts import as_data
 from tilewright.models.torch.eager import Eager
 from tilewright.models.torch.export import as_numpy, decomposed, read, torch_module, written
 from tilewright.models.torch.importer import Blocked, import_program
@@ -176,6 +177,9 @@ def backend(
         )
         return gm.forward  # type: ignore[no-any-return]
     bind(torch, gm, example_inputs)
+    if (found := as_data(torch, gm)) is not None:
+        gm, counts = found
+        return counts.passing(torch, _Graph(torch, gm, chosen))
     return _Graph(torch, gm, chosen)
 
 

@@ -31,7 +31,7 @@ from tilewright.runtime.network.ownership import Ownership
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.runtime.network.profile import Profile
 from tilewright.runtime.network.report import BuildReport
-from tilewright.runtime.network.torch_calls import current_stream, function
+from tilewright.runtime.network.torch_calls import current_stream, function, is_capturing
 from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target
 
@@ -207,7 +207,19 @@ class Compiled:
 
     @contextmanager
     def _held(self) -> Iterator[GraphModule]:
-        """The module, for this thread.  Raises DeviceError where its states are another's."""
+        """The module, for this thread.
+
+        Raises DeviceError where its states are another's, and while PyTorch records a graph, which
+        would end: the module waits, on a stream of its own.
+        """
+        torch = sys.modules.get("torch")
+        if self.device.kind == "cuda" and torch is not None and is_capturing(torch):
+            raise DeviceError(
+                f"{self!r}",
+                "within torch.cuda.graph it takes tensors of PyTorch on its device only"
+                + (", and no network with states" if self.library.plan.states else ""),
+                "Give tensors, or run it outside.",
+            )  # fmt: skip
         with self._own or nullcontext(), self._module as module:
             yield module
 

@@ -35,7 +35,8 @@ def slots_of(module: LoadedLibrary) -> list[NDArray]:
 
 class Instance:
     """launches: of each launch of the plan the kernel calls it makes; sequence: all of them, None
-    where there is nothing to compute; slots: intermediate values.
+    where there is nothing to compute; slots: intermediate values; taken: states that are results as
+    they were, and where these are copied to behind a run.
 
     other: an instance of another plan, with which it has its states in common
     """
@@ -48,6 +49,7 @@ class Instance:
         self._over = plan.written_over
         kept = () if other is None else [state.input for state in plan.states]
         self.inputs: list[NDArray] = []
+        self.taken: list[tuple[NDArray, NDArray]] = []
         for k, spec in enumerate(plan.inputs):
             if other is not None and k in kept:
                 self.inputs.append(other.inputs[k])
@@ -72,6 +74,12 @@ class Instance:
             NDArray(s.shape, DType(s.dtype), self.module.device, self._memory(where, s.nbytes))
             for s, where in self.plan.outputs
         ]
+        self.taken = []
+        for k in self.plan.taken_before:
+            if k in self.plan.returned:
+                held = self.outputs[k]
+                self.outputs[k] = held.copyto(held.device)
+                self.taken.append((held, self.outputs[k]))
         self.launches = [self._calls(k) for k in range(len(self.plan.launches))]
 
     @cached_property

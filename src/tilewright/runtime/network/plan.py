@@ -136,6 +136,18 @@ class Plan:
         return tuple(k for k in range(len(self.outputs)) if k not in kept)
 
     @property
+    def taken_before(self) -> tuple[int, ...]:
+        """Results that are copied before states go on: what is given back of a state as it was, and
+        new values of states that are other inputs or constants as they are."""
+        kept = {state.input for state in self.states}
+        next_ = {state.output for state in self.states}
+        return tuple(
+            k for k, (_, where) in enumerate(self.outputs)
+            if (where.kind != "slot" if k in next_ else where.kind == "input"
+                and where.index in kept)
+        )  # fmt: skip
+
+    @property
     def written_over(self) -> dict[int, int]:
         """The slots that lie in the memory of a state, and which input that is: of new values that
         are computed in place and have a slot to themselves."""

@@ -80,13 +80,14 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Moved:
-    """A kernel that only moves elements.  calls: how often; nbytes: of what it writes in all of
-    them; why: what keeps it from being part of another"""
+    """A kernel that only moves elements.  calls: how often; nbytes: of its results in all of them;
+    why: what keeps it from being part of another; each: calls for each set of input shapes"""
 
     label: str
     calls: int
     nbytes: int
     why: str
+    each: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         label = self.label if len(self.label) <= _WIDTH else f"{self.label[: _WIDTH - 3]}..."
@@ -143,8 +144,11 @@ class BuildReport:
             return []
         count = sum(row.calls for row in self.moved)
         more = len(self.moved) - _MOST_MOVED
+        each = [sum(n) for n in zip(*(row.each for row in self.moved), strict=True)]
+        split = " and ".join(map(str, each))
+        shapes = f" ({split}, for {len(each)} shapes of inputs)" if len(each) > 1 else ""
         return [
-            f"{count} launches only move elements, by kernels of their own:",
+            f"{count} launches{shapes} only move elements, by kernels of their own:",
             *(f"  {row}" for row in self.moved[:_MOST_MOVED]),
             *([f"  and {more} more"] if more > 0 else []),
         ]

@@ -35,7 +35,7 @@ class States:
         over = set(plan.written_over.values())
         self._copied = [s for s in plan.states if s.input not in over]
         # Of a value that is another input itself, which another state may change first.
-        self._early = {s.output for s in self._copied if plan.outputs[s.output][1].kind != "slot"}
+        self._early = {s.output for s in self._copied} & {*plan.taken_before}
 
     def reset(self) -> None:
         """Let all begin anew."""
@@ -50,6 +50,8 @@ class States:
     def advance(self) -> None:
         """Have the results of the last run be what the next one begins with."""
         held = self._held
+        for old, result in held.taken:
+            old.copyto(result)
         made = {s.output: held.outputs[s.output] for s in self._copied}
         made |= {k: made[k].copyto(made[k].device) for k in self._early}
         for state in self._copied:
