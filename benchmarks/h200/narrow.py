@@ -1,8 +1,9 @@
-"""Few rows times cold weights of a byte or less: `dense.narrow` untuned, and its best of N members,
-beside `dense.rows` in bfloat16.
+"""Few rows times cold weights of a byte or less: `dense.narrow.few` and `dense.narrow` untuned, and
+their best of N members, beside `dense.rows` in bfloat16.
 
 Every member is compared with numpy on the unpacked weights and timed with weights that come from
-memory.  A line for each shape and kind: microseconds, the share of 4.8 TB/s that its bytes are.
+memory.  A line for each shape, kind and template: microseconds, the share of 4.8 TB/s that its
+bytes are.
 
     PYTHONPATH=src python3.12 benchmarks/h200/narrow.py --samples 16 --shapes 1x2048x16384
 """
@@ -22,6 +23,7 @@ from tilewright.driver.build import build_payload, payload_of
 from tilewright.graph.narrow import USUAL_GROUP, packed, unpacked
 from tilewright.runtime.device import device
 from tilewright.runtime.trial import trial
+from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.template import anchor_templates, sketch_of_anchor
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
@@ -72,30 +74,40 @@ def measure(shape: str, kind: str, samples: int, target: Target, on: Any, pool: 
     m, k, n = map(int, shape.split("x"))
     tensors, values = computation(m, k, n, kind)
     dag = ComputeDAG(tensors)
-    wanted = "dense.rows" if kind == "bfloat16" else "dense.narrow"
-    templates = [t for t in anchor_templates(dag, target) if t.name == wanted]
-    sketch = sketch_of_anchor(templates[0], dag, target)
-    drawn = sketch.space.sample(4 * samples, np.random.default_rng(0))
-    members = [sketch.fallback(), *drawn[sketch.legal(drawn)][:samples].tolist()]
-    jobs = [(payload_of(sketch.close(i), "main", chained="early"), str(target)) for i in members]
+    wanted = ("dense.rows",) if kind == "bfloat16" else ("dense.narrow.few", "dense.narrow")
     rows, *weights = (v.astype(np.float32) if v.dtype != np.int8 else v for v in values)
     floats = weights[0] if kind == "bfloat16" else unpacked(weights[0], weights[1], kind)
     exact = rows.astype(np.float64) @ floats.T.astype(np.float64)
+    for template in anchor_templates(dag, target):
+        if template.name in wanted:
+            sketch = sketch_of_anchor(template, dag, target)
+            times = timed(sketch, samples, (values, exact), on, pool)
+            floor = sum(v.nbytes for v in values[1:]) / BANDWIDTH
+            shown = [f"{s * 1e6:7.2f} us {floor / s:4.0%}" for s in times if s]
+            print(f"{shape:>14} {kind:>8} {template.name:>16}  {'  best '.join(shown)}", flush=True)
+
+
+def timed(
+    sketch: Sketch, samples: int, case: tuple[list[np.ndarray], np.ndarray], on: Any, pool: Any
+) -> tuple[float | None, float | None]:
+    """Seconds of the untuned member, and of the best; tells of members that fail."""
+    (values, exact), target = case, sketch.target
+    drawn = sketch.space.sample(4 * samples, np.random.default_rng(0))
+    members = [sketch.fallback(), *drawn[sketch.legal(drawn)][:samples].tolist()]
+    jobs = [(payload_of(sketch.close(i), "main", chained="early"), str(target)) for i in members]
     tolerance = np.float64(TOLERANCE * np.abs(exact).max())
-    found, failed = [], 0
+    found, untuned = [], None
     for number, (artifact, error) in enumerate(pool.imap(compiled, jobs)):
         result = None if error else trial(
             artifact, on, values, [exact], [tolerance], number=16, repeat=3, min_repeat_ms=1.0,
             constants=range(1, len(values)), cold_bytes=COLD,
         )  # fmt: skip
         if result is None or result.error:
-            failed += 1
-        else:
-            found.append((float(np.median(result.costs)), number))
-    floor = sum(v.nbytes for v in values[1:]) / BANDWIDTH
-    untuned = [seconds for seconds, number in found if number == 0]
-    shown = [f"{s * 1e6:7.2f} us {floor / s:4.0%}" for s in (*untuned, min(found)[0])]
-    print(f"{shape:>14} {kind:>8}  {'  best '.join(shown)}  {failed} failed", flush=True)
+            print(f"{members[number]} failed: {error or result.message}", flush=True)
+            continue
+        found.append(float(np.median(result.costs)))
+        untuned = found[-1] if number == 0 else untuned
+    return untuned, min(found, default=None)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.codegen.byte_floats import FLOAT, in_words, of_words
+from tilewright.codegen.byte_floats import FLOAT, HALVES, HALVES_TEXTS, in_words, of_words
 from tilewright.ir import expr as E
 from tilewright.ir import float8
 from tilewright.ir.affine import Simplifier
@@ -73,3 +76,67 @@ def test_the_words_of_the_text_are_the_numbers(shift: int, mask: int) -> None:
         numbers = (byte | np.uint32(0x4B000000)).view("float32") - np.float32(8388736.0)
         wanted = (every.view("uint8").astype("int32") << shift & mask).astype("uint8").view("int8")
         np.testing.assert_array_equal(numbers, wanted.astype("float32"))
+
+
+FMA = re.compile(
+    r'asm\("fma.rn.(\w+)x2 .*: "=r"\((\w+)\) : "r"\((.*)\), "r"\((.*)\), "r"\((.*)\)\);'
+)
+HELD = re.compile(r'or.b32 %0, t, (0x\w+); .*"=r"\((\w+)\)')
+ASSIGNED = re.compile(r"(?:const )?(?:unsigned int )?(\w+) = (.*);")
+TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+
+
+def byte_perm(low: np.ndarray, high: object, selector: np.uint32) -> np.ndarray:
+    one = np.asarray(low).astype("<u4").view("uint8").reshape(-1, 4)
+    other = np.broadcast_to(np.asarray(high, "<u4"), len(one)).copy().view("uint8").reshape(-1, 4)
+    every = np.concatenate([one, other], axis=1)
+    taken = [every[:, int(selector) >> 4 * k & 7] for k in range(4)]
+    return np.ascontiguousarray(np.stack(taken, axis=1)).view("<u4")[:, 0]
+
+
+def halves(bits: object, kind: str, count: int) -> np.ndarray:
+    words = np.broadcast_to(np.asarray(bits, "<u4"), count).copy()
+    return words.view(TYPES[kind]).reshape(-1, 2).astype("float64")
+
+
+def run_text(text: str, word: np.ndarray, shift: int) -> np.ndarray:
+    """The halves that the body of a function makes of each word, in float64: [words, 4]."""
+    known = {"word": word, "shift": np.uint32(shift), "byte_perm": byte_perm}
+
+    def value(expression: str) -> object:
+        numbers = re.sub(r"(0x[0-9a-f]+|\d+)u?\b", r"uint32(\1)", expression)
+        numbers = numbers.replace("blockIdx.x >> uint32(31)", "uint32(0)").replace("__", "")
+        return eval(numbers, {"uint32": np.uint32}, known)
+
+    kind = ""
+    for line in text.splitlines():
+        if found := HELD.search(line):
+            known[found[2]] = np.uint32(int(found[1], 16))
+        elif found := FMA.search(line):
+            kind, name, *factors = found.groups()
+            factors[-1] = factors[-1].removesuffix(");")
+            a, b, c = (halves(value(f), kind, len(word)) for f in factors)
+            known[name] = (a * b + c).astype(TYPES[kind]).reshape(-1).view("<u4")
+        elif (found := ASSIGNED.search(line)) and "[" not in found[1] and "to[" not in line:
+            known[found[1]] = value(found[2])
+    return np.concatenate([halves(known[n], kind, len(word)) for n in ("low", "high")], axis=1)
+
+
+@pytest.mark.parametrize("key", HALVES, ids=HALVES.get)
+@pytest.mark.parametrize("shift", [0, 4])
+def test_the_halves_of_the_text_are_the_numbers(key: tuple[str, int | None], shift: int) -> None:
+    """Each line of the text, run by numpy, of all bytes at all places of a word."""
+    mask = key[1]
+    if shift and mask != 0xF0:
+        return
+    every = np.arange(256).astype("uint8")
+    if mask is None:
+        floats = every.view(ml_dtypes.float8_e4m3fn).astype("float64")
+        wanted = np.where(np.isfinite(floats), floats, float8.NO_NUMBER) / float8.UNIT
+    else:
+        wanted = (every.astype("int32") << shift & mask).astype("uint8").view("int8")
+    for place in range(4):
+        line = np.full((256, 4), 0xA5, "uint8")
+        line[:, place] = every
+        made = run_text(HALVES_TEXTS[HALVES[key]], line.view("<u4")[:, 0], shift)
+        np.testing.assert_array_equal(made[:, place], wanted)

@@ -20,7 +20,7 @@ from tilewright.graph.expr import (
     Var,
     post_order,
 )
-from tilewright.graph.narrow import NarrowWeights, packed, unpacked
+from tilewright.graph.narrow import NarrowWeights, _eighths, packed, unpacked
 from tilewright.graph.op import call
 from tilewright.graph.passes import narrow_weights, optimize
 from tilewright.graph.passes.narrow import narrowed, packings
@@ -69,6 +69,17 @@ def test_what_is_packed_is_the_nearest_of_its_group(kind: str, dtype: str) -> No
     assert not again[3].any()
     assert made.error == pytest.approx(np.linalg.norm(again - exact) / np.linalg.norm(exact), 1e-4)
     assert 0 < made.error < {"int8": 0.01, "int4": 0.12, "float8": 0.04}[kind]
+
+
+def test_the_nearest_floats_of_eight_bits_are_those_of_ml_dtypes() -> None:
+    """Also right between two of them, and beside."""
+    every = np.arange(256, dtype="uint8").view(ml_dtypes.float8_e4m3fn).astype("float32")
+    every = np.unique(every[np.isfinite(every)])
+    middle = (every[1:] + every[:-1]) / 2
+    beside = [np.nextafter(middle, np.float32(end)) for end in (-1e9, 1e9)]
+    numbers = np.concatenate([every, middle, *beside, RNG.standard_normal(1000).astype("float32")])
+    wanted = numbers.astype(ml_dtypes.float8_e4m3fn).view("uint8")
+    np.testing.assert_array_equal(_eighths(numbers), wanted)
 
 
 def test_packing_what_was_unpacked_changes_nothing() -> None:

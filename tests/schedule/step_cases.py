@@ -13,6 +13,8 @@ from typing import Any
 
 from schedule.computations import matmul
 from tilewright import te
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
 from tilewright.schedule import steps as S
 from tilewright.schedule.schedule import Schedule, create_schedule
 from tilewright.schedule.steps.names import identifier
@@ -59,6 +61,26 @@ def weighted(n: int, m: int) -> list[Tensor]:
     )
     k = te.reduce_axis((0, m), "k")
     return [a, w, te.compute((n,), lambda i: te.sum(w[i, k] * a[k], axis=k), name="C")]
+
+
+def narrow(n: int, m: int, r: int) -> list[Tensor]:
+    """Products with the upper halves of bytes."""
+    a, w = te.placeholder((n, r), "float16", "A"), te.placeholder((m, r), "int8", "W")
+    k = te.reduce_axis((0, r), "k")
+
+    def one(i: Expr, j: Expr) -> Expr:
+        number = E.binary("bitand", w[j, k], -16).astype("float32")
+        return te.sum(a[i, k].astype("float32") * number, axis=k)
+
+    return [a, w, te.compute((n, m), one, name="C")]
+
+
+def scaled_sums(n: int, m: int, r: int, each: int = 2) -> list[Tensor]:
+    """Sums of rows, times a scale of some of them."""
+    a, s = te.placeholder((n, m, r), name="A"), te.placeholder((n, -(-m // each)), name="S")
+    k, t = te.reduce_axis((0, r), "k"), te.reduce_axis((0, m), "t")
+    p = te.compute((n, m), lambda i, q: te.sum(a[i, q, k], axis=k), name="P")
+    return [a, s, te.compute((n,), lambda i: te.sum(p[i, t] * s[i, t // each], axis=t), name="C")]
 
 
 def squares(n: int, m: int) -> list[Tensor]:
@@ -191,6 +213,8 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         masked_shares,
         quotients_of_columns,
         half_chain,
+        narrow,
+        scaled_sums,
         softmax_of_products,
     )
 }
@@ -424,6 +448,18 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("half_chain(2, 4)", "s.widen(C)"),
         Case("chain(6, 4)", "s.widen(B)"),
         Case("half_chain(2, 4)", "s.widen(B)", ("s[B].split(B_i, factor=2)",)),
+    ],
+    S.Apart: [
+        Case("narrow(2, 3, 4)", 's.apart(C, "float16")'),
+        Case("narrow(2, 3, 4)", 's.apart(C, "int8")'),
+        Case("narrow(2, 3, 4)", 's.apart(C, "float16")', ("s[C].split(C_i, factor=2)",)),
+        Case("matmul(2, 3, 4)", 's.apart(C, "float16")'),
+    ],
+    S.SumGroups: [
+        Case("scaled_sums(2, 4, 3)", "s.sum_groups(C)"),
+        Case("scaled_sums(2, 5, 3)", "s.sum_groups(C)"),
+        Case("scaled_sums(2, 4, 3)", "s.sum_groups(C)", ("s[P].split(k, factor=2)",)),
+        Case("matmul(2, 3, 4)", "s.sum_groups(C)"),
     ],
     S.AccumulateAt: [
         Case(

@@ -32,7 +32,8 @@ def test_every_step_is_drawn_at_random_and_stands_in_the_page() -> None:
     # one takes another back, some have drawings of their own: tests/lowering/test_fragments.py,
     # test_folds.py, test_bulk.py, test_joins.py
     dag, drawn = matmul(5, 7, 6, epilogue="bias_relu"), {S.ComputeRoot, S.Tensorize, S.BulkCopy}
-    drawn |= {S.AccumulateAt, S.DivideLast, S.SplitSoftmax, S.Widen, S.Join}
+    drawn |= {S.AccumulateAt, S.DivideLast, S.SplitSoftmax, S.Widen, S.Apart, S.Join}
+    drawn |= {S.SumGroups}
     for seed in range(40):
         drawn |= {type(s) for s in draw_schedule(dag, Random(seed), gpu=seed % 2 > 0).steps}
     assert drawn == set(S.STEPS.values())

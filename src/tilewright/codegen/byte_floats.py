@@ -1,14 +1,15 @@
 """Bytes as floats where four of them lie in a word of registers: as fast as floats are multiplied.
 
-In: casts of bytes to float32, of local buffers that accesses of whole words fill.  Out: a call of
-a function that finds its byte in the word; a bit pattern in the digits of 2**23 is a float but for
-a subtraction.  Conversions of single bytes have an eighth of the rate of arithmetic.
+In: casts of bytes to float32, of local buffers that accesses of whole words fill; or of all bytes
+of an access, to halves that are stored side by side.  Out: a call of a function that finds its byte
+in the word, or makes two words of halves of it; a bit pattern in the digits of a power of two is a
+float but for a subtraction.  Conversions of single bytes have an eighth of the rate of arithmetic.
 Read next: `c_value.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tilewright.base.dtype import FLOAT32
 from tilewright.ir import expr as E
@@ -48,6 +49,42 @@ def of_words(value: Expr, words: Collection[Buffer], simplify: Simplifier) -> Ex
         return E.make(FLOAT, (value.args[0], shift), (value.attr, mask & 0xFF), FLOAT32)
 
     return E.transform(value, rule)
+
+
+def may_be_halves(buffer: Buffer, index: Expr, value: Expr) -> bool:
+    """Whether a store is one of halves, side by side in registers, that something is cast to."""
+    beside = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
+    half = (str(buffer.dtype), 0xFF) in HALVES and buffer.scope == "local"
+    return beside and half and value.op == "cast" and value.lanes % WORD == 0
+
+
+def halves_of(
+    lanes: Sequence[Expr], simplify: Simplifier
+) -> tuple[Buffer, Expr, Expr, str] | None:  # fmt: skip
+    """Where the first of neighbouring bytes lies, of which `lanes` are halves, their shift, and the
+    function (of `HALVES`) of four of them; None of all others."""
+    found: list[Expr] = []
+    for lane in lanes:
+        loads = {n.attr for n in E.walk(lane) if n.op == "load"}
+        number = of_words(E.cast(FLOAT32, _inner(lane)), loads, simplify)
+        if lane.op != "cast" or number.op != FLOAT:
+            return None
+        found.append(number)
+    (index, shift), (buffer, mask) = found[0].args, found[0].attr
+    for k, number in enumerate(found):
+        apart = simplify(number.args[0] - index - k)
+        alike = number.attr == found[0].attr and number.args[1] is shift
+        if not alike or apart.op != "const" or apart.attr:
+            return None
+    name = HALVES.get((str(lanes[0].dtype), mask))
+    return None if name is None or len(found) % WORD else (buffer, index, shift, name)
+
+
+def _inner(value: Expr) -> Expr:
+    """What is converted to a float, perhaps by way of a wider one."""
+    while value.op == "cast" and value.dtype.is_float:
+        value = value.args[0]
+    return value
 
 
 def eighth(value: Expr) -> Expr | None:
@@ -103,3 +140,77 @@ float {BYTE8}(const signed char* from, int k) {{
 #endif
 }}
 """
+
+# Two words of halves of four bytes.  Of bfloat16 the digits of 128 have room for seven bits: the
+# eighth makes of what is taken off 128 or 256.  Numbers of eight bits have the digits and exponents
+# of bfloat16, but for what the exponent counts from; what is no number loses its sign.
+_HALVES_TEXT = """static __device__ __forceinline__
+void {name}(unsigned short* to, unsigned int word, int shift) {{
+{body}
+  to[0] = (unsigned short)low;
+  to[1] = (unsigned short)(low >> 16);
+  to[2] = (unsigned short)high;
+  to[3] = (unsigned short)(high >> 16);
+}}
+"""
+_FMA = """  asm("fma.rn.{kind}x2 %0, %1, %2, %3;" : "=r"(low) : "r"({low}), "r"({by}), "r"({plus}));
+  asm("fma.rn.{kind}x2 %0, %1, %2, %3;" : "=r"(high) : "r"({high}), "r"({by}), "r"({more}));"""
+
+
+def _fma(kind: str, low: str, high: str, by: int, plus: str, more: str = "") -> str:
+    return _FMA.format(
+        kind=kind, low=low, high=high, by=f"0x{by:04x}{by:04x}u", plus=plus, more=more or plus
+    )
+
+
+def _spread(word: str, digits: int) -> str:
+    """Each byte below the byte `digits`."""
+    return f"""  const unsigned int digits = 0x{digits:02x}{digits:02x}{digits:02x}{digits:02x}u;
+  unsigned int low = __byte_perm({word}, digits, 0x4140u);
+  unsigned int high = __byte_perm({word}, digits, 0x4342u);
+"""
+
+
+# Of two constants of an instruction the assembler would load one anew each time.  No block has a
+# number of 32 bits, which compilers know, but not the assembler.
+def _held(name: str, value: int) -> str:
+    """A constant in a register: a bit that it lacks might be there."""
+    zero = (~value & value + 1).bit_length() - 1
+    return f"""  unsigned int {name};
+  asm("{{ .reg .u32 t; mov.u32 t, %%ctaid.x; shr.u32 t, t, 31; shl.b32 t, t, {zero};"
+      " or.b32 %0, t, 0x{value:08x}; }}" : "=r"({name}));
+"""
+
+
+_NIBBLES = (
+    _held("four", 0x0F0F0F0F)
+    + """  const unsigned int bits = (word << shift >> 4 & four) ^ 0x08080808u;
+"""
+)
+_BODIES = {
+    ("bfloat16", 0xF0): _NIBBLES + _spread("bits", 0x43)
+    + _fma("bf16", "low", "high", 0x4180, "0xc508c508u"),
+    ("float16", 0xF0): _NIBBLES + _spread("bits", 0x64)
+    + _fma("f16", "low", "high", 0x4C00, "0xf408f408u"),
+    ("bfloat16", 0xFF): _held("upper", 0xFF80FF80) + _spread("word", 0x43)
+    + _fma(
+        "bf16", "low & 0xff7fff7fu", "high & 0xff7fff7fu", 0x3F80,
+        "(low & upper) | 0x80008000u", "(high & upper) | 0x80008000u",
+    ),
+    ("float16", 0xFF): "  const unsigned int bits = word ^ 0x80808080u;\n" + _spread("bits", 0x64)
+    + _fma("f16", "low", "high", 0x3C00, "0xe480e480u"),
+    ("bfloat16", None): """  const unsigned int next = (word & 0x7f7f7f7fu) + 0x01010101u;
+  const unsigned int bits = word ^ (next & word & 0x80808080u);
+  unsigned int low = __byte_perm(bits, 0u, 0x1404u);
+  unsigned int high = __byte_perm(bits, 0u, 0x3424u);
+  low = (low >> 4 & 0x07f007f0u) | (low & 0x80008000u);
+  high = (high >> 4 & 0x07f007f0u) | (high & 0x80008000u);
+"""
+    + _fma("bf16", "low", "high", 0x7F00, "0x80008000u") + "\n"
+    + _fma("bf16", "low", "high", 0x4080, "0x80008000u"),
+}  # fmt: skip
+_WORDS = {0xFF: "int8", 0xF0: "int4", None: "float8"}
+HALVES = {key: f"tw_{key[0]}_of_{_WORDS[key[1]]}" for key in _BODIES}  # by type and mask
+HALVES_TEXTS = {
+    HALVES[key]: _HALVES_TEXT.format(name=HALVES[key], body=body) for key, body in _BODIES.items()
+}

@@ -5,16 +5,19 @@ In: the printer of a kernel and a statement.  Out: lines of C.  Read next: `c_fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilewright.base.artifact import TensorMap
+from tilewright.codegen.byte_floats import WORD, halves_of
 from tilewright.codegen.c_dialect import MMA_BEGIN, MMA_END, SHOW, bulk_copy, multiplies, multiply
+from tilewright.codegen.c_value import LANE_NAMES
 from tilewright.codegen.cuda_groups import form
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.atoms import WARP, Atom
 from tilewright.ir.bulk import Arrive, Await, BulkCopy, Expect, Fence, MakeGates
-from tilewright.ir.expr import Expr, conjuncts, const, free_variables
+from tilewright.ir.expr import Expr, conjuncts, const, free_variables, make, ramp
 from tilewright.ir.stmt import (
     THREAD_TAGS,
     If,
@@ -22,6 +25,7 @@ from tilewright.ir.stmt import (
     Mma,
     MmaBegin,
     MmaEnd,
+    Region,
     Show,
     Stmt,
     Thread,
@@ -44,6 +48,23 @@ def _bulk_copy(p: Any, stmt: BulkCopy) -> None:
     to = f"&{p.buffers[stmt.to.buffer]}[{begin}]"
     places = to, p.maps[view_of(p, stmt)], p._place(stmt.gate)
     p._call_helper(bulk_copy(len(stmt.at)), ", ".join([*places, *corner]))
+
+
+def halves(p: Any, to: Region, lanes: Sequence[Expr]) -> bool:
+    """Store halves that are made of the bytes of one access, four by a call; False where they are
+    not, or the language has no function for them."""
+    found = halves_of(lanes, p._simplify)
+    if found is None or found[-1] not in p.dialect.instructions:
+        return False
+    source, first, shift, name = found
+    at = make("load", (ramp(first, 1, len(lanes)),), source, source.dtype, len(lanes))
+    if not p._is_vector(at):
+        return False
+    words = p._print(p._named(at))
+    for k in range(0, len(lanes), WORD):
+        place = p._place(replace(to, index=to.index + k))
+        p._call_helper(name, f"{place}, {words}.{LANE_NAMES[k // WORD]}, {p._print(shift)}")
+    return True
 
 
 def _make_gates(p: Any, stmt: MakeGates) -> None:

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 from tilewright.base.artifact import AWAIT_ONLY, LET_IN_FIRST, KernelInfo, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen.byte_floats import BYTE, in_words, of_words
-from tilewright.codegen.c_beside import BESIDE, multiplies_by_groups, view_of, whole_warps
+from tilewright.codegen.byte_floats import BYTE, in_words, may_be_halves, of_words
+from tilewright.codegen.c_beside import BESIDE, halves, multiplies_by_groups, view_of, whole_warps
 from tilewright.codegen.c_dialect import (
     FRESH,
     LAST,
@@ -416,6 +416,10 @@ class _KernelPrinter(ValuePrinter):
             raise self._broken(f"{value.lanes} lanes go to {lanes} elements of {buffer.name}")
         if value.dtype is not buffer.dtype:
             raise self._broken(f"a {value.dtype} is stored in {buffer!r} without a cast")
+        if may_be_halves(buffer, index, value):
+            parts = [lanes_of(value, k, 1) for k in range(lanes)]
+            if halves(self, Region(buffer, index.args[0], lanes), parts):
+                return
         width = 1 if lanes == 1 else math.gcd(lanes, VECTOR_BYTES // _widest(buffer, value))
         assignments: list[tuple[Expr, Expr]] = []
         for start in range(0, lanes, width):

@@ -282,6 +282,7 @@ _INSTRUCTIONS = {
     **_GATES,
     byte_floats.BYTE: byte_floats.TEXT,
     byte_floats.BYTE8: byte_floats.TEXT8,
+    **byte_floats.HALVES_TEXTS,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));

@@ -50,7 +50,7 @@ from tilewright.schedule.tree.loop_tree import Node
 from tilewright.schedule.tree.products import Operand
 from tilewright.schedule.tree.rings import is_asynchronous, lag, slots
 from tilewright.schedule.tree.rounding import LOADED
-from tilewright.te.tensor import IterVar
+from tilewright.te.tensor import Combiner, IterVar, reduction_of
 
 TURNED = 2  # bytes of elements that `LoadRows` may transpose
 _WIDEST = 8  # elements of a vector
@@ -334,6 +334,56 @@ def product(emission: Emission, node: Node) -> Reduction:
     if node.product.where is not None:
         guard = E.binary("and", guard, accesses.value(node, node.product.where))
     return Reduction(guarded(guard, update), {first: lambda nest: seq(start, nest)})
+
+
+def terms(emission: Emission, node: Node, combiner: Combiner) -> Reduction:
+    """Sums of what atoms made, element by element, by the lanes that hold them.
+
+    rewrite:  for k in 4: for m in 16: for n in 8: C[m, n] += P[m, n]*S[k, m]
+              ->   C[0..3] = 0; for k in 4: C[0] += P[0]*S[k, x//4]; ..; C[3] += P[3]*S[k, x//4+8]
+    """
+    assert node.held is not None
+    held, place, first = node.held, emission.place, first_reduction(node)
+    (buffer,), index = emission.accesses.targets(node), emission.accesses.tile(node)
+    lanes, lane = emission.guards.lanes(node, once=False), place.lane(held.atom)
+    reduced = reduction_of(node.body)
+    assert reduced is not None
+    elements = range(held.fragment.elements)
+
+    def identity(renamed: Renaming) -> Stmt:
+        stores = (Store(buffer, renamed(index + k), combiner.identity) for k in elements)
+        return guarded(renamed(lanes), seq(*stores))
+
+    stmts: list[Stmt] = []
+    for k in elements:
+        row, column = held.fragment.place(lane, k)
+        at = dict(zip(held.fragment.axes, (row, column), strict=True))
+        inside = {node.op.axis[dim]: at[letter] for dim, letter in held.letters}
+        values = {ax: v + inside[ax] if ax in inside else v for ax, v in place.values.items()}
+        here = replace(place, values=values)
+        accesses, guards = emission.accesses.at(here), replace(emission.guards, place=here)
+        tests = guards.iterations(node, ("reduce",))
+        if not _all_there(accesses, node):
+            tests = guards.tests(node, ALL)
+        value = accesses.value(node, reduced.args[0])
+        both = combiner.combine(load(buffer, place.simplify(index + k)), value)
+        test = place.simplify(E.all_of(*tests))
+        stmts.append(guarded(test, Store(buffer, place.simplify(index + k), both)))
+    start = emission.again(node, first, identity, "init")
+    return Reduction(guarded(lanes, seq(*stmts)), {first: lambda nest: seq(start, nest)})
+
+
+def _all_there(accesses: Accesses, node: Node) -> bool:
+    """Whether what a tile reads beyond the end is in memory of the kernel, which somebody wrote:
+    nobody stores what comes of it."""
+    place = accesses.place
+    for read in (e for e in E.walk(node.body) if e.op == "read"):
+        source = place.producer(read)
+        if source is None or source.parent is None or not all(accesses.has_room(node, read)):
+            return False
+        if source.scope == "shared" and not is_asynchronous(source, place.bounds):
+            return False
+    return True
 
 
 def _by_group(

@@ -36,7 +36,7 @@ from tilewright.lowering.accesses import Accesses
 from tilewright.lowering.bulk import bulk_copy, gates_for, with_gates
 from tilewright.lowering.emission import Emission, guarded
 from tilewright.lowering.folds import around, fold, part
-from tilewright.lowering.fragments import in_pairs, operand, product
+from tilewright.lowering.fragments import in_pairs, operand, product, terms
 from tilewright.lowering.guards import SPATIAL, Guards
 from tilewright.lowering.intrinsics import by_intrinsic
 from tilewright.lowering.opaque import opaque_kernels
@@ -185,6 +185,8 @@ def _stage(emission: Emission, node: Node, may_split: bool) -> Stmt:
             made = part(own, node, combiner)
         elif node.fold is not None:
             made = fold(own, node, combiner)
+        elif node.held is not None:
+            made = terms(own, node, combiner)
         else:
             made = reduction(own, node, combiner, inside)
         made = _with_parts(own, node, made)

@@ -367,6 +367,24 @@ class Schedule(ScheduleState[Stage]):
         """
         return self.do(S.Widen(self[tensor].name))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def apart(self, tensor: Tensor, dtype: str) -> Tensor:
+        """Make a stage, of type `dtype`, of the factor that a sum of products computes; see
+        `steps.Apart`.
+
+        Returns the tensor of the factor.
+        """
+        return self.do(S.Apart(self[tensor].name, dtype))  # type: ignore[no-any-return]
+
+    @door(ScheduleError)
+    def sum_groups(self, tensor: Tensor) -> Tensor:
+        """Add up terms before what a group of them has in common is multiplied; see
+        `steps.SumGroups`.
+
+        Returns the tensor of the sums of groups.
+        """
+        return self.do(S.SumGroups(self[tensor].name))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.

@@ -7,11 +7,14 @@ The `rewrite:` in a step's docstring is executed by tests/schedule/test_steps.py
 Read next: `step.py`, `loops.py` (loops of a stage), `atoms.py` (loops that a matrix instruction
 runs), `places.py` (where a stage is computed), `joins.py` (by which blocks), `copies.py` (how
 copies are made), `stages.py`, `layouts.py`, `products.py`, `quotients.py`, `matrices.py` (new
-stages), `widening.py` (types).
+stages), `apart.py`
+(factors), `groups.py` (of terms), `widening.py` (types).
 """
 
+from tilewright.schedule.steps.apart import Apart
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.groups import SumGroups
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import (
@@ -44,9 +47,11 @@ from tilewright.schedule.steps.table import STEPS, step_from_json
 from tilewright.schedule.steps.widening import Widen
 
 __all__ = [
-    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "AsProduct", "AsyncCopy",
-    "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline", "ComputeRoot",
+    "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "Apart", "AsProduct",
+    "AsyncCopy", "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline",
+    "ComputeRoot",
     "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
-    "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "Swizzle",
+    "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "SumGroups",
+    "Swizzle",
     "Tensorize", "Widen", "describe", "step_from_json",
 ]  # fmt: skip

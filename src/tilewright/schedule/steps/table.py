@@ -10,8 +10,10 @@ from typing import Any
 
 from tilewright.base.errors import ScheduleError, SpaceError
 from tilewright.schedule.space.decision import Choice
+from tilewright.schedule.steps.apart import Apart
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.groups import SumGroups
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
 from tilewright.schedule.steps.loops import Annotate, Bind, Fuse, Pragma, Reorder, Split
@@ -39,7 +41,7 @@ STEPS: dict[str, type[Step]] = {
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
         Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, Join, AccumulateAt, DivideLast, Widen,
-        SplitSoftmax,
+        SplitSoftmax, Apart, SumGroups,
     )
 }  # fmt: skip
 

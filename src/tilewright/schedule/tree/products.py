@@ -87,6 +87,8 @@ def find_products(nodes: Iterable[Node]) -> None:
             node.held = _of_operand(node)
     for node in nodes:
         if node.scope == FRAGMENT and node.held is None:
+            node.held = _of_terms(node, nodes)
+        if node.scope == FRAGMENT and node.held is None:
             node.fold = _fold(node, nodes)
             dim = node.op.axis.index(node.fold.row)
             node.held = Held(node.fold.source.atom, "rows", ((dim, "m"),), node.op.dtype)
@@ -209,6 +211,32 @@ def _of_sums(node: Node, product: Product) -> Held:
     axes = node.op.axis
     pairs = ((axes.index(product.parts[letter].root), letter) for letter in "mn")
     return Held(product.atom, "sum", tuple(sorted(pairs)))
+
+
+def _of_terms(node: Node, nodes: list[Node]) -> Held | None:
+    """How sums over more than one atom's, each element of those of one atom, are held: alike."""
+    op, stage = node.op, node.stage
+    made = {t: n for n in nodes if n.product is not None for t in n.stage.tensors}
+    reads = {e for e in E.walk(node.body) if e.op == "read" and e.attr in made}
+    if len(reads) != 1 or op.combiner is None:
+        return None
+    (read,) = reads
+    held = made[read.attr].held
+    assert held is not None
+    axes = {ax.var: d for d, ax in enumerate(op.axis)}
+    pairs = [(axes.get(node.simple(read.args[dim])), letter) for dim, letter in held.letters]
+    own = [(d, letter) for d, letter in pairs if d is not None]
+    if len(own) < len(pairs):
+        return None
+    marks = [how for how in stage.annotations.values() if how != "unroll"]
+    whole = all(ax in stage.leaf_iter_vars for ax in op.axis)
+    if not whole or stage.binds or marks or stage.aligned or op.dtype is not held.fragment.dtype:
+        raise ScheduleError(
+            f"stage {node.name}", "lanes add up what they hold tile by tile, but its rows are"
+            " split, or loops are bound or marked, or it is of another type",
+            "Leave its loops as they are, or split the reduction; s.cache_write(..) gives a type.",
+        )  # fmt: skip
+    return Held(held.atom, held.part, tuple(sorted(own)))
 
 
 def _fold(node: Node, nodes: list[Node]) -> Fold:

@@ -238,7 +238,10 @@ class Structure:
         for reader in self.nodes:
             axes = {ax.var: ax for ax in (*reader.op.axis, *reader.op.reduce_axis)}
             known = ranges(self.schedule.dag.extent_symbols)
-            simple = Simplifier(known | {v: (0, last(ax.size)) for v, ax in axes.items()})
+            # an axis of one element is one of a tile, where lanes hold what is read
+            least = int(any(s.scope == FRAGMENT for s in self._sources(reader)))
+            limits = {v: (0, max(last(ax.size), least)) for v, ax in axes.items()}
+            simple = Simplifier(known | limits)
             reader.simple = simple
             reader.body = simplified_indices(reader.body, simple)
             for e in dict.fromkeys(n for n in E.walk(reader.body) if n.op == "read"):
@@ -246,6 +249,10 @@ class Structure:
                 if producer is not None:
                     indices = tuple(affine_access(simple.linear(i), axes, simple) for i in e.args)
                     producer.reads.append(Read(reader, indices, e))
+
+    def _sources(self, node: Node) -> list[StageState]:
+        """The stages that a node reads."""
+        return [self.schedule[e.attr] for e in E.walk(node.body) if e.op == "read"]
 
     def _scope(self, node: Node) -> str:
         """The stage's own scope, or the one its attach point implies."""

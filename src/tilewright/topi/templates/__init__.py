@@ -7,6 +7,7 @@ Read next: `cpu_conv2d.py`, `cpu_tile.py`.
 
 from tilewright.topi.templates import gpu_gates as gpu_gates  # special
 from tilewright.topi.templates import gpu_narrow as gpu_narrow
+from tilewright.topi.templates import gpu_narrow_few as gpu_narrow_few
 from tilewright.topi.templates import gpu_rows as gpu_rows  # before those for longer axes
 
 # isort: split

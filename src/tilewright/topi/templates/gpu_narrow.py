@@ -39,7 +39,7 @@ from tilewright.topi.templates.gpu_rows import (
 )
 from tilewright.topi.templates.narrow import operands_of
 
-KINDS = ("cuda",)
+KINDS = ("cuda", "opencl")
 TAGS = ("dense_narrow",)
 FEW = 4  # rows, of which a thread holds pieces of 16 bytes
 MOST_ROWS = 16  # of which a thread holds the sums

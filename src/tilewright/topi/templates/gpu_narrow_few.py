@@ -1,0 +1,241 @@
+"""Few rows times weights of a byte or less on matrix units: as fast as these come from memory.
+
+In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored
+in the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
+which is exact; what atoms add up of a line, or of a group, is scaled and added to sums of a warp:
+
+    a block     some atoms of columns, all of the depth, all few rows
+      slices of lines       bytes, scales and rows come to rings in shared memory, bytes far ahead
+        warps along lines   a step of each slice: board[kw, few, many], added by the whole block
+          a line            16 bytes of each column: an atom, or two of which each has a half
+
+Where the rows are normed, each block norms them for itself, in shared memory.
+Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+
+from tilewright.base.errors import ScheduleError
+from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
+from tilewright.schedule.copies import stays_a_copy
+from tilewright.schedule.fragment_order import fragment_order
+from tilewright.schedule.schedule import Stage
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import Anchored, anchor_template
+from tilewright.schedule.thread_loops import deal, fetch, lanes
+from tilewright.targets.target import Target
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor
+from tilewright.topi.nn.narrow import LINE
+from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
+from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
+from tilewright.topi.templates.gpu_epilogue import inline_around
+from tilewright.topi.templates.gpu_few import APART, STAGES
+from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
+from tilewright.topi.templates.narrow import operands_of
+
+KINDS = ("cuda",)
+TAGS = ("dense_narrow",)
+MOST_ROWS = 16
+EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
+SHARES = (2, 4, 8, 16)  # warps along the lines
+STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
+# Untuned.
+PAIR = (1, 2)  # warps of a block along the columns, atoms of each
+BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
+MOST_BLOCKS = 4  # of a core at a time
+ROOM = 0.9  # of shared memory, for rings and rows that are normed
+_AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
+
+
+def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
+    """rewrite: block: {slices: {rings; warps: board[share, few, many] += scale * line}; C = sum}"""
+    s, found = a.schedule, operands_of(a)
+    op = op_of(s, a.anchor)
+    (rows, columns), (line,) = op.shape, op.reduce_axis
+    atom = _atom_for(op, found.data, a.target)
+    if rows > MOST_ROWS:
+        raise _refused(op, f"it has more than {MOST_ROWS} rows")
+    if not all(is_constant(s, t) for t in (found.weight, found.scale)):
+        raise _refused(op, "its weights are not constant")
+    if line.size < min(SHARES):
+        raise _refused(op, "it has few lines")
+    end, beside = gate_of(a, 1)
+    shapes = tiles(columns, M, EACH, WARPS)
+    cfg.define_split("tile_m", -(-columns // M), policy="candidate", candidate=shapes)
+    cfg.define_knob("warps_k", [n for n in SHARES if n <= line.size])
+    cfg.define_knob("step_k", [n for n in STEPS if n <= line.size])
+    cfg.define_knob("stages", STAGES)
+    cfg.define_knob("auto_unroll_max_step", [0, 512])
+    shares, step = cfg["warps_k"].val, cfg["step_k"].val
+    warps, each = cfg["tile_m"].size[1:]
+    norm = norm_of(a, s[found.data], (s[found.part],))
+    part, groups = found.part, found.scale.shape[1]
+    fits = min(SHARES) <= groups < line.size
+    cfg.define_knob("grouped", [1, 0] if fits else [0])
+    if bool(cfg["grouped"].val):
+        part = s.sum_groups(a.anchor)
+        (line,) = op_of(s, a.anchor).reduce_axis
+
+    apart = s.apart(part, str(found.data.dtype))
+    few, many, _ = op_of(s, part).axis
+    product = s.pad(part, {few: N, many: M})
+    numbers, held = operands(op_of(s, product), _AXES)
+    assert isinstance(atom.a, Fragment)
+    weight = s.pack(found.weight, *fragment_order(atom.a, 3, (0, 2)))
+    scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
+    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
+    last = inline_around(a, end, inside)
+    if product is not part:
+        s[part].compute_inline()
+
+    slices, rest = s[a.anchor].split(line, factor=shares * step)
+    share, _ = s[a.anchor].split(rest, factor=step)
+    board = s.rfactor(a.anchor, share)
+    accumulated = accumulator(s, a.anchor, last)
+    local = s.cache_write(board, "fragment")
+    s[board].set_scope("shared")
+    threads = WARP * warps * shares
+    root = s[last]
+    row, column = root.op.axis[-2:]
+    block, inner = root.split(column, factor=M * warps * each // beside)
+    root.reorder(block, row, inner)
+    root.bind(block, "blockIdx.x")
+    thread = deal(root, root.fuse(row, inner), threads, WARP)
+    root.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
+    s[board].compute_at(root, block)
+    s[board].storage_align(s[board].op.axis[-2], 2 * APART, APART)
+    s[accumulated].compute_at(root, thread)
+    s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
+    s[local].compute_at(s[board], _spread(s[board], each, atom))
+
+    stage = s[local]
+    slices, line = op_of(s, local).reduce_axis
+    stage.reorder(slices, line, *stage.op.axis)
+    stage.unroll(line)
+    made = s[product]
+    made.set_scope("fragment")
+    made.compute_at(stage, line)
+    half = _atoms(made, atom)
+    floats = s[numbers.tensor]
+    floats.set_scope("fragment")
+    floats.compute_at(made, half)
+    width = vector_widths(found.data.dtype, a.target)[0]
+    if norm:
+        norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
+    elif stays_a_copy(found.data):
+        shared = s[s.cache_read(found.data, "shared", [held.tensor])]
+        shared.compute_at(stage, slices)
+        shared.storage_align(shared.op.axis[-2], 2 * SKEW // 2, SKEW // 2)
+        fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=cfg["stages"].val)
+    else:
+        raise _refused(op, "its rows are computed")
+    own = s[held.tensor]
+    own.set_scope("fragment")
+    own.compute_at(made, half)
+    weights = s[s.cache_read(weight, "shared", [apart])]
+    scales = s[s.cache_read(scale, "shared", [local])]
+    for copied in (weights, scales):
+        copied.compute_at(stage, slices)
+    *places, k1, k3, m3, k0 = weights.op.axis
+    outer, access = weights.split(weights.fuse(k1, k3, m3, k0), factor=LINE)
+    weights.vectorize(access)
+    threads, slots = WARP * warps * shares, cfg["stages"].val
+    fetch(weights, threads, None, [*places, outer], lanes=WARP, slots=slots)
+    fetch(scales, threads, LINE // found.scale.dtype.bytes, lanes=WARP, slots=slots)
+
+
+def fallback(sketch: Sketch, a: Anchored) -> int:
+    """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
+    and so are the columns, a ring that has a slot for each of some slices, a deep one of many.
+    Groups are summed up where a step has whole ones."""
+    op, limits = op_of(a.schedule, a.anchor), a.target.limits
+    found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
+    (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
+    row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
+
+    def blocks(tile: tuple[int, int]) -> float:
+        """For each core."""
+        return float(columns / (M * prod(tile) * limits.cores))
+
+    if blocks(PAIR) >= WAVE:
+        tile, shares, step = PAIR, 4, 4  # larger ones leave no registers for the kernel behind
+    else:
+        tile = PAIR if blocks(PAIR) >= BUSY else (1, 1)
+        shares, step = 16 // tile[1], 2
+        if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
+            shares, step = lines // STEPS[-1], STEPS[-1]
+    unit = lines // found.scale.shape[1]
+    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
+    unit = unit if grouped else 1
+    alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
+    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
+    fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
+    fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
+    step *= unit
+    slices = max(-(-lines // (shares * step)), 2)
+    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
+    normed = 0 if stays_a_copy(data) else 2 * row * lines
+    room = limits.shared_bytes_per_core * ROOM
+    slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))
+    stages = sorted((e.val for e in knobs["stages"]), reverse=True)
+    for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
+        index = sketch.space.index_of({**fixed, "stages": n})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    raise _refused(op, "no ring fits")
+
+
+def _most(knob: Sequence[Any], limit: int) -> int:
+    """The largest value up to a limit, or the smallest."""
+    values = [e.val for e in knob]
+    return int(max((n for n in values if n <= limit), default=min(values)))
+
+
+def _atoms(stage: Stage, atom: Atom) -> IterVar:
+    """A line in atoms; returns the loop over its halves."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    few, many, line = op.axis
+    *halves, depth = op.reduce_axis
+    step, inner = stage.split(depth, factor=atom.extents["k"])
+    rows, row = stage.split(many, factor=M)
+    columns, column = stage.split(few, factor=N)
+    stage.reorder(line, *halves, step, rows, columns, row, column, inner)
+    for ax in halves:
+        stage.unroll(ax)
+    stage.tensorize(row, atom.name)
+    return step
+
+
+def _spread(board: Stage, each: Any, atom: Atom) -> IterVar:
+    """Warps and lanes of the board; returns the loop of lanes."""
+    share, few, many = board.op.axis
+    warp, inner = board.split(many, factor=M * each)
+    board.reorder(share, warp, inner, few)
+    board.bind(board.fuse(share, warp), "threadIdx.y")
+    lane, *rest, pair = lanes(board, inner, few, atom.name)
+    board.reorder(lane, *rest, pair)
+    return lane
+
+
+def _atom_for(op: ComputeOp, data: Tensor, target: Target) -> Atom:
+    for name, atom in ATOMS.items():
+        kinds = {atom.a.dtype, atom.b.dtype}
+        if kinds == {data.dtype} and not (atom.cut or atom.split) and target.allows(name):
+            return atom
+    raise _refused(op, f"{target} multiplies no matrices of {data.dtype}")
+
+
+def _refused(op: ComputeOp, why: str) -> ScheduleError:
+    return ScheduleError(f"template for {op.name}", why, "Other templates compute it.")
+
+
+anchor_template(
+    "dense.narrow.few", kinds=KINDS, tags=TAGS, fallback=fallback, usual=True, special=True
+)(schedule_narrow_few)

@@ -1,0 +1,145 @@
+"""`dense.narrow.few`: members at random compute what numpy says, of each kind of weights; bytes
+come in the order of lanes, far ahead of their use, and become halves in words of registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.interpreter import run as run_defined
+from tests.tiers import examples
+from tests.topi.test_templates_narrow import CUDA, check, check_beside, dense, gated, normed
+from tests.topi.test_templates_narrow import sketch_of as sketch_by_name
+from tilewright import te, topi
+from tilewright.base.errors import ScheduleError
+from tilewright.codegen.cuda import generate
+from tilewright.ir.stmt import AsyncCopy, Mma, statements
+from tilewright.lowering.pipeline import lower_schedule
+from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.template import anchor_sketches
+from tilewright.targets.target import Target
+from tilewright.te.dag import ComputeDAG
+from tilewright.te.tensor import Tensor
+from tilewright.topi.nn.narrow import KINDS
+
+FORMS = [
+    {}, {"m": 3, "n": 37, "group": 32}, {"m": 16, "n": 44, "k": 288, "group": 32},
+    {"m": 8, "k": 192, "n": 64},
+]  # fmt: skip
+
+
+def sketch_of(tensors: list[Tensor], target: Target = CUDA) -> Sketch:
+    return sketch_by_name(tensors, target, "dense.narrow.few")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_members_compute_what_numpy_says(kind: str, form: dict[str, int]) -> None:
+    tensors = dense(kind, **form)
+    sketch = sketch_of(tensors)
+    some = sketch.space.sample(64, np.random.default_rng(0))
+    legal = some[sketch.legal(some)]
+    assert len(legal) > 30
+    for index in legal[:2]:
+        check(kind, tensors, sketch, int(index))
+
+
+@pytest.mark.parametrize("form", [gated, normed])
+@pytest.mark.parametrize(("kind", "m", "n"), [("int4", 2, 20), ("int8", 1, 32), ("int4", 9, 48)])
+def test_gates_and_norms_are_computed_beside_the_product(
+    form: Callable[..., list[Tensor]], kind: str, m: int, n: int
+) -> None:
+    check_beside(form, (kind, m, 128, n), CUDA, "dense.narrow.few")
+
+
+def test_rows_of_float16_have_integers_only() -> None:
+    """Their exponents are too few for the whole numbers that eight-bit floats count as."""
+    for kind in ("int4", "int8"):
+        tensors = dense(kind, 2, dtype="float16")
+        sketch = sketch_of(tensors)
+        check(kind, tensors, sketch, int(sketch.fallback() or 0))
+    with pytest.raises(ScheduleError, match="float16 does not hold every value"):
+        sketch_of(dense("float8", 2, dtype="float16"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_warp_reads_what_another_still_copies(kind: str) -> None:
+    tensors = dense(kind, 2, 256, 24)
+    sketch = sketch_of(tensors)
+    index = int(sketch.space.indices(np.array([[0], [1], [0], [1], [0], [0]]))[0])
+    check(kind, tensors, sketch, index, run_defined)
+
+
+@given(
+    st.sampled_from(list(KINDS)), st.integers(1, 16), st.integers(1, 72), st.integers(2, 9),
+    st.sampled_from([32, 64]), st.integers(0, 10**6),
+)  # fmt: skip
+@examples(10)
+def test_every_extent(kind: str, m: int, n: int, groups: int, group: int, seed: int) -> None:
+    tensors = dense(kind, m, groups * group, n, group)
+    sketch = sketch_of(tensors)
+    some = sketch.space.sample(64, np.random.default_rng(seed))
+    check(kind, tensors, sketch, int(some[sketch.legal(some)][0]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(kind: str) -> None:
+    tensors = dense(kind, 1, 2048, 64)
+    sketch = sketch_of(tensors)
+    program = lower_schedule(sketch.close(sketch.fallback()), CUDA, args=tensors)
+    copied = [s for k in program.kernels for s in statements(k.body) if isinstance(s, AsyncCopy)]
+    assert {s.source.count * s.source.buffer.dtype.bytes for s in copied} == {16}
+    assert any(isinstance(s, Mma) for k in program.kernels for s in statements(k.body))
+    names = ("weight.packed", "scale.packed", "bias")
+    steady = frozenset(b for b in program.args if b.name in names)
+    text = generate(replace(program, steady=steady, lets_in=True), CUDA).text
+    body = text.partition("__global__")[2]
+    before, behind = re.split(r"tw_await_kernel\w*\(\)", body, maxsplit=1)
+    assert "weight_packed_shared[" in before and "data_shared[" not in before
+    call = f"tw_bfloat16_of_{kind}(&weight_apart["
+    assert call in behind and "tw_float32_to_bfloat16(" not in behind
+
+
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [
+        (("int4", 1, 2048, 2048), (1, 8, 8, 2, 0)), (("int8", 1, 2048, 3072), (1, 16, 1, 2, 1)),
+        (("int4", 1, 8192, 2048), (1, 16, 2, 8, 0)), (("int8", 1, 2048, 16384), (2, 4, 4, 6, 0)),
+        (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
+    ],
+)  # fmt: skip
+def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
+    """Few lines are one slice; rings have a slot for each slice, or as many as there are."""
+    kind, m, k, n = case
+    sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
+    index = sketch.fallback()
+    assert index is not None and sketch.legal(np.array([index])).all()
+    config = sketch.space.get(index)
+    names = ("warps_k", "step_k", "stages", "grouped")
+    assert (config["tile_m"].size[2], *(config[name].val for name in names)) == form
+
+
+def test_it_comes_before_the_other_one() -> None:
+    sketches = anchor_sketches(ComputeDAG(dense("int4", 16, 2048, 64)), CUDA)
+    assert [s.origin for s in sketches] == ["template:dense.narrow.few", "template:dense.narrow"]
+
+
+def test_others_are_refused() -> None:
+    def why(tensors: list[Tensor], target: Target = CUDA) -> str:
+        with pytest.raises(ScheduleError) as caught:
+            sketch_of(tensors, target)
+        return str(caught.value)
+
+    x, w = te.placeholder((1, 64), "bfloat16", "x"), te.placeholder((8, 4, 16), "int8", "w")
+    s = te.placeholder((8, 2), "bfloat16", "s")
+    assert "more than 16 rows" in why(dense("int4", 17))
+    assert "multiplies no matrices of float32" in why(dense("int4", dtype="float32"))
+    assert "multiplies no matrices" in why(dense("int8"), Target("cuda -arch=sm_75"))
+    assert "not constant" in why([x, w, s, topi.nn.dense_narrow(x, w, s, "int8")])
+    assert "few lines" in why(dense("int4", k=32, group=32))
