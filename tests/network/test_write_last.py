@@ -72,6 +72,17 @@ def test_all_caches_are_written_by_one_kernel_when_all_are_read_and_in_place() -
         np.testing.assert_allclose(mine, its, rtol=1e-5)
 
 
+def test_more_caches_than_a_kernel_writes_are_written_by_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More than 16 layers, as they are."""
+    monkeypatch.setattr("tilewright.graph.passes.writes.MOST", 4)
+    mod = grouped(step(3))
+    assert sorted(len(w.checked_type.fields) for w in writes(mod)) == [2, 4]
+    pairs = in_place(mod["main"])
+    assert sorted(pair.output for pair in pairs) == [*range(6)]
+
+
 def test_many_rows_read_what_was_written() -> None:
     mod = grouped(step(1, 17))
     (write,) = writes(mod)

@@ -208,8 +208,10 @@ def _together(body: Expr) -> dict[Expr, list[Call]]:
     position = {node: k for k, node in enumerate(nodes)}
     found: dict[Expr, list[Call]] = {}
     for node in nodes:
+        if not isinstance(node, Call) or not isinstance(node.checked_type, TensorType):
+            continue  # those that `write_last` has put together stay as they are
         kept = kept_by(node)
-        if not isinstance(node, Call) or kept is None or not isinstance(made_by(kept), Var):
+        if kept is None or not isinstance(made_by(kept), Var):
             continue
         for first, own in found.items():
             there = (is_there(a, position[first], position) for a in node.args)
