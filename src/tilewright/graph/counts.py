@@ -13,6 +13,8 @@ import numpy as np
 
 from tilewright.graph.types import Array
 
+_MOST = 1 << 31  # of numbers that are part of a text
+
 
 @dataclass(frozen=True)
 class Count:
@@ -26,16 +28,16 @@ def count_of(data: Array) -> Count | None:
     """Give what the elements of whole numbers follow from; None where that is not their index."""
     if data.dtype.kind != "i" or not data.size:
         return None
-    wide = data.astype("int64", copy=False)
-    first = (0,) * data.ndim
-    begin = int(wide[first])
-    steps = tuple(
-        int(wide[(*first[:k], 1, *first[k + 1 :])]) - begin if n > 1 else 0
-        for k, n in enumerate(data.shape)
-    )
-    if any(abs(n) >= 1 << 31 for n in (begin, *steps)):
+    begin, steps = int(data.flat[0]), list[int]()
+    if abs(begin) >= _MOST:
         return None
+    for k, n in enumerate(data.shape):  # most tables are none by one line along an axis
+        before, behind = (0,) * k, (0,) * (data.ndim - k - 1)
+        line = data[before][(slice(None), *behind)].astype("int64")
+        steps.append(int(line[1]) - begin if n > 1 else 0)
+        if abs(steps[-1]) >= _MOST or not np.array_equal(line, begin + np.arange(n) * steps[-1]):
+            return None
     counted: Array = np.full((1,) * data.ndim, begin)
     for k, (n, step) in enumerate(zip(data.shape, steps, strict=True)):
         counted = counted + np.arange(n).reshape((-1,) + (1,) * (data.ndim - 1 - k)) * step
-    return Count(begin, steps) if np.array_equal(wide, counted) else None
+    return Count(begin, tuple(steps)) if np.array_equal(data, counted) else None

@@ -469,9 +469,9 @@ def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:
         return inside[value]
 
     def operand(step: Call, value: Expr) -> Expr:
-        known = isinstance(value, Constant) and _is_text(value)
         elementwise = TABLE[op_name(step)].pattern in JOINS
-        return value if known and elementwise else resolve(value)
+        known = elementwise and isinstance(value, Constant) and _is_text(value)
+        return value if known else resolve(value)
 
     for step in group.steps:
         made = Call(step.op, [operand(step, a) for a in step.args], step.attrs)

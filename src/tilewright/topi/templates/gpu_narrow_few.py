@@ -131,7 +131,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     elif stays_a_copy(found.data):
         shared = s[s.cache_read(found.data, "shared", [held.tensor])]
         shared.compute_at(stage, slices)
-        shared.storage_align(shared.op.axis[-2], 2 * SKEW // 2, SKEW // 2)
+        skew = SKEW // found.data.dtype.bytes
+        shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
         fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=cfg["stages"].val)
     else:
         raise _refused(op, "its rows are computed")
