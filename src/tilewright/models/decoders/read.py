@@ -89,8 +89,9 @@ def sizes_of(place: str, decoder: Decoder, shape: Mapping[str, Any]) -> tuple[tu
                 "Give how many tokens at once and positions in the caches: "
                 'shape={"tokens": [1, 64], "cache": 2048}.',
             )  # fmt: skip
-    asked, cache = shape.get("tokens"), shape.get("cache")
-    given = list(asked) if isinstance(asked, list | tuple | range) else [asked]
+    asked: Any = shape.get("tokens")
+    cache: Any = shape.get("cache")
+    given: list[Any] = list(asked) if isinstance(asked, list | tuple | range) else [asked]
     numbers = ([] if asked is None else given) + ([] if cache is None else [cache])
     if not given or not all(is_integer(n) and int(n) >= 1 for n in numbers):
         raise ModelError(
