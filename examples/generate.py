@@ -71,7 +71,7 @@ else:
     dtype = "bfloat16" if target.startswith("cuda") else "float32"
     narrow = options.weights if options.weights in NARROW else None
     dtype = dtype if narrow else options.weights or dtype
-    sizes = {"tokens": sorted({1, options.prefill}), "cache": options.cache}
+    sizes = {"tokens": sorted({1, min(options.prefill, options.cache)}), "cache": options.cache}
     net = tw.load(model, shape=sizes, batch=(options.batch,), dtype=dtype)
     if options.tune_minutes:
         minutes, log = options.tune_minutes, options.log

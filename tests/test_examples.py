@@ -54,7 +54,7 @@ CASES = [
         ["^refused: .*the bits are n0", "example.m1n4k2 C.local", "^largest difference: "],
     ),
     (
-        "generate.py", ("--prompt", "5,17,60", "--tokens", "8", "--cache", "32", "--prefill", "4"),
+        "generate.py", ("--prompt", "5,17,60", "--tokens", "8", "--cache", "32"),
         [r"^(\d+ ){8}$", "^prompt: 3 tokens in", "^then .* tokens/s: .* of weights"],
     ),
     ("tune_matmul.py", (*MATMUL, "--log", "log"), [r"len=36,", "^Best config", " ms$"]),

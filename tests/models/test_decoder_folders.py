@@ -16,6 +16,7 @@ import tilewright as tw
 from models.test_decoders import FAMILIES, SIZES, written
 from tilewright.base.errors import ModelError
 from tilewright.models.decoders.config import Decoder, decoder_of
+from tilewright.models.decoders.read import sizes_of
 
 
 def given(family: str, **more: Any) -> Decoder:
@@ -229,3 +230,33 @@ def test_logits_are_those_of_transformers_where_a_config_is_brief(
     )
     bound = {"rtol": 2e-4, "atol": 2e-4 * float(np.abs(expected).max())}
     np.testing.assert_allclose(run.feed(tokens, every=True), expected, **bound)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape, counts, length",
+    [
+        ({"cache": 32}, [1], 32),
+        ({"cache": 100}, [1, 64], 100),
+        ({"tokens": [1, 4096]}, [1, 4096], 4096),
+        ({"tokens": range(1, 3), "cache": np.int64(16)}, [1, 2], 16),
+        ({}, [1, 64], 2048),
+    ],
+)
+def test_a_size_that_is_not_given_fits_the_other_one(
+    shape: Any, counts: list[int], length: int
+) -> None:
+    decoder = given("llama", max_position_embeddings=8192)
+    assert sizes_of("load", decoder, shape) == (tuple(counts), length)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [{"tokens": [1, "8"]}, {"tokens": [[1]]}, {"tokens": {1: 2}}, {"tokens": np.arange(2)},
+     {"tokens": []}, {"tokens": True}, {"tokens": 0}, {"cache": [8]}, {"cache": 0}],
+)  # fmt: skip
+def test_sizes_that_are_no_numbers_are_refused(shape: Any) -> None:
+    with pytest.raises(ModelError, match="not whole numbers of at least 1"):
+        sizes_of("load", given("llama"), shape)

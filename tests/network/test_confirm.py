@@ -105,6 +105,21 @@ def test_records_that_are_slower_together_are_not_used(log, target, each, apart)
 
 
 @pytest.mark.slow
+def test_kernels_of_no_record_are_not_said_to_lose(target):
+    """Times of the same code differ by chance, here by what the device did in turn."""
+    taken = iter(range(1, 10**6))
+
+    def cost(kernel):
+        return 1.0 / next(taken)
+
+    line, _ = confirmed(Database(), target, cost)
+    assert line.seconds == line.untuned_seconds and line.untuned == []
+    rising = iter(range(1, 10**6))
+    line, _ = confirmed(Database(), target, lambda kernel: float(next(rising)))
+    assert line.seconds == line.untuned_seconds and line.untuned == []
+
+
+@pytest.mark.slow
 def test_a_line_that_does_not_fit_changes_nothing(log, target):
     mod, params = residual()
     usual = relay.build(mod, target, params, schedules=log)

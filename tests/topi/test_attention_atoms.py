@@ -162,6 +162,64 @@ def test_slices_that_no_row_of_a_block_sees_are_not_multiplied(rows: int) -> Non
         assert agrees(out.reshape(want.shape), want, bound).all(), at
 
 
+def masked_twice(other: str) -> ComputeDAG:
+    """Keys before `at` and a row's own place, and another mask of data: inside the first or
+    added."""
+    rows, keys = 32, 64
+    q, k, v = (
+        relay.var(name, shape=(2, n, 16), dtype="float16")
+        for name, n in zip("qkv", (rows, keys, keys), strict=True)
+    )
+    kind = "bool" if other == "chosen" else "float16"
+    m = relay.var("m", shape=(2, rows, keys), dtype=kind)
+    score = relay.cast(nn.batch_matmul(q, k, transpose_b=True), "float32") * relay.const(0.25)
+    low = relay.const(np.float32(-1e38))
+    if other == "capped":
+        score = relay.tanh(score) * relay.const(8.0)
+    elif other == "chosen":
+        score = relay.where(m, score, low)
+    elif other == "added":
+        score = score + relay.cast(m, "float32") * relay.const(np.float32(1e38))
+    key = relay.const(np.arange(keys, dtype="int32").reshape(1, 1, -1))
+    row = relay.const(np.arange(rows, dtype="int32").reshape(1, -1, 1))
+    row = row + relay.var("at", shape=(1, 1, 1), dtype="int32")
+    score = relay.where(relay.less(key, row), score, low)
+    share = relay.cast(nn.softmax(score, -1), "float16")
+    whole = groupings(function(nn.batch_matmul(share, v, transpose_b=False)))[1]["main"]
+    (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
+    return found.dag
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "other, skipped", [("none", 1), ("capped", 1), ("chosen", 0), ("added", 0)]
+)
+def test_with_a_second_mask_a_row_that_sees_nothing_is_a_mean_of_all(
+    other: str, skipped: int
+) -> None:
+    dag = masked_twice(other)
+    sketch = sketch_of(dag)
+    (index, *_) = members(sketch, running=True, warps=1, each=1, keys=16, stages=2)
+    program = lower_schedule(sketch.close(index), CUDA)
+    under = [
+        s for s in statements(program.kernels[0].body)
+        if isinstance(s, If) and any(isinstance(inside, Mma) for inside in statements(s))
+    ]  # fmt: skip
+    assert len(under) == skipped
+    given = []
+    for tensor, values in zip(dag.args, random_inputs(dag, 0), strict=False):
+        if tensor.dtype == "int32":
+            values = np.ones(tensor.shape, "int32")
+        elif tensor.shape == (2, 32, 64):
+            values[:, [0, 5, 9]] = False if tensor.dtype == "bool" else -1  # these see no key
+        given.append(np.clip(values, -1, 1) if tensor.dtype == "float16" else values)
+    (want,), (bound,) = evaluate_with_tolerance(dag, given)
+    out = np.full(dag.outputs[0].shape, 99, "float16")
+    of = dict(zip([t.name for t in dag.args if t not in dag.outputs], given, strict=True))
+    run_fast(program, [of.get(b.name, out) for b in program.args])
+    assert agrees(out.reshape(want.shape), want, bound).all()
+
+
 def test_where_a_mask_is_data_all_slices_are_multiplied() -> None:
     mask = relay.var("m", shape=(32, 64), dtype="bool")
     dag = attention(1, 32, 64, 16, 16, "bfloat16", mask=mask)

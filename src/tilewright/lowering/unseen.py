@@ -10,14 +10,15 @@ rewrite:  for s: {copies; M = max(M, select(key(s) < row, score, lowest)); T += 
 
 A hidden score is the lowest number of its type, far below all others, so its exponential is 0, and
 sums stay what they are, once a row has seen a key.  Those of the first slice are seen, where that
-is asked for at run time.  Numbers that are not finite, in keys and values that no row sees, are
+is asked for at run time; with a second mask, inside the first or added, nobody knows, and all
+slices are multiplied.  Numbers that are not finite, in keys and values that no row sees, are
 left alone so, where 0 times them would be no number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
@@ -97,9 +98,12 @@ def _is_computing(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True)
 class _Softmax:
-    """own: buffers that live in an iteration"""
+    """own: buffers that live in an iteration; filled: what is stored to them; other: buffers that
+    are filled by something else than products and stores"""
 
     own: set[Buffer]
+    filled: dict[Buffer, list[Expr]] = field(default_factory=dict)
+    other: set[Buffer] = field(default_factory=set)
 
     def tests(self, tail: Sequence[Stmt]) -> list[Expr]:
         """What chooses the scores, of each of them; [] where a statement is none of a running
@@ -107,6 +111,9 @@ class _Softmax:
         every = [s for stmt in tail for s in statements(stmt)]
         self.own.update(s.buffer for s in every if isinstance(s, Allocate))
         stores = [s for s in every if isinstance(s, Store)]
+        for s in stores:
+            self.filled.setdefault(s.buffer, []).append(s.value)
+        self.other.update(s.to.buffer for s in every if isinstance(s, (Exchange, LoadRows)))
         largest = {s.buffer for s in stores if self._score_of_largest(s) is not None}
         found: list[Expr] = []
         ones = self._ones(stores, largest)
@@ -167,7 +174,7 @@ class _Softmax:
 
     def _score_of_largest(self, s: Store) -> Expr | None:
         other = None if s.buffer in self.own else _other(s, "max")
-        return None if other is None else _chosen(other)
+        return None if other is None else self._chosen(other)
 
     def _exponential(self, value: Expr, largest: set[Buffer]) -> Expr | None:
         """The test of 2 ** ((select(test, score, lowest) - M) * c), c > 0."""
@@ -177,7 +184,33 @@ class _Softmax:
         score, most = power.args
         most = most.args[0] if most.op == "broadcast" else most
         known = most.op == "load" and most.attr in largest
-        return _chosen(score) if known else None
+        return self._chosen(score) if known else None
+
+    def _chosen(self, score: Expr) -> Expr | None:
+        """The test of select(test, score, lowest)."""
+        if score.op != "select":
+            return None
+        test, seen, lowest = score.args
+        lowest = lowest.args[0] if lowest.op == "broadcast" else lowest
+        low = lowest.op == "const" and lowest.attr <= LOWEST
+        return test if low and test.op == "lt" and self._is_product(seen, set()) else None
+
+    def _is_product(self, score: Expr, known: set[Buffer]) -> bool:
+        """Whether it comes of products and constants only: another mask, inside this one or added
+        as data, could make a score that is seen as low as those that are hidden."""
+        for node in E.walk(score):
+            if node.op in ("select", "if_then_else"):
+                return False
+            if node.op == "const" and not node.attr > LOWEST:
+                return False
+            if node.op != "load" or node.attr in known:
+                continue
+            if node.attr not in self.own or node.attr in self.other:
+                return False
+            known.add(node.attr)
+            if not all(self._is_product(v, known) for v in self.filled.get(node.attr, ())):
+                return False
+        return True
 
 
 def _power(value: Expr) -> Expr | None:
@@ -211,16 +244,6 @@ def _other(s: Store, op: str) -> Expr | None:
     if own.op != "load" or own.attr is not s.buffer or own.args[0] is not s.index:
         return None
     return other
-
-
-def _chosen(score: Expr) -> Expr | None:
-    """The test of select(test, score, lowest)."""
-    if score.op != "select":
-        return None
-    test, _, lowest = score.args
-    lowest = lowest.args[0] if lowest.op == "broadcast" else lowest
-    low = lowest.op == "const" and lowest.attr <= LOWEST
-    return test if low and test.op == "lt" else None
 
 
 def _condition(

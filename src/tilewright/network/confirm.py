@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from tilewright.base.artifact import Artifact
 from tilewright.farm.address import Devices
 from tilewright.farm.network_there import networks_there
 from tilewright.graph.expr import Function, IRModule
@@ -36,6 +37,7 @@ from tilewright.network.helpers import Helpers
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.runtime.network.library import Library
+from tilewright.runtime.network.report import KernelReport
 from tilewright.targets.target import Target
 
 SECONDS = 2.0  # of timing, each time that networks are compared
@@ -108,14 +110,15 @@ class Trials:
         ways = [self._built(line, database) for line in proposed]
         best = self._fastest(ways)
         usual = best.line == self.untuned.line
-        slower = self._slower(best, self.untuned if usual else self._built(best.line))
-        finalists = [best]
+        bare = self.untuned if usual else self._built(best.line)
+        differing = _differing(best, bare)
+        slower = self._slower(best, bare) & differing if differing else set[str]()
+        finalists = [best] if differing or not usual else []  # what is the same is not timed twice
         if slower:
             finalists.append(self._built(_without(best.line, slower), database))
         before, *after = self._in_turn([self.untuned, *finalists])
-        seconds, line = min(
-            zip(after, [w.line for w in finalists], strict=True), key=lambda p: p[0]
-        )
+        timed = zip(after, [w.line for w in finalists], strict=True)
+        seconds, line = min(timed, key=lambda p: p[0], default=(before, best.line))
         if seconds > before:
             every = {k.group for k in self.untuned.library.report.kernels}
             seconds, line = before, _without(self.untuned.line, every)
@@ -192,6 +195,17 @@ def kernel_seconds(way: Way) -> dict[str, float]:
         key = kernels[launch.kernel].group
         found[key] = found.get(key, 0.0) + seconds
     return found
+
+
+def _differing(way: Way, other: Way) -> set[str]:
+    """Keys of the kernels of `way` that the other one has not: what takes longer of the rest was
+    not made slower by a record."""
+    there = {(k.group, a.source.text) for k, a in _kernels(other)}
+    return {k.group for k, a in _kernels(way) if (k.group, a.source.text) not in there}
+
+
+def _kernels(way: Way) -> list[tuple[KernelReport, Artifact]]:
+    return list(zip(way.library.report.kernels, way.library.kernels, strict=True))
 
 
 def _without(line: NetworkLine, untuned: Collection[str]) -> NetworkLine:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.doors import is_integer
 from tilewright.base.errors import ModelError
 from tilewright.base.model_files import DECODER, kind_of
 from tilewright.graph.expr import Array, IRModule
@@ -46,14 +47,14 @@ def load(
 
     batch: how many texts at once, one number; none: 1
     shape: "tokens": numbers of positions at once, of which a run takes what its tokens are;
-           "cache": how many positions the caches hold.  Default: 1 and 64, and 2048 or what the
-           model has
+           "cache": how many positions the caches hold.  Default: 1 and 64, and 2048, or what the
+           other one and the model allow
     dtype: of weights, values and caches; sums are float32
     Raises ModelError for a model or sizes that cannot be.
     """
     place = f"load({model!r})"
     decoder = NAMED[model]() if model in NAMED else config.read(Path(model))
-    counts, length = _sizes(place, decoder, shape or {})
+    counts, length = sizes_of(place, decoder, shape or {})
     if len(batch) > 1 or min(batch, default=1) > MOST:
         raise ModelError(
             f"{place}, batch=", f"caches are for one number of texts, of at most {MOST}",
@@ -79,7 +80,7 @@ def load(
     )  # fmt: skip
 
 
-def _sizes(place: str, decoder: Decoder, shape: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+def sizes_of(place: str, decoder: Decoder, shape: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
     """Positions at once, ascending, and those of the caches."""
     for name in shape:
         if name not in ("tokens", "cache"):
@@ -88,14 +89,20 @@ def _sizes(place: str, decoder: Decoder, shape: Mapping[str, Any]) -> tuple[tupl
                 "Give how many tokens at once and positions in the caches: "
                 'shape={"tokens": [1, 64], "cache": 2048}.',
             )  # fmt: skip
-    asked = shape.get("tokens", [n for n in COUNTS if n <= decoder.positions])
-    length = shape.get("cache", min(LENGTH, decoder.positions))
-    counts = sorted({*(asked if isinstance(asked, list | tuple) else [asked])})
-    if not all(type(n) is int for n in (*counts, length)) or not counts or counts[0] < 1:
+    asked: Any = shape.get("tokens")
+    cache: Any = shape.get("cache")
+    given: list[Any] = list(asked) if isinstance(asked, list | tuple | range) else [asked]
+    numbers = ([] if asked is None else given) + ([] if cache is None else [cache])
+    if not given or not all(is_integer(n) and int(n) >= 1 for n in numbers):
         raise ModelError(
             f"{place}, shape=", "tokens and cache are not whole numbers of at least 1",
             'Example: shape={"tokens": [1, 64], "cache": 2048}.',
         )  # fmt: skip
+    if asked is None:  # what the caches hold
+        most = decoder.positions if cache is None else min(int(cache), decoder.positions)
+        given = [n for n in COUNTS if n <= most]
+    counts = sorted({int(n) for n in given})
+    length = min(max(LENGTH, counts[-1]), decoder.positions) if cache is None else int(cache)
     if not counts[-1] <= length <= decoder.positions:
         raise ModelError(
             f"{place}, shape=", f"caches of {length} positions and {counts[-1]} at once, for a "
