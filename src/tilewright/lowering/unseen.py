@@ -263,7 +263,9 @@ def _condition(
     if len({k.kept for k in key}) > 1 or len({r.kept for r in row}) > 1:
         return None
     moving, standing = dict(key[0].kept), row[0].kept
-    if set(moving) != {slices} or moving[slices] <= 0 or slices in dict(standing):
+    if set(moving) != {slices} or moving[slices] <= 0:
+        return None
+    if any(slices in E.free_variables(atom) for atom, _ in standing):
         return None
     least, dtype = min(k.least for k in key), tests[0].args[0].dtype
     at = E.binary("mul", E.cast(str(dtype), slices), E.const(moving[slices], str(dtype)))
