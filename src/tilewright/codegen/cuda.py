@@ -32,6 +32,7 @@ from tilewright.codegen.c_dialect import (
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
+from tilewright.codegen.reads_ahead import reads_ahead
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.codegen.waiting import as_chain
@@ -419,4 +420,5 @@ def generate(program: Program, target: Target) -> Source:
         program = as_chain(program)
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
+        program = reads_ahead(program)
     return c_family.generate(reads_first(program), target, DIALECT)

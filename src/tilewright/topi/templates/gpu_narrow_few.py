@@ -48,6 +48,7 @@ STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
 # Untuned.
 PAIR = (1, 2)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
+DEPTH = 128  # of one row, of a warp in a slice
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.9  # of shared memory, for rings and rows that are normed
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
@@ -152,35 +153,37 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
-    and so are the columns, a ring that has a slot for each of some slices, a deep one of many.
-    Groups are summed up where a step has whole ones."""
+    """Of several rows what was fastest of some forms.  One row is waited for most of the time: warps
+    are few, which have little to do before their product, and steps are whole groups, so that a
+    scale counts once.  A ring has a slot for each slice as far as it leaves room for a block of the
+    kernel behind, which fills its own meanwhile."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
-    row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
+    depth = data.shape[-1] // lines
+    row = rows * depth * data.dtype.bytes  # of a line
+    unit = lines // found.scale.shape[1]
 
     def blocks(tile: tuple[int, int]) -> float:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    if blocks(PAIR) >= WAVE:
-        tile, shares, step = PAIR, 4, 4  # larger ones leave no registers for the kernel behind
+    wide = blocks(PAIR)
+    tile = PAIR if wide >= BUSY else (1, 1)
+    if wide >= WAVE:
+        shares, step = 4, 4  # larger ones leave no registers for the kernel behind
     else:
-        tile = PAIR if blocks(PAIR) >= BUSY else (1, 1)
-        shares, step = 16 // tile[1], 2
-        if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
-            shares, step = lines // STEPS[-1], STEPS[-1]
-    unit = lines // found.scale.shape[1]
-    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
-    unit = unit if grouped else 1
+        shares, step = (8 if rows == 1 else 16 // tile[1]), 2
+    step = max(DEPTH // depth, 1) if rows == 1 else step
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
+    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
+    unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
     step *= unit
     slices = max(-(-lines // (shares * step)), 2)
-    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
+    resident = min(max(ceil(blocks(tile)), 1 + (rows == 1)), MOST_BLOCKS)
     normed = 0 if stays_a_copy(data) else 2 * row * lines
     room = limits.shared_bytes_per_core * ROOM
     slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))

@@ -264,7 +264,7 @@ def norm_rows(
 ) -> None:  # fmt: skip
     """The rows in shared memory, normed by all threads of a block, from a copy that is in shared
     memory, too; their sums by a warp for each row where lines of threads are warps, whose lanes
-    exchange what they have, else by all threads.
+    exchange what they have, else by all threads.  All warps have a share of a row that is alone.
 
     width: elements of the rows in one access; block: its threads along x and y
     """
@@ -281,6 +281,9 @@ def norm_rows(
     own = _first(data, deal(data, outer, lanes * threads, lanes))
     for stage in inner:
         reduced, alone = stage.op.reduce_axis, bool(lanes == WARP)
+        if reduced and alone and prod(stage.op.shape) == 1:
+            _by_all_warps(s, stage, width, threads, place)
+            reduced = ()
         if not reduced and alone:
             stage.set_scope("local")
             stage.compute_at(data, own)
@@ -300,12 +303,33 @@ def _first(stage: Stage, thread: IterVar) -> IterVar:
     return thread
 
 
+def _by_all_warps(
+    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
+) -> None:
+    """The sum of one row by all warps, in vectors; `stage` adds up what these have."""
+    loop, _ = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
+    turn, _ = stage.split(loop, factor=WARP)
+    _, warp = stage.split(turn, factor=warps)
+    part = s[s.rfactor(stage.tensor, warp)]
+    part.set_scope("shared")
+    part.compute_at(*place)
+    part.bind(part.op.axis[0], "threadIdx.y")
+    _, lane, vector = part.op.reduce_axis
+    part.bind(lane, "threadIdx.x")
+    _by_lanes(s, part, lane, vector)
+    stage.unroll(stage.op.reduce_axis[0])
+
+
 def _by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
     """A sum along rows by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
     stage.bind(warp, "threadIdx.y")
-    lane = deal(stage, loop, WARP)
+    _by_lanes(s, stage, deal(stage, loop, WARP), vector)
+
+
+def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar) -> None:
+    """Lanes exchange what they have added up of vectors in registers."""
     stage.pragma(lane, "exchange", 1)
     own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
     for source in dict.fromkeys(own_reads):
