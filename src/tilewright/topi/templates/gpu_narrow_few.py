@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
+from tilewright.ir.atoms import CROSSED, WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Stage
@@ -229,10 +229,9 @@ def _spread(board: Stage, each: Any, atom: Atom) -> IterVar:
 
 
 def _atom_for(op: ComputeOp, data: Tensor, target: Target) -> Atom:
-    for name, atom in ATOMS.items():
-        kinds = {atom.a.dtype, atom.b.dtype}
-        if kinds == {data.dtype} and not (atom.cut or atom.split) and target.allows(name):
-            return atom
+    atom = CROSSED.get(str(data.dtype))
+    if atom is not None and target.allows(atom.name):
+        return atom
     raise _refused(op, f"{target} multiplies no matrices of {data.dtype}")
 
 
