@@ -178,10 +178,10 @@ def _held(name: str, value: int) -> str:
 """
 
 
-_PAIRS = "  unsigned int low = {0}, high = {0} >> 8;\n"
+_PAIRS = "  unsigned int low = {0};\n  unsigned int high = {0} >> 8;\n"
 _NIBBLES = (
     _held("four", 0x000F000F)
-    + "  const unsigned int bits = shift ? word : word >> 4;\n"
+    + "  const unsigned int bits = word >> (4 - shift);\n"
     + _PAIRS.format("bits")
 )
 _BODIES = {
@@ -196,7 +196,8 @@ _BODIES = {
     + _fma("f16", "({} & eight) ^ 0x64806480u", 0x3C00, "0xe480e480u"),
     ("bfloat16", None): """  const unsigned int next = (word & 0x7f7f7f7fu) + 0x01010101u;
   const unsigned int bits = word ^ (next & word & 0x80808080u);
-  unsigned int low = bits << 8, high = bits;
+  unsigned int low = bits << 8;
+  unsigned int high = bits;
   low = (low >> 4 & 0x07f007f0u) | (low & 0x80008000u);
   high = (high >> 4 & 0x07f007f0u) | (high & 0x80008000u);
 """
