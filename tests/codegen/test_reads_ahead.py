@@ -57,11 +57,9 @@ def ends(value: E.Expr, residual: Buffer = R, barrier: bool = True) -> Program:
 
 def first_read(made: Program, buffer: Buffer) -> int:
     """Where in the kernel it stands."""
-    listed = list(statements(made.kernels[0].body))
-    reads = [
-        k for k, s in enumerate(listed)
-        if isinstance(s, Store) and any(n.op == "load" and n.attr is buffer for n in E.walk(s.value))
-    ]  # fmt: skip
+    stores = enumerate(statements(made.kernels[0].body))
+    values = [(k, s.value) for k, s in stores if isinstance(s, Store)]
+    reads = [k for k, v in values if any(n.op == "load" and n.attr is buffer for n in E.walk(v))]
     return reads[0]
 
 
