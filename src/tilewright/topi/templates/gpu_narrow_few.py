@@ -153,10 +153,10 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """Of several rows what was fastest of some forms.  One row is waited for most of the time: warps
-    are few, which have little to do before their product, and steps are whole groups, so that a
-    scale counts once.  A ring has a slot for each slice as far as it leaves room for a block of the
-    kernel behind, which fills its own meanwhile."""
+    """Of several rows what was fastest of some forms.  Of one row warps are few, since what each
+    does before its product counts, and steps are whole groups, so that a scale counts once.  A ring
+    has a slot for each slice as far as it leaves room for a block of the kernel behind, which fills
+    its own meanwhile."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
