@@ -58,6 +58,15 @@ def test_gates_and_norms_are_computed_beside_the_product(
     check_beside(form, (kind, m, 128, n), CUDA, "dense.narrow.few")
 
 
+def test_the_norm_of_a_row_that_is_alone_is_shared_by_all_warps() -> None:
+    for rows, shared in ((1, True), (2, False)):
+        tensors = normed("int8", rows, 2048, 64)
+        sketch = sketch_of(tensors)
+        program = lower_schedule(sketch.close(sketch.fallback()), CUDA, args=tensors)
+        found = re.search(r"(\w*squares\w*)\[thread_y\] =", generate(program, CUDA).text)
+        assert found is not None and found[1].endswith("_rf") is shared
+
+
 def test_rows_of_float16_have_integers_only() -> None:
     """Their exponents are too few for the whole numbers that eight-bit floats count as."""
     for kind in ("int4", "int8"):
