@@ -5,12 +5,13 @@ in the order in which lanes hold them, and become floats of the rows' type on th
 which is exact; what atoms add up of a line, or of a group, is scaled and added to sums of a warp:
 
     a block     some atoms of columns, all of the depth, all few rows
-      slices of lines       bytes, scales and rows come to rings in shared memory, bytes far ahead
+      slices of lines       bytes and scales come to rings in shared memory, bytes far ahead
         warps along lines   a step of each slice: board[kw, few, many], added by the whole block
           a line            16 bytes of each column: an atom, or two of which each has a half
 
-Where the rows are normed, each block norms them for itself, in shared memory.
-Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are floats.
+Rows come to shared memory at once where they fit: in a ring each of their slices would be waited
+for with all bytes that were asked for before.  Where they are normed, each block norms them for
+itself.  Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are floats.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
+WHOLE = 32 << 10  # bytes of rows that are copied at once
 # Untuned.
 PAIR = (1, 2)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
@@ -131,10 +133,12 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
     elif stays_a_copy(found.data):
         shared = s[s.cache_read(found.data, "shared", [held.tensor])]
-        shared.compute_at(stage, slices)
+        whole = prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
+        shared.compute_at(*((root, block) if whole else (stage, slices)))
         skew = SKEW // found.data.dtype.bytes
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
-        fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=cfg["stages"].val)
+        slots = 0 if whole else cfg["stages"].val
+        fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
     else:
         raise _refused(op, "its rows are computed")
     own = s[held.tensor]
@@ -184,9 +188,10 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     step *= unit
     slices = max(-(-lines // (shares * step)), 2)
     resident = min(max(ceil(blocks(tile)), 1 + (rows == 1)), MOST_BLOCKS)
-    normed = 0 if stays_a_copy(data) else 2 * row * lines
+    held = row * lines if row * lines <= WHOLE else 0
+    held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
     room = limits.shared_bytes_per_core * ROOM
-    slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))
+    slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
         index = sketch.space.index_of({**fixed, "stages": n})
