@@ -58,7 +58,7 @@ def test_gates_and_norms_are_computed_beside_the_product(
     check_beside(form, (kind, m, 128, n), CUDA, "dense.narrow.few")
 
 
-def test_the_norm_of_a_row_that_is_alone_is_shared_by_all_warps() -> None:
+def test_the_norm_of_a_row_that_is_alone_is_shared_by_warps() -> None:
     for rows, shared in ((1, True), (2, False)):
         tensors = normed("int8", rows, 2048, 64)
         sketch = sketch_of(tensors)
