@@ -48,11 +48,11 @@ SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
 WHOLE = 32 << 10  # bytes of rows that are copied at once
 # Untuned.
-PAIR = (1, 2)  # warps of a block along the columns, atoms of each
+PAIR, WIDE, LOW = (1, 2), (1, 4), (2, 1)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
-DEPTH = 128  # of one row, of a warp in a slice
+DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
-ROOM = 0.9  # of shared memory, for rings and rows that are normed
+ROOM = 0.95  # of shared memory, for rings and rows that are normed
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -157,10 +157,10 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """Of several rows what was fastest of some forms.  Of one row warps are few, since what each
-    does before its product counts, and steps are whole groups, so that a scale counts once.  A ring
-    has a slot for each slice as far as it leaves room for a block of the kernel behind, which fills
-    its own meanwhile."""
+    """What was fastest of some forms: of one row steps of whole groups, so that a scale counts
+    once, and rings as deep as there is room: most of the bytes are there before the kernel may
+    begin.  Of large products warps have several atoms where the sums of a group have one scale,
+    else two each take one."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
@@ -172,22 +172,30 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    wide = blocks(PAIR)
+    wide, step, grouped = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
     tile = PAIR if wide >= BUSY else (1, 1)
     if wide >= WAVE:
         shares, step = 4, 4  # larger ones leave no registers for the kernel behind
     else:
-        shares, step = (8 if rows == 1 else 16 // tile[1]), 2
-    step = max(DEPTH // depth, 1) if rows == 1 else step
+        shares = 16 // tile[1]
+    if rows == 1:
+        step = max(DEPTH // depth, 1)
+        shares = 16 if lines >= 2 * 16 * step else 8
+        if wide >= WAVE:
+            shares = 4
+        if wide >= WAVE and grouped and blocks(WIDE) <= 2:
+            tile = WIDE
+        elif wide >= WAVE and not grouped and blocks(LOW) <= MOST_BLOCKS:
+            tile, shares, step = LOW, 2, 2 * step
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
+    grouped = int(grouped and step % unit == 0)
     unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
     step *= unit
     slices = max(-(-lines // (shares * step)), 2)
-    resident = min(max(ceil(blocks(tile)), 1 + (rows == 1)), MOST_BLOCKS)
+    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
     held = row * lines if row * lines <= WHOLE else 0
     held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
     room = limits.shared_bytes_per_core * ROOM
