@@ -120,13 +120,13 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     ("case", "form"),
     [
         (("int4", 1, 2048, 2048), (1, 8, 4, 2, 0)), (("int8", 1, 2048, 3072), (1, 8, 1, 2, 1)),
-        (("int4", 1, 8192, 2048), (1, 8, 4, 8, 0)), (("int8", 1, 2048, 16384), (2, 4, 1, 2, 1)),
-        (("int8", 1, 8192, 2048), (1, 8, 1, 4, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
+        (("int4", 1, 8192, 2048), (1, 16, 4, 4, 0)), (("int8", 1, 2048, 16384), (4, 4, 1, 3, 1)),
+        (("int8", 1, 8192, 2048), (1, 16, 1, 4, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
         (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
     ],
 )  # fmt: skip
 def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
-    """Of one row a step is 128 of the depth; rings have slots as far as there is room."""
+    """Of one row a step is 128 of the depth, or more; rings are as deep as there is room."""
     kind, m, k, n = case
     sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
     index = sketch.fallback()
