@@ -218,7 +218,7 @@ def test_sizes_that_cannot_be_are_one_error(given: Any, words: str) -> None:
     [
         ("{", "no JSON"), ("[]", "no object"), ({"model_type": "bert"}, "'bert', which is not"),
         ({"model_type": "llama"}, "no config of llama"),
-        ({**SIZES, "model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "'yarn'"),
+        ({**SIZES, "model_type": "llama", "rope_scaling": {"rope_type": "turn"}}, "'turn'"),
         ({**SIZES, "model_type": "llama", "hidden_act": "mish"}, "'mish'"),
         ({**SIZES, "model_type": "llama", "num_key_value_heads": 3}, "4 heads"),
         ({**SIZES, "model_type": "llama"}, "no .safetensors"),

@@ -3,6 +3,7 @@ cache is written where it is, attention is one kernel on a GPU."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from typing import Any
@@ -51,11 +52,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "nemotron": SIZES, "exaone4": WINDOW, "ernie4_5": SIZES, "helium": SIZED, "seed_oss": SIZED,
     "gpt_bigcode": OLDER, "hunyuan_v1_dense": SIZED, "arcee": SIZES,
     "codegen": {**OLDER, "rotary_dim": 8},
+    "llama, yarn": {
+        **SIZES, "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+    },
+    "phi3, longrope": {  # its turn changes after three steps
+        **SIZES, "original_max_position_embeddings": 8, "rope_scaling": {
+            "rope_type": "longrope", "short_factor": [1.0 + k for k in range(8)],
+            "long_factor": [2.0 + 3 * k for k in range(8)],
+        },
+    },
 }  # fmt: skip
 
 
 def model_of(family: str) -> Any:
-    config = transformers.AutoConfig.for_model(family, **FAMILIES[family])
+    given = copy.deepcopy(FAMILIES[family])  # a config writes to what says its turn
+    config = transformers.AutoConfig.for_model(family.partition(",")[0], **given)
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():

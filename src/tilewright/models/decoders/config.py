@@ -13,22 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.models.decoders.rotary import KINDS, Rotary, positive, rotary_of
 
 MOST_LAYERS = 4096
 _OTHERS = "Export it with torch.export, or compile it where it runs: torch.compile(backend=)."
-
-
-@dataclass(frozen=True)
-class Rotary:
-    """frequencies: one for each pair of the first 2 * len(frequencies) elements of a head, in
-    radians a position; factor: of sine and cosine"""
-
-    frequencies: tuple[float, ...]
-    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +129,7 @@ def _check(made: Decoder) -> None:
         raise ValueError(f"epsilon, scales and caps are {numbers}, which cannot be")
     for rotary in {layer.rotary for layer in made.layers} - {None}:
         assert rotary is not None
-        if not all(0 <= f < math.inf for f in rotary.frequencies):
+        if not all(0 <= f < math.inf for f in (*rotary.frequencies, *rotary.long)):
             raise ValueError(f"its positions turn by {rotary.frequencies[-1]} radians")
         if not 2 <= 2 * len(rotary.frequencies) <= made.size:
             raise ValueError(
@@ -206,43 +196,37 @@ class _Config:
             raise self.refuse(f"activation {name!r}")
         return known[name]
 
-    def rotary(self, size: int, base: float | None = None) -> Rotary:
-        """The frequencies of `size` elements of each head."""
-        told = self.rope
-        base = float(base or told.get("rope_theta", self.get("rope_theta", 10000.0)))
-        if not 0 < base < math.inf:
-            raise ValueError(f"rope_theta is {base}")
-        plain = base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
+    def kind(self, told: Mapping[str, Any]) -> Any:
+        """How positions turn heads.  Phi 3 has one way beside the plain one, by three names."""
         kind = told.get("rope_type", told.get("type", "default"))
-        if kind in ("default", None):
-            return Rotary(tuple(plain.tolist()))
-        if kind == "linear":
-            return Rotary(tuple((plain / _positive(told, "factor")).tolist()))
-        if kind == "llama3":
-            return Rotary(tuple(_llama3(plain, told).tolist()))
-        raise self.refuse(f"rope_type {kind!r}")
+        longer = self.found.get("model_type") == "phi3" and kind in ("su", "yarn")
+        return "longrope" if longer else kind
 
+    def trained(self, told: Mapping[str, Any]) -> int:
+        """How many positions it was first trained with: what stands beside `told` counts more."""
+        name = "original_max_position_embeddings"
+        usual = told.get(name) or self["max_position_embeddings"]
+        return int(positive({name: self.get(name, usual)}, name))
 
-def _llama3(plain: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
-    """Long waves slower by a factor, short ones as they are, and between them a mean of both."""
-    factor, low, high, length = (
-        _positive(told, k)
-        for k in ("factor", "low_freq_factor", "high_freq_factor",
-                  "original_max_position_embeddings")
-    )  # fmt: skip
-    if low >= high:
-        raise ValueError(f"low_freq_factor {low} is not below high_freq_factor {high}")
-    turns = length * plain / (2 * math.pi)
-    share = np.clip((turns - low) / (high - low), 0, 1)
-    made: np.ndarray = (1 - share) * plain / factor + share * plain
-    return made
+    @property
+    def positions(self) -> int:
+        """For how many it was made.  Yarn goes on to a multiple of those of its first training,
+        whether the config counts these or all."""
+        told, most = self.rope, self["max_position_embeddings"]
+        if self.kind(told) != "yarn" or told.get("factor") is None:
+            return most
+        return max(most, int(positive(told, "factor") * self.trained(told)))
 
-
-def _positive(told: Mapping[str, Any], name: str) -> float:
-    value = float(told[name])
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value}")
-    return value
+    def rotary(self, size: int, told: Mapping[str, Any] | None = None) -> Rotary:
+        """The turn of `size` elements of each head, as `told` says, or the config."""
+        told = self.rope if told is None else told
+        if (kind := self.kind(told)) not in KINDS:
+            raise self.refuse(f"rope_type {kind!r:.40}")
+        told = {"rope_theta": self.get("rope_theta", 10000.0), **told}
+        if kind in ("llama3", "yarn", "longrope"):
+            told["original_max_position_embeddings"] = self.trained(told)
+            told["max_position_embeddings"] = self["max_position_embeddings"]
+        return rotary_of(kind, size, told)
 
 
 def _part(c: _Config, usual: float) -> int:
@@ -259,7 +243,7 @@ def _common(c: _Config) -> dict[str, Any]:
         "family": str(c.found["model_type"]), "vocabulary": c["vocab_size"],
         "width": c["hidden_size"], "heads": heads,
         "shared": c.whole("num_key_value_heads", heads), "size": c.head_size,
-        "wide": c["intermediate_size"], "positions": c["max_position_embeddings"],
+        "wide": c["intermediate_size"], "positions": c.positions,
         "dtype": c.dtype,
     }  # fmt: skip
 
@@ -340,22 +324,15 @@ def _gemma(c: _Config) -> Decoder:
     else:
         every = c["sliding_window_pattern"]
         windows = _windows(c, lambda k: (k + 1) % every != 0)
-        scale = _positive(c.found, "query_pre_attn_scalar") ** -0.5
+        scale = positive(c.found, "query_pre_attn_scalar") ** -0.5
     if third:
         told = c.get("rope_parameters", None) or {}
+        near = {"rope_theta": float(c.get("rope_local_base_freq", 1e4))}
         if "full_attention" in told:
-            rotary, local = (
-                _Config({"rope_parameters": told[k], "rope_theta": theta}, c.place).rotary(
-                    common["size"]
-                )
-                for k, theta in (
-                    ("full_attention", c.found["rope_theta"]),
-                    ("sliding_attention", c.get("rope_local_base_freq", 1e4)),
-                )
-            )
-        else:
-            plain = _Config({}, c.place)
-            local = plain.rotary(common["size"], float(c.get("rope_local_base_freq", 10000.0)))
+            far = {**told["full_attention"], **(c.get("rope_scaling", None) or {})}
+            rotary = c.rotary(common["size"], far)
+            near |= told["sliding_attention"]
+        local = c.rotary(common["size"], near)
     caps = (float(c.get(k, 0.0)) for k in ("attn_logit_softcapping", "final_logit_softcapping"))
     return Decoder(
         **common, layers=tuple(Layer(rotary if w is None else local, w) for w in windows),
@@ -395,6 +372,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     "qwen2": {**_WINDOWED, "max_window_layers": 28},
     "qwen3": {**_WINDOWED, "max_window_layers": 28, "head_dim": 128},
     "phi": {"hidden_act": "gelu_new"},
+    "phi3": {"original_max_position_embeddings": 4096},
     "gemma": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
     "gemma2": {
         **_GEMMA, **_WINDOWED, "sliding_window_pattern": 2,

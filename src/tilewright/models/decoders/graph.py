@@ -17,7 +17,8 @@ from tilewright.graph.expr import Expr, Function, Tuple, Var
 from tilewright.graph.functions import activations, indexing, nn, normalize, tensor
 from tilewright.graph.functions.attention import Mask, between, probabilities, scores, weighted
 from tilewright.graph.leaves import const, var
-from tilewright.models.decoders.config import Decoder, Layer, Rotary
+from tilewright.models.decoders.config import Decoder, Layer
+from tilewright.models.decoders.rotary import Rotary
 
 EVERY = 16  # positions at once of which all have logits; of more only one each
 TOKENS, POSITION, LAST = "tokens", "position", "last"  # inputs
@@ -200,7 +201,7 @@ class _Graph:
 
     def waves(self, rotary: Rotary) -> tuple[Expr, Expr]:
         """Cosine and sine, [batch, 1, count, twice the pairs]."""
-        steps = np.asarray(rotary.frequencies, "float32")
+        steps = np.asarray(rotary.over(self.length), "float32")
         steps = np.concatenate([steps, steps]).reshape(1, 1, 1, -1)
         places = tensor.reshape(self.places(), (self.batch, 1, self.count, 1))
         angle = tensor.cast(places, "float32") * const(steps)
