@@ -250,8 +250,8 @@ def load(
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
-            step = networks.load_step(error, batch, dtype, layout)
-            return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
+            mods, left, states, bounds = networks.load_step(error, batch, dtype, layout)
+            return Network(name, tuple(mods), left, layout, dtype, states, bounds=bounds)
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
 
