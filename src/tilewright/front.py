@@ -183,7 +183,7 @@ def _tensors(kind: Any) -> list[TensorType]:
     return [kind]
 
 
-@door(ModelError, "load")
+@door(ModelError, "load", strict=True)
 def load(
     model: Model,
     inputs: Any = None,

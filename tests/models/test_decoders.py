@@ -172,6 +172,8 @@ def test_what_is_no_text_no_position_and_no_choice_is_one_error(compiled: Any) -
         run.set_state(saved)
     with pytest.raises(DeviceError, match="count is a float"):
         run.generate([[5], [6]], 2.5)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match="count is a bool, not an integer"):
+        run.back(True)
 
 
 @pytest.mark.slow
@@ -203,6 +205,7 @@ WRONG = {
     "more tokens than caches hold": ({"shape": {"tokens": 8, "cache": 4}}, "caches of 4 positions"),
     "no whole number": ({"shape": {"tokens": [0]}}, "whole numbers"),
     "two batches": ({"batch": (1, 2)}, "one number of texts"),
+    "a batch that is true": ({"batch": (True,)}, "a tuple of bool, not a list of integers"),
     "a layout": ({"layout": "NHWC"}, "a decoder has none"),
 }
 
