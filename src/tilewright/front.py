@@ -35,6 +35,7 @@ from tilewright.base.errors import (
     named,
 )
 from tilewright.base.terminal import say
+from tilewright.base.text import shortened
 from tilewright.farm.address import Devices, parsed
 from tilewright.graph.expr import (
     Array,
@@ -168,7 +169,9 @@ class Network:
         ]
         indent = " " * 12
         return "\n".join(
-            fill(f"{what:<12}{told}", 90, subsequent_indent=indent, break_long_words=False)
+            fill(
+                f"{what:<12}{shortened(told)}", 90, subsequent_indent=indent, break_long_words=False
+            )
             for what, told in rows
         )
 
@@ -504,7 +507,7 @@ def schedules_of(log: str | os.PathLike[str], target: Target, what: str = "a ker
 
     Raises RecordError for one that is missing, or has something, but nothing for this target.
     """
-    if not Path(log).exists():
+    if not os.path.exists(log):
         raise RecordError(f"log {os.fspath(log)!r}", "there is no such file", "tune writes one.")
     (source,) = sources_of(log)
     if isinstance(source, Database):

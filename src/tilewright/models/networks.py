@@ -72,7 +72,7 @@ def check(name_or_path: str) -> None:
     if scripts.parts_of(name_or_path) is not None:
         scripts.check(name_or_path)
         return
-    if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
+    if not os.path.exists(name_or_path) and not model_files.is_path(name_or_path):
         raise unknown_network(name_or_path, NAMED)
     kinds = (model_files.EXPORTED, model_files.SCRIPTED)
     model_files.check_model(name_or_path, name_or_path, *kinds)
