@@ -52,7 +52,10 @@ def test_what_a_config_leaves_out_is_as_its_family_has_it() -> None:
     assert (given("gemma2").caps, given("gemma3_text").caps) == ((50.0, 30.0), (0.0, 0.0))
     none = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
     assert given("gemma2", **none).caps == (0.0, 0.0)
-    for family in ("gemma", "gemma2", "gemma3_text"):
+    caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+    families = ("gemma", "gemma2", "gemma3_text")
+    assert [given(f, **caps).caps for f in families] == [(0.0, 0.0), (2.0, 3.0), (0.0, 3.0)]
+    for family in families:
         assert given(family, attention_bias=True).biases == {"qkv", "out"}
     assert given("gpt2", scale_attn_weights=False).attention_scale == 1.0
     both = {layer.rotary for layer in given("gemma3_text").layers}

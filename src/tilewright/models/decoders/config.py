@@ -333,13 +333,17 @@ def _gemma(c: _Config) -> Decoder:
             rotary = c.rotary(common["size"], far)
             near |= told["sliding_attention"]
         local = c.rotary(common["size"], near)
-    caps = (float(c.get(k, 0.0)) for k in ("attn_logit_softcapping", "final_logit_softcapping"))
+    # Gemma 1 has no caps, and what a config of Gemma 3 says of scores is not looked at.
+    caps = (
+        float(c.get("attn_logit_softcapping", 0.0)) if family == "gemma2" else 0.0,
+        float(c.get("final_logit_softcapping", 0.0)) if family != "gemma" else 0.0,
+    )
     return Decoder(
         **common, layers=tuple(Layer(rotary if w is None else local, w) for w in windows),
         epsilon=float(c.get("rms_norm_eps", 1e-6)), norm="rms+1",
         activation=activation, biases=frozenset(("qkv", "out") if c.flag("attention_bias") else ()),
         after=family != "gemma", head_norms=third, scale=common["width"] ** 0.5,
-        attention_scale=scale, caps=(0.0, 0.0) if family == "gemma" else tuple(caps),  # type: ignore[arg-type]
+        attention_scale=scale, caps=caps,
         tied=c.flag("tie_word_embeddings", True),
     )  # fmt: skip
 
