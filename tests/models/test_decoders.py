@@ -34,6 +34,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma2": {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 4},
     "gemma3_text": {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 4},
     "gpt2": {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64, "vocab_size": 96},
+    "smollm3": {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": 4},
+    "olmo2": {},
+    "granite": {
+        "embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22,
+        "logits_scaling": 8.0,
+    },
+    "starcoder2": {"sliding_window": 5},
 }  # fmt: skip
 
 

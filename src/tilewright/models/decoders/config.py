@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ class Decoder:
     activation: a key of `graph.ACTIVATIONS`; gated: two products meet in it
     biases:     which products have one: of "qkv", "out", "dense", "head"
     parallel:   attention and dense layers read one norm, and both are added to what it read
-    after:      norms also behind both parts; head_norms: queries and keys have norms
+    before, after: norms before and behind both parts
+    head_norms, whole_norms: queries and keys have norms, of each head or of all heads at once
     learned:    positions are rows of a table
     scale:      of the embedding; attention_scale: of scores; caps: limits of scores and of logits
+    added:      what both parts are multiplied by before they are added; logit_scale: logits are
     tied:       logits by the table of the embedding
     dtype:      of the weights, as they are stored
     """
@@ -62,12 +64,16 @@ class Decoder:
     gated: bool = True
     biases: frozenset[str] = frozenset()
     parallel: bool = False
+    before: bool = True
     after: bool = False
     head_norms: bool = False
+    whole_norms: bool = False
     learned: bool = False
     scale: float = 1.0
     attention_scale: float = 0.0
     caps: tuple[float, float] = (0.0, 0.0)
+    added: float = 1.0
+    logit_scale: float = 1.0
     tied: bool = True
     dtype: str = "float32"
 
@@ -124,7 +130,8 @@ def _check(made: Decoder) -> None:
             f"{made.heads} heads of {made.size} elements with {made.shared} of keys, width "
             f"{made.width}, {len(made.layers)} layers cannot be"
         )
-    numbers = made.epsilon, made.scale, made.attention_scale, *made.caps
+    numbers = (made.epsilon, made.scale, made.attention_scale, *made.caps, made.added,
+               made.logit_scale)  # fmt: skip
     if not all(isinstance(n, float) and 0 <= n < math.inf for n in numbers):
         raise ValueError(f"epsilon, scales and caps are {numbers}, which cannot be")
     for rotary in {layer.rotary for layer in made.layers} - {None}:
@@ -266,7 +273,8 @@ def _windows(c: _Config, slides: Callable[[int], bool]) -> list[int | None]:
 
 
 def _llama(c: _Config) -> Decoder:
-    """Llama, Mistral, Qwen2, Qwen3: they differ in biases, windows and norms of heads."""
+    """Llama, Mistral, Qwen2, Qwen3: they differ in biases, windows and norms of heads; and what
+    others share with them."""
     family, common = c.found["model_type"], _common(c)
     biases = {"qkv", "out"} if c.flag("attention_bias") else set()
     if family == "qwen2":
@@ -276,13 +284,53 @@ def _llama(c: _Config) -> Decoder:
     windows: list[int | None] = [None] * len(c.layers())
     if family == "mistral":
         windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
-    elif family != "llama" and c.flag("use_sliding_window"):
+    elif family in ("qwen2", "qwen3") and c.flag("use_sliding_window"):
         windows = _windows(c, lambda k: k >= c["max_window_layers"])
     rotary = c.rotary(common["size"])
     return Decoder(
         **common, layers=tuple(Layer(rotary, w) for w in windows),
         epsilon=float(c.get("rms_norm_eps", 1e-6)), activation=c.activation(),
         biases=frozenset(biases), head_norms=family == "qwen3", tied=c.flag("tie_word_embeddings"),
+    )  # fmt: skip
+
+
+def _smollm3(c: _Config) -> Decoder:
+    """As Llama, but some layers are not turned, and only those may have a window."""
+    made, every = _llama(c), c["no_rope_layer_interval"]
+    turns = c.get("no_rope_layers", None)  # 1: it is
+    if turns is None:
+        turns = [(k + 1) % every for k in c.layers()]
+    if not isinstance(turns, list) or len(turns) < len(made.layers):
+        raise ValueError(f"no_rope_layers is {turns!r:.40}")
+    slides = c.flag("use_sliding_window") and c.get("sliding_window", None) is not None
+    windows = _windows(c, lambda k: slides and not turns[k])
+    layers = zip(made.layers, turns, windows, strict=False)
+    return replace(
+        made, layers=tuple(Layer(layer.rotary if t else None, w) for layer, t, w in layers)
+    )
+
+
+def _olmo2(c: _Config) -> Decoder:
+    return replace(_llama(c), before=False, after=True, whole_norms=True)
+
+
+def _granite(c: _Config) -> Decoder:
+    names = ("embedding_multiplier", "attention_multiplier", "residual_multiplier")
+    scale, attention, added = (float(c.get(name, 1.0)) for name in names)
+    divided = positive({"logits_scaling": c.get("logits_scaling", 1.0)}, "logits_scaling")
+    return replace(
+        _llama(c), scale=scale, attention_scale=attention, added=added, logit_scale=1 / divided
+    )
+
+
+def _starcoder2(c: _Config) -> Decoder:
+    common, rotary = _common(c), c.rotary(c.head_size)
+    windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
+    return Decoder(
+        **common, layers=tuple(Layer(rotary, w) for w in windows), norm="layer", gated=False,
+        epsilon=float(c.get("norm_epsilon", 1e-5)), activation=c.activation(),
+        biases=frozenset(("qkv", "out", "dense") if c.flag("use_bias", True) else ()),
+        tied=c.flag("tie_word_embeddings", True),
     )  # fmt: skip
 
 
@@ -365,6 +413,7 @@ def _gpt2(c: _Config) -> Decoder:
 FAMILIES: dict[str, Callable[[_Config], Decoder]] = {
     "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "phi": _phi,
     "phi3": _phi3, "gemma": _gemma, "gemma2": _gemma, "gemma3_text": _gemma, "gpt2": _gpt2,
+    "smollm3": _smollm3, "olmo2": _olmo2, "granite": _granite, "starcoder2": _starcoder2,
 }  # fmt: skip
 
 
@@ -384,6 +433,12 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
     "gemma3_text": {**_GEMMA, **_WINDOWED, "sliding_window_pattern": 6, "rope_theta": 1e6},
     "gpt2": {"activation_function": "gelu_new"},
+    "smollm3": {
+        "rope_theta": 2e6, "num_key_value_heads": 4, "no_rope_layer_interval": 4,
+        "tie_word_embeddings": True,
+    },
+    "olmo2": {"rms_norm_eps": 1e-5},
+    "starcoder2": {"hidden_act": "gelu_pytorch_tanh", "num_key_value_heads": 2},
 }  # fmt: skip
 
 

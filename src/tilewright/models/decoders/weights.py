@@ -50,6 +50,7 @@ _PHI = (
     ("self_attn.o_proj", "self_attn.dense"), ("mlp.up_proj", "mlp.fc1"),
     ("mlp.down_proj", "mlp.fc2"), ("model.norm.", "model.final_layernorm."),
 )  # fmt: skip
+_STARCODER = (("mlp.up_proj", "mlp.c_fc"), ("mlp.down_proj", "mlp.c_proj"))
 _GPT2 = (
     ("model.layers.", "h."), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"),
     ("self_attn.o_proj", "attn.c_proj"), ("mlp.up_proj", "mlp.c_fc"),
@@ -91,6 +92,7 @@ def _gpt2(name: str, decoder: Decoder) -> _Stored:
 
 _STORED: dict[str, Callable[[str, Decoder], _Stored]] = {
     "phi": lambda name, _: _Stored(_renamed(name, _PHI)), "phi3": _phi3, "gpt2": _gpt2,
+    "starcoder2": lambda name, _: _Stored(_renamed(name, _STARCODER)),
 }  # fmt: skip
 
 
