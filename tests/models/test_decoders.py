@@ -41,6 +41,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "logits_scaling": 8.0,
     },
     "starcoder2": {"sliding_window": 5},
+    "cohere": {"attention_bias": True},
+    "cohere2": {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]},
 }  # fmt: skip
 
 

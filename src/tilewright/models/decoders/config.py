@@ -36,7 +36,8 @@ class Decoder:
     family:     its name in config.json
     shared:     heads of keys and values; size: elements of a head; wide: of the dense layers
     positions:  for how many it was made
-    norm:       "rms", "rms+1" (its weights are stored less one) or "layer" (with bias)
+    norm:       "rms", "rms+1" (its weights are stored less one), "layer" (with bias) or
+                "layer alone" (without)
     activation: a key of `graph.ACTIVATIONS`; gated: two products meet in it
     biases:     which products have one: of "qkv", "out", "dense", "head"
     parallel:   attention and dense layers read one norm, and both are added to what it read
@@ -323,6 +324,25 @@ def _granite(c: _Config) -> Decoder:
     )
 
 
+def _cohere(c: _Config) -> Decoder:
+    """Cohere 1 and 2: as Phi they add both parts at once.  The second one turns only what has a
+    window."""
+    if c.flag("use_qk_norm"):
+        raise c.refuse("use_qk_norm")
+    common, rotary = _common(c), c.rotary(c.head_size)
+    layers = (Layer(rotary),) * len(c.layers())
+    if common["family"] == "cohere2":
+        every = c["sliding_window_pattern"]
+        windows = _windows(c, lambda k: (k + 1) % every != 0)
+        layers = tuple(Layer(None if w is None else rotary, w) for w in windows)
+    return Decoder(
+        **common, layers=layers, norm="layer alone", parallel=True,
+        epsilon=float(c.get("layer_norm_eps", 1e-5)), activation=c.activation(),
+        biases=frozenset(("qkv", "out") if c.flag("attention_bias") else ()),
+        logit_scale=float(c.get("logit_scale", 0.0625)), tied=c.flag("tie_word_embeddings", True),
+    )  # fmt: skip
+
+
 def _starcoder2(c: _Config) -> Decoder:
     common, rotary = _common(c), c.rotary(c.head_size)
     windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
@@ -414,6 +434,7 @@ FAMILIES: dict[str, Callable[[_Config], Decoder]] = {
     "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "phi": _phi,
     "phi3": _phi3, "gemma": _gemma, "gemma2": _gemma, "gemma3_text": _gemma, "gpt2": _gpt2,
     "smollm3": _smollm3, "olmo2": _olmo2, "granite": _granite, "starcoder2": _starcoder2,
+    "cohere": _cohere, "cohere2": _cohere,
 }  # fmt: skip
 
 
@@ -438,6 +459,8 @@ _USUAL: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
     },
     "olmo2": {"rms_norm_eps": 1e-5},
+    "cohere": {"rope_theta": 5e5},
+    "cohere2": {**_WINDOWED, "sliding_window_pattern": 4},
     "starcoder2": {"hidden_act": "gelu_pytorch_tanh", "num_key_value_heads": 2},
 }  # fmt: skip
 

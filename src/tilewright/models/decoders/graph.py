@@ -139,6 +139,8 @@ class _Graph:
         gamma: Expr = self.weight(f"{name}.weight", width)
         if kind == "layer":
             return normalize.layer_norm(x, gamma, self.weight(f"{name}.bias", width), -1, epsilon)
+        if kind == "layer alone":
+            return normalize.layer_norm(x, gamma, gamma, -1, epsilon, center=False)
         return normalize.rms_norm(x, gamma, -1, epsilon)
 
     def linear(self, x: Expr, name: str, units: int, biased: bool) -> Expr:
