@@ -8,11 +8,14 @@ import inspect
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from models import torch_compiled
 from models.torch_compiled import compiled
 from models.torch_networks import torch
+from tilewright.base.errors import DeviceError
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch.told import TilewrightWarning
 from tilewright.network.build import build
@@ -123,3 +126,26 @@ def test_steps_over_a_static_cache(family: str, monkeypatch: Any) -> None:
     assert len(built) <= 2
     mod, _, params = built[-1][:3]
     assert attentions(mod, params) == model.config.num_hidden_layers
+
+
+@pytest.mark.slow
+def test_a_step_that_transformers_exports_ends_with_its_cache() -> None:
+    """Its program copies the position to a counter of each layer, and writes where that says."""
+    model = model_of("llama").requires_grad_(False)
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True, cache_implementation="static", max_length=8, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0, cache_config={"batch_size": 1, "max_cache_len": 8},
+    )  # fmt: skip
+    executorch = pytest.importorskip("transformers.integrations.executorch")
+    ids = torch.tensor([[5]])
+    step = executorch.convert_and_export_with_cache(model, ids, torch.tensor([0]))
+    run = tw.compile(tw.load(step), "llvm", verify=False)
+    logits = [run(ids.numpy(), np.array([k])) for k in range(8)]
+    with torch.no_grad():
+        wanted = model(ids.expand(1, 8)).logits[0].numpy()
+    np.testing.assert_allclose(np.concatenate(logits)[:, 0], wanted, rtol=1e-4, atol=1e-4)
+    before = run.state()
+    with pytest.raises(DeviceError, match="'cache_position': 8 is not from -8 to 7"):
+        run(ids.numpy(), np.array([8]))
+    for name, value in run.state().items():
+        np.testing.assert_array_equal(value, before[name])
