@@ -35,6 +35,7 @@ from tilewright.base.errors import (
     named,
 )
 from tilewright.base.terminal import say
+from tilewright.base.text import shortened
 from tilewright.farm.address import Devices, parsed
 from tilewright.graph.expr import (
     Array,
@@ -168,7 +169,9 @@ class Network:
         ]
         indent = " " * 12
         return "\n".join(
-            fill(f"{what:<12}{told}", 90, subsequent_indent=indent, break_long_words=False)
+            fill(
+                f"{what:<12}{shortened(told)}", 90, subsequent_indent=indent, break_long_words=False
+            )
             for what, told in rows
         )
 
@@ -183,7 +186,7 @@ def _tensors(kind: Any) -> list[TensorType]:
     return [kind]
 
 
-@door(ModelError, "load")
+@door(ModelError, "load", strict=True)
 def load(
     model: Model,
     inputs: Any = None,
@@ -250,8 +253,8 @@ def load(
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
-            step = networks.load_step(error, batch, dtype, layout)
-            return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
+            mods, left, states, bounds = networks.load_step(error, batch, dtype, layout)
+            return Network(name, tuple(mods), left, layout, dtype, states, bounds=bounds)
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
 
@@ -504,7 +507,7 @@ def schedules_of(log: str | os.PathLike[str], target: Target, what: str = "a ker
 
     Raises RecordError for one that is missing, or has something, but nothing for this target.
     """
-    if not Path(log).exists():
+    if not os.path.exists(log):
         raise RecordError(f"log {os.fspath(log)!r}", "there is no such file", "tune writes one.")
     (source,) = sources_of(log)
     if isinstance(source, Database):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tilewright.base.text import printable
+from tilewright.base.text import printable, shortened
 
 
 def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
@@ -41,7 +41,7 @@ class TilewrightError(RuntimeError):
 
     def _told(self, way_out: str) -> str:
         text = f"{self.place}: {self.reason.rstrip('.')}."
-        return printable(f"{text} {way_out}" if way_out else text)
+        return shortened(printable(f"{text} {way_out}" if way_out else text))
 
 
 class ExpressionError(TilewrightError):

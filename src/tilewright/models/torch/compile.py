@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,7 @@ from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
 from tilewright.network.narrow import Watch, asking
+from tilewright.network.places import bounds_of_places
 from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
@@ -396,8 +397,10 @@ class _Site:
     target: Target
     options: Options
 
-    def built(self, program: Program) -> Library:
+    def built(self, program: Program, written: Collection[str] = ()) -> Library:
+        """written: inputs that are written to"""
         mod, params = import_program(program, PLACE, staged=False)
+        bounds = bounds_of_places(mod["main"], written)
         if self.options.precision in HALVES:
             mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
         if self.options.weights is not None:
@@ -408,7 +411,9 @@ class _Site:
         log = self.options.log if has_log else None
         watch, verify = Watch(), self.options.verify
         passes = PassOptions(instruments=(watch,))
-        library = build(mod, self.target, params, log, verify=verify, pass_options=passes)
+        library = build(
+            mod, self.target, params, log, verify=verify, pass_options=passes, bounds=bounds
+        )
         if verify and (cost := watch.accuracy()) is not None:
             library.report = replace(library.report, accuracy=cost)
             warn(str(cost))
@@ -473,7 +478,7 @@ def _made_anew(
     if not program.outputs:
         raise ModelError(PLACE, "it computes nothing")
     try:
-        library = site.built(program)
+        library = site.built(program, [given[k][0] for k in writes])
     except Blocked as error:
         if any(s.args.get("dense") is False for s in program.steps):
             raise  # it reads memory, which parts lay out in another way than PyTorch does

@@ -94,7 +94,7 @@ class Decoder:
         self.run.set_state(caches)
         self.position = int(given)
 
-    @door(DeviceError)
+    @door(DeviceError, strict=True)
     def back(self, count: int) -> None:
         """Forget the last `count` tokens, as what was guessed and is not so."""
         if not 0 <= count <= self.position:
@@ -122,7 +122,7 @@ class Decoder:
             given = given[:, part:]
         return np.concatenate(made, 1) if every else made[-1][:, -1]
 
-    @door(DeviceError)
+    @door(DeviceError, strict=True)
     def generate(self, tokens: Any, count: int, choose: Choose = greedy) -> Iterator[list[int]]:
         """Read tokens [batch, any number], then give `count` tokens of each text, one by one.
 

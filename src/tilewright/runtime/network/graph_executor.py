@@ -74,6 +74,11 @@ class GraphModule:
         self._bounds = {bound.input: bound for bound in module.library.plan.bounds}
         self._now = self._instance(0)
         self._states = States(self._now)
+        # Of states, such as a position that the network counts itself: to look at one on a GPU, the
+        # host would wait for it.
+        kept = {s.input for s in module.library.plan.states} & self._bounds.keys()
+        counts = {k: self._bounds.pop(k) for k in kept}
+        self._counts = counts if self.device.kind == "cpu" else {}
 
     # -- inputs and outputs ------------------------------------------------------------------------
 
@@ -357,6 +362,7 @@ class GraphModule:
 
     def _run(self) -> None:
         self._check_set()
+        self._check_counts()
         if self._now.sequence is not None:
             self._now.sequence.run()
         self._states.advance()
@@ -431,6 +437,16 @@ class GraphModule:
                 f"set_input({name!r})", f"{wrong} is not from {bound.least} to {bound.most}",
                 "Give numbers from there: nothing was written.",
             )  # fmt: skip
+
+    def _check_counts(self) -> None:
+        """Raises DeviceError for states with which a run would write beyond others."""
+        for k, bound in self._counts.items():
+            if (wrong := bound.wrong(self._now.inputs[k].numpy())) is not None:
+                name = self._now.plan.inputs[k].name
+                raise DeviceError(
+                    "run()", f"state {name!r} is {wrong}, not from {bound.least} to {bound.most}",
+                    "Begin anew with reset(), or set it with set_state(): nothing was written.",
+                )  # fmt: skip
 
     def _take_plan(self, k: int, shape: tuple[int, ...]) -> None:
         """Run the plan whose input `k` has this shape from now on, if there is one; or the smallest
