@@ -427,9 +427,9 @@ def test_too_many_registers_is_discouraged_not_refused() -> None:
 def test_vector_wider_than_an_access() -> None:
     a = te.placeholder((64,), name="A")
     c = te.compute((64,), lambda i: a[i] + 1.0, name="C")
-    for lanes, discouraged, refused in ((4, False, []), (8, True, []), (1024, True, ["vector"])):
+    for width, discouraged, refused in ((4, False, []), (8, True, []), (1024, True, ["vector"])):
         s = create_schedule([c.op])
-        outer, inner = s[c].split(s[c].op.axis[0], factor=lanes)
+        outer, inner = s[c].split(s[c].op.axis[0], factor=width)
         s[c].vectorize(inner)
         s[c].bind(outer, "threadIdx.x")
         verdict = legality.judge(Resources(LoopTree(s).bounds(), Target("cuda")))

@@ -130,7 +130,7 @@ def test_the_front_door_takes_it(tf32: Target) -> None:
 def test_the_front_door_names_all_that_networks_know(word: str) -> None:
     net = tw.load("mobilenet")
     for call in (tw.compile, tw.tune):
-        with pytest.raises(ModelError, match="no such precision. Use .*3xtf32.* bfloat16; weights="):
+        with pytest.raises(ModelError, match="no such precision. Use .*tf32.* bfloat16; weights="):
             call(net, "llvm", precision=word)
 
 
