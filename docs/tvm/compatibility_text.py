@@ -118,7 +118,7 @@ GALLERIES = (
     ("tutorial/uma", "", "ends: targets are llvm, cuda and opencl"),
     ("optimize_operators/opt_gemm", "tensor_expressions.py", "as it is"),
     ("optimize_operators/opt_conv_cuda", "tune_conv2d_cuda.py", "as it is"),
-    ("optimize_operators/opt_conv_tensorcore", "", "ends: matrix instructions are not there"),
+    ("optimize_operators/opt_conv_tensorcore", "", "ends: no wmma; tensorize takes atoms by name"),
     ("extend_tvm/use_pass_infra", "", "as it is"),
     ("extend_tvm/use_pass_instrument", "", "as it is"),
     (

@@ -68,7 +68,7 @@ from tilewright.search.progress import Progress
 from tilewright.search.propose.named import tuner_name
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import with_rules
-from tilewright.targets.precision import HALVES
+from tilewright.targets.precision import HALVES, PRECISIONS
 from tilewright.targets.target import Target, TargetLike
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
@@ -444,6 +444,11 @@ def _target(target: TargetLike | None, precision: str | None = None) -> Target:
     if found is None:
         found = "cuda" if cuda().exist else "llvm"
     chosen = Target(found)
+    if precision is not None and precision not in PRECISIONS:
+        raise ModelError(
+            f"precision={precision!r}", "there is no such precision",
+            f"Use {', '.join((*PRECISIONS, *HALVES))}; weights= keeps weights in bytes and less.",
+        )  # fmt: skip
     return chosen if precision is None else chosen.with_precision(precision)
 
 

@@ -21,7 +21,7 @@ class Bulk:
     """C[i, j] = sum(k, A[i, k] * B[j, k]) in tiles of a block.
 
     rows, columns, step: of a tile; threads: (along i, along j) of cores; warps: (along m, along n)
-             of matrix units
+             of matrix units, of (1, 1) no loop
     slots:   of the ring of A and of B; loaders: warps that load
     pad:     zeros before and behind the rows of A
     again:   tiles of columns that one block goes through
@@ -77,10 +77,11 @@ def schedule(b: Bulk) -> Schedule:
     s[y].bind(row, "blockIdx.y")
     s[y].bind(column, "blockIdx.x")
     if b.atoms:
-        wi, i = s[y].split(i, nparts=b.threads[0])
-        wj, j = s[y].split(j, nparts=b.threads[1])
-        s[y].reorder(wi, wj, i, j)
-        s[y].bind(s[y].fuse(wi, wj), "threadIdx.y")
+        if b.threads != (1, 1):
+            wi, i = s[y].split(i, nparts=b.threads[0])
+            wj, j = s[y].split(j, nparts=b.threads[1])
+            s[y].reorder(wi, wj, i, j)
+            s[y].bind(s[y].fuse(wi, wj), "threadIdx.y")
         lane, *_ = lanes(s[y], i, j, ATOM)
         s[own].compute_at(s[y], lane)
     else:

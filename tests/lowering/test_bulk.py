@@ -63,6 +63,8 @@ FORMS = {
     "such rows and a warp": Bulk(pad=4, loaders=1),
     "atoms": ATOMS,
     "atoms and a warp": replace(ATOMS, loaders=1, swizzle=64),
+    "one warp of atoms and a warp": replace(ATOMS, threads=(1, 1), loaders=1),
+    "one warp of atoms and four that load": replace(ATOMS, threads=(1, 1), loaders=4, again=3),
     "atoms, swizzled, again": replace(ATOMS, again=3, swizzle=64),
 }
 

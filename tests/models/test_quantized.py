@@ -126,6 +126,27 @@ def test_a_network_quantised_as_it_runs(tmp_path):
     np.testing.assert_allclose(run(x), peer(path)(x), rtol=0.02, atol=0.02)
 
 
+def test_the_step_of_zeros_alone_divides() -> None:
+    """It is one, as onnxruntime's; 0 would make NaN of all that is divided by it."""
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "step", "zero"]),
+        helper.make_node("Div", ["x", "step"], ["y"]),
+    ]
+    kinds = {"q": TensorProto.UINT8, "zero": TensorProto.UINT8}
+    graph = helper.make_graph(
+        nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), None)
+         for n in ("q", "step", "zero", "y")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    run = tilewright.compile(tilewright.load(model), "llvm")
+    peers = onnxruntime.InferenceSession(model.SerializeToString())
+    for x in (np.zeros(3, "float32"), np.array([0, -1, 2.5], "float32")):
+        for found, want in zip(run(x), peers.run(None, {"x": x}), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
 def test_rounding_is_to_even_and_the_ends_are_kept(dtype):
     kind = DType(dtype)

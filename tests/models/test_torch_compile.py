@@ -493,6 +493,7 @@ def test_options_are_checked():
     for wrong, words in (
         ({"precision": "fp8"}, "no precision 'fp8'"), ({"precision": 5}, "no precision 5"),
         ({"target": "gpu"}, "unknown kind 'gpu'"), ({"weights": "int3"}, "no such weights"),
+        ({"target": "llvm", "precision": "tf32"}, "llvm has no instruction for it"),
     ):  # fmt: skip
         with pytest.raises(Exception, match=words):
             compiled(nn.ReLU(), **wrong)(torch.randn(2))

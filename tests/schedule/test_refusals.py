@@ -9,9 +9,11 @@ import pytest
 from schedule.computations import conv2d, matmul, softmax
 from tilewright import te
 from tilewright.base.errors import LegalityError, LoweringError, ScheduleError
+from tilewright.driver.build import generate_source
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.schedule import MOST_STEPS, Schedule, create_schedule
 from tilewright.schedule.steps import step_from_json
+from tilewright.schedule.thread_loops import lanes
 from tilewright.schedule.tree import legality
 from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.schedule.tree.resources import Resources
@@ -425,9 +427,9 @@ def test_too_many_registers_is_discouraged_not_refused() -> None:
 def test_vector_wider_than_an_access() -> None:
     a = te.placeholder((64,), name="A")
     c = te.compute((64,), lambda i: a[i] + 1.0, name="C")
-    for lanes, discouraged, refused in ((4, False, []), (8, True, []), (1024, True, ["vector"])):
+    for width, discouraged, refused in ((4, False, []), (8, True, []), (1024, True, ["vector"])):
         s = create_schedule([c.op])
-        outer, inner = s[c].split(s[c].op.axis[0], factor=lanes)
+        outer, inner = s[c].split(s[c].op.axis[0], factor=width)
         s[c].vectorize(inner)
         s[c].bind(outer, "threadIdx.x")
         verdict = legality.judge(Resources(LoopTree(s).bounds(), Target("cuda")))
@@ -510,3 +512,42 @@ def test_arguments_of_lower() -> None:
     other = te.compute((4,), lambda i: a[i, 0], name="other")
     with pytest.raises(LoweringError, match="other: this schedule does not compute it"):
         lower_schedule(s, Target("llvm"), "main", [*s.dag.args, other])
+
+
+@pytest.mark.parametrize(
+    "step", [lambda s: s.pipeline(None), lambda s: s.pipeline(2, None), lambda s: s.swizzle(None),
+             lambda s: s.storage_align(s.op.axis[0], None, 0)],
+)  # fmt: skip
+def test_a_size_that_is_none(step: Callable[..., None]) -> None:
+    """Only of the two sizes of a split one may be left out."""
+    s, a, _, c = mm()
+    copy = s.cache_read(a, "shared", [c])
+    with pytest.raises(ScheduleError, match="size None: not an integer"):
+        step(s[copy])
+    assert not s[copy].is_copied
+
+
+def test_what_a_device_lacks_is_told_before_what_is_too_large() -> None:
+    """`build` and `lower` say the same of an instruction, and what to do instead."""
+    a, b = (te.placeholder((16, 32), "float16", name=name) for name in "AB")
+    k = te.reduce_axis((0, 32), "k")
+    c = te.compute((16, 16), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k, acc_dtype="float32"))
+    s = create_schedule(c.op)
+    sums = s.cache_write(c, "fragment")
+    lane, *_ = lanes(s[c], *s[c].op.axis, "m16n8k16.float16")
+    s[sums].compute_at(s[c], lane)
+    (i, j), (r,) = s[sums].op.axis, s[sums].op.reduce_axis
+    (io, i), (jo, j) = s[sums].split(i, factor=16), s[sums].split(j, factor=8)
+    ro, r = s[sums].split(r, factor=16)
+    s[sums].reorder(io, jo, ro, i, j, r)
+    for tensor in (a, b):
+        s[s.cache_read(tensor, "fragment", [sums])].compute_at(s[sums], ro)
+    s[sums].tensorize(i, "m16n8k16.float16")
+    for build in (lower_schedule, generate_source):
+        build(s, Target("cuda -arch=sm_80"))
+        with pytest.raises(LoweringError, match=r"has none: .* build for cuda -arch=sm_80"):
+            build(s, Target("opencl"))
+        with pytest.raises(LoweringError, match=r"It has m1n1k4.int8, .*; or leave tensorize out"):
+            build(s, Target("cuda -arch=sm_75"))
+    with pytest.raises(LegalityError, match=r"\(atom\).* split m, n and k by multiples"):
+        legality.check(Resources(LoopTree(s).bounds(), Target("opencl")), "c")

@@ -126,6 +126,14 @@ def test_the_front_door_takes_it(tf32: Target) -> None:
         tw.compile(net, precision="tf32")
 
 
+@pytest.mark.parametrize("word", ["int8", "TF32", "fp16", ""])
+def test_the_front_door_names_all_that_networks_know(word: str) -> None:
+    net = tw.load("mobilenet")
+    for call in (tw.compile, tw.tune):
+        with pytest.raises(ModelError, match="no such precision. Use .*tf32.* bfloat16; weights="):
+            call(net, "llvm", precision=word)
+
+
 def test_the_command_takes_it(tf32: Target) -> None:
     asked: list[Target] = []
 

@@ -258,7 +258,9 @@ def network_options(command: Any) -> Any:
 
         if precision in HALVES:
             if dtype not in ("float32", precision):
-                raise click.BadParameter(f"--dtype is {dtype}", param_hint="--precision")
+                raise click.BadParameter(
+                    f"--dtype is {dtype}.  Leave one of the two out.", param_hint="--precision"
+                )
             dtype = str(precision)
         elif precision is not None:
             try:

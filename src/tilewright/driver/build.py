@@ -21,7 +21,7 @@ from tilewright.driver.compilers import compile_source
 from tilewright.driver.extra_outputs import with_extra_outputs
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Program
-from tilewright.lowering.pipeline import lower_schedule
+from tilewright.lowering.pipeline import check_target, lower_schedule
 from tilewright.runtime.device import device, local_target
 from tilewright.runtime.module import Module
 from tilewright.runtime.modules import Modules
@@ -133,6 +133,7 @@ def generate_source(
     check_types(schedule.dag, target)
     tree = LoopTree(schedule)
     bounds = tree.bounds()
+    check_target(tree, target)
     resources = Resources(_numbers(schedule, bounds), target)
     legality.check(resources, name, grids=not schedule.dag.symbols)
     program = lower_schedule(schedule, target, kernel_name(name), args, tree, bounds)

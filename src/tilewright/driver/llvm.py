@@ -165,7 +165,8 @@ def _check_externals(module: Any, place: str) -> None:
         if not llvm.address_of_symbol(name):
             raise CompileError(
                 place, f"the text calls {name}, which neither the runtime nor libm provides",
-                "Use LLVM intrinsics, libm or tilewright_parallel.",
+                "Use LLVM intrinsics, libm or tilewright_parallel; of a function of yours, give the"
+                " text by pragma import_llvm.",
             )  # fmt: skip
 
 

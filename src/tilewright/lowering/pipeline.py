@@ -19,6 +19,7 @@ from pathlib import Path
 from tilewright.base import environment
 from tilewright.base.errors import LoweringError, part_of
 from tilewright.base.names import as_plain
+from tilewright.ir.atoms import Atom
 from tilewright.ir.barriers import insert_barriers
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import Buffer, Kernel, Program
@@ -33,6 +34,7 @@ from tilewright.lowering.unseen import skip_unseen
 from tilewright.lowering.virtual_threads import inject_virtual_threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
+from tilewright.targets.atoms import of_threads
 from tilewright.targets.target import Target
 from tilewright.te.tensor import PlaceholderOp, Tensor, scalar
 
@@ -99,7 +101,7 @@ def lower_schedule(
     watch = _Watch.from_environment()
     start = time.perf_counter()
     tree = tree if tree is not None else LoopTree(schedule)
-    _check_target(tree, target)
+    check_target(tree, target)
     bounds = bounds if bounds is not None else tree.bounds()
     given_out = [t for t in args or () if isinstance(t, Tensor) and t in schedule.dag.computed]
     nests = build_nests(tree, bounds, name, target.has_threads, given_out)
@@ -125,7 +127,7 @@ def lower_schedule(
     return program
 
 
-def _check_target(tree: LoopTree, target: Target) -> None:
+def check_target(tree: LoopTree, target: Target) -> None:
     """Loops and instructions that the target does not have."""
     for node in tree.nodes:
         if node.stage.is_bulk and not target.copies_boxes:
@@ -146,7 +148,7 @@ def _check_target(tree: LoopTree, target: Target) -> None:
         if node.product is not None and not target.has(node.product.atom.name):
             raise LoweringError(
                 f"tensorize({node.name}, {node.product.atom})", f"{target} has no such instruction",
-                f"It has {', '.join(target.atoms) or 'none'}.",
+                _instead(node.product.atom, target),
             )  # fmt: skip
         for axis, tag in node.stage.binds.items():
             if not target.has_threads and tag != "vthread":
@@ -162,6 +164,17 @@ def _check_target(tree: LoopTree, target: Target) -> None:
                     f"{target.kind} kernels have no parallel loops",
                     "Bind the loop to blockIdx or threadIdx, or build for llvm.",
                 )
+
+
+def _instead(atom: Atom, target: Target) -> str:
+    """What to do about a matrix instruction that a target lacks."""
+    has = [*target.atoms, *(rate.name for rate in of_threads(target))]
+    if has:
+        return f"It has {', '.join(has)}; or leave tensorize out."
+    if atom.by_thread:
+        return "It has none: leave tensorize out."
+    arch = "sm_90" if atom.by_group else "sm_80"
+    return f"It has none: leave tensorize out, or build for cuda -arch={arch} or later."
 
 
 def _parameters(

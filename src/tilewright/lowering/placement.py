@@ -9,7 +9,7 @@ Lanes of a warp are a thread index that no leaf of a stage with an atom takes: `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from tilewright.ir.atoms import Atom
 from tilewright.ir.expr import Expr
 from tilewright.ir.symbols import last, plain
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree, Node
+from tilewright.schedule.tree.rings import loaders
 from tilewright.te.tensor import IterVar
 
 
@@ -94,6 +95,8 @@ def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
                 f"{root.name}: {tag}", f"a block would have {e} threads, not a number",
                 "Split the loop by a factor and bind the inner one.",
             )  # fmt: skip
+    if _loads_beside_one_warp(nodes, launch, bounds):
+        launch["threadIdx.y"] = 1
     thread_var = {tag: E.var(tag.replace("Idx.", "_")) for tag in sorted(launch)}
     ranges = dict(bounds.symbols.ranges)
     ranges |= {thread_var[tag]: (0, last(e, bounds.symbols)) for tag, e in launch.items()}
@@ -121,6 +124,16 @@ def place(tree: LoopTree, bounds: Bounds, root: Node) -> Placement:
     return Placement(
         tree, bounds, root, nodes, launch, thread_var, leaf, values, region_base, simplify
     )
+
+
+def _loads_beside_one_warp(
+    nodes: Sequence[Node], launch: Mapping[str, Any], bounds: Bounds
+) -> bool:
+    """Whether warps that load would be told from one that computes by its lanes alone: they are a
+    second row then, since all lanes of a unit run an atom."""
+    together = any(n.product is not None and not n.product.atom.by_thread for n in nodes)
+    alone = not {"threadIdx.y", "threadIdx.z"}.intersection(launch)
+    return together and alone and any(loaders(node, bounds) for node in nodes)
 
 
 def _tiles(node: Node) -> dict[IterVar, int]:

@@ -86,7 +86,8 @@ class Stage(StageState):
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two, (outer, inner); see `steps.Split`."""
         axis = self._axis("split", parent)
-        return self._do(S.Split(self.name, axis, _size(factor), _size(nparts)))  # type: ignore[no-any-return]
+        sizes = (None if size is None else _size(size) for size in (factor, nparts))
+        return self._do(S.Split(self.name, axis, *sizes))  # type: ignore[no-any-return]
 
     def tile(
         self, x: IterVar, y: IterVar, x_factor: Size, y_factor: Size
@@ -216,8 +217,8 @@ class Stage(StageState):
 
 
 def _size(value: Any) -> Any:
-    """Numpy and other integers, True and False, as int; Choice and None as they are."""
-    if value is None or isinstance(value, Choice):
+    """Numpy and other integers, True and False, as int; Choice as it is."""
+    if isinstance(value, Choice):
         return value
     try:
         return operator.index(value)

@@ -106,13 +106,14 @@ class Options:
                 PLACE, f"there is no option {unknown[0]!r}", f"There are {', '.join(known)}."
             )
         made = cls(**given)
-        if made.target is not None:
-            Target(made.target)
+        target = None if made.target is None else Target(made.target)
         precisions = [*PRECISIONS, *HALVES]
         if made.precision is not None and made.precision not in precisions:
             raise ModelError(
                 PLACE, f"there is no precision {made.precision!r}", f"Use {', '.join(precisions)}."
             )
+        if target is not None and made.precision in PRECISIONS:
+            target.with_precision(made.precision)
         if made.weights is not None:
             NarrowWeights.parsed(made.weights, f"{PLACE}: weights")
         if made.budget is not None and made.log is None:

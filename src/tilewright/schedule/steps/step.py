@@ -197,4 +197,5 @@ def refuse_host(step: Step, s: AnyState, stage: StageState) -> None:
 
 def check_scope(place: str, scope: str) -> None:
     if scope not in SCOPES:
-        raise ScheduleError(place, "unknown scope", f"Use one of {', '.join(SCOPES)}.")
+        way_out = f"Use one of {', '.join(SCOPES)}; what matrix instructions hold is in fragment."
+        raise ScheduleError(place, "unknown scope", way_out)

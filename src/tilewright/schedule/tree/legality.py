@@ -76,6 +76,23 @@ REASONS = {
 }
 
 
+# What a single schedule that breaks a limit should do; of other limits it asks for too much.
+_SMALLER = "Use smaller tiles or fewer threads."
+_WAYS_OUT = {
+    "grid_dim": "Give each block more to do, or fuse loops of blocks into blockIdx.x.",
+    "unrolled_body": "Unroll less.",
+    "vector": "Vectorize a shorter loop.",
+    "box": "Leave bulk_copy out: async_copy takes any tile.",
+    "swizzle": f"Use one of {', '.join(map(str, SWIZZLES))}.",
+    "join": "Leave join out: another kernel goes on.",
+    "atom": "Have the lanes along threadIdx.x (thread_loops.lanes gives such a loop), warps along "
+    "threadIdx.y, and split m, n and k by multiples of the instruction's own.",
+    "tiles": "Copy both operands by pipeline into rows of 32, 64 or 128 bytes, k innermost, and "
+    "swizzle as many.",
+    "work": "Use factors nearer to the extents that they split.",
+}
+
+
 @dataclass(frozen=True)
 class Verdict:
     """refused:     reason -> bool or mask of candidates that cannot run
@@ -317,9 +334,9 @@ def check(resources: Resources, name: str, *, grids: bool = True) -> None:
     found = [reason for reason in verdict.reasons() if grids or reason != "grid_dim"]
     if found:
         facts = ", ".join(f"{k}={int(np.max(v))}" for k, v in verdict.quantities.items())
-        way_out = "Use smaller tiles or fewer threads."
-        if found == ["precision"]:
-            way_out = f"Multiply halves, or say that you allow it: -precision={_asked(resources)}."
+        allowed = f"Multiply halves, or say that you allow it: -precision={_asked(resources)}."
+        known = _WAYS_OUT | {"precision": allowed}
+        way_out = " ".join(dict.fromkeys(known.get(r, _SMALLER) for r in found))
         raise LegalityError(
             f"schedule of {name} on {resources.target}",
             "; ".join(f"{REASONS[r]} ({r})" for r in found), f"It asks for {facts}. {way_out}",

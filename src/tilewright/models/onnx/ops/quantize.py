@@ -72,13 +72,14 @@ def _no_zero_point(n: Node) -> None:
 
 
 def dynamic(data: Expr) -> list[Expr]:
-    """The range of the data, zero in it, on 0 to 255: steps, what one is, where zero lies."""
+    """The range of the data, zero in it, on 0 to 255: steps, what one is, where zero lies.  Of
+    zeros alone a step is 1, as onnxruntime has it: what divides by it stays finite."""
     low = tensor.minimum(tensor.min(data), 0.0)
     high = tensor.maximum(tensor.max(data), 0.0)
     step = (high - low) / const(255.0, "float32")
-    safe = tensor.where(tensor.greater(step, 0.0), step, 1.0)  # all of the data is 0
-    zero = qnn.narrowed(tensor.negative(low) / safe, const(np.uint8(0)), DType("uint8"))
-    return [qnn.quantize(data, safe, zero, out_dtype="uint8"), step, zero]
+    step = tensor.where(tensor.greater(step, 0.0), step, 1.0)
+    zero = qnn.narrowed(tensor.negative(low) / step, const(np.uint8(0)), DType("uint8"))
+    return [qnn.quantize(data, step, zero, out_dtype="uint8"), step, zero]
 
 
 def of_rows(value: Expr, data: Expr) -> Expr:
