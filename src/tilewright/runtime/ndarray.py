@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
-from tilewright.runtime.drivers import ALIGNMENT, Memory
+from tilewright.runtime.drivers import ALIGNMENT, Memory, read_all
 from tilewright.targets.kind import kinds
+
+T = TypeVar("T")
 
 _MOST_ELEMENTS = 1 << 45  # of eight bytes: all that addresses of 48 bits reach
 
@@ -142,6 +144,34 @@ def _host_view(tensor: Any) -> np.ndarray:
     return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
 
 
+def to_numpy(arrays: Sequence[NDArray]) -> list[np.ndarray]:
+    """Copies of the contents of arrays of one device, which is waited for once."""
+    copies = [np.empty(a.shape, a.dtype.storage) for a in arrays]
+    wanted = [
+        (a.memory, copy.reshape(-1).view(np.uint8))
+        for a, copy in zip(arrays, copies, strict=True) if copy.size
+    ]  # fmt: skip
+    if wanted:
+        read_all(arrays[0].device.driver, wanted)
+    return copies
+
+
+def seen(array: NDArray, use: Callable[[np.ndarray], T]) -> T:
+    """What `use` makes of the contents.  Waits for the device.
+
+    use: keeps nothing of what it is given, which may lie where others come to, and reads no array
+    """
+    made: list[T] = []
+
+    def taken(raw: np.ndarray) -> None:
+        made.append(use(raw.view(array.dtype.storage).reshape(array.shape)))
+
+    own: Callable[..., bool] | None = getattr(array.device.driver, "seen", None)
+    if own is None or not array.size or not own(array.memory, array.nbytes, taken):
+        made.append(use(array.numpy()))
+    return made[0]
+
+
 def converted(value: np.ndarray, dtype: DType, place: str) -> np.ndarray:
     """`value` in the element type `dtype`, where that is what its writer meant.
 
@@ -221,10 +251,7 @@ class NDArray:
 
     def numpy(self) -> np.ndarray:
         """A copy of the contents.  Waits for the device."""
-        out = np.empty(self.shape, self.dtype.storage)
-        if out.size:
-            self.device.driver.read(self.memory, out.reshape(-1).view(np.uint8))
-        return out
+        return to_numpy([self])[0]
 
     asnumpy = numpy  # its name before TVM 0.8
 
@@ -261,7 +288,7 @@ class NDArray:
                 source.copyto(self)
                 return self
             source = source.numpy()
-        value = _as_array(source, "copyfrom")
+        value = source if isinstance(source, np.ndarray) else _as_array(source, "copyfrom")
         if value.dtype != self.dtype.storage or value.shape != self.shape:
             self._check_like(value.shape, self.dtype, "copyfrom")
             value = converted(value, self.dtype, "NDArray.copyfrom")

@@ -157,6 +157,27 @@ class Driver(Protocol):
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan: ...
 
 
+class Together(Protocol):
+    """What a driver may have whose every copy is waited for by itself: many copies, one wait.
+
+    seen: `use` bytes where they come to; nothing of them may be kept, and nothing be read in `use`.
+          Returns False, having done nothing, where they are too many
+    """
+
+    def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
+    def seen(self, memory: Memory, nbytes: int, use: Callable[[np.ndarray], object]) -> bool: ...
+
+
+def read_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Read several blocks of memory, each to bytes of its size."""
+    together = getattr(driver, "read_all", None)
+    if together is not None:
+        together(wanted)
+        return
+    for memory, out in wanted:
+        driver.read(memory, out)
+
+
 def why_not(name: str, index: int) -> TilewrightError | None:
     """None when the device can be used; otherwise the reason and the way out."""
     try:

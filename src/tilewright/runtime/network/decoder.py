@@ -11,17 +11,20 @@ decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.doors import door, is_integer
 from tilewright.base.errors import DeviceError
+from tilewright.runtime.ndarray import NDArray, seen
 from tilewright.runtime.network.compiled import Compiled
 
 NAMES = ("tokens", "position", "last")  # of its inputs
 Choose = Callable[[np.ndarray], Any]  # logits [batch, vocabulary] -> tokens [batch]
+Rows = slice | int
+Take = Callable[[NDArray, Rows], np.ndarray]  # of logits [batch, rows, vocabulary] and which rows
 
 # Whose position the caches of each are at: that of the last `Decoder` of it.
 _HOLDERS: weakref.WeakKeyDictionary[Compiled, weakref.ref[Decoder]] = weakref.WeakKeyDictionary()
@@ -31,6 +34,15 @@ def greedy(logits: np.ndarray) -> np.ndarray:
     """Give the token that is the likeliest, of each text."""
     made: np.ndarray = np.argmax(logits, -1)
     return made
+
+
+def _logits(held: NDArray, rows: Rows) -> np.ndarray:
+    found: np.ndarray = held.numpy()[:, rows]
+    return found
+
+
+def _likeliest(held: NDArray, rows: Rows) -> np.ndarray:
+    return seen(held, lambda logits: greedy(logits[:, rows]))
 
 
 class Decoder:
@@ -56,7 +68,10 @@ class Decoder:
         self.counts = tuple(sorted(plan.inputs[index].shape[1] for plan in plans))
         self.length = run.states[0].shape[2]
         rows = {p.inputs[index].shape[1]: p.outputs[p.returned[0]][0].shape[1] for p in plans}
-        self._every = max((n for n, made in rows.items() if n == made), default=0)
+        self._of_each = {n for n, made in rows.items() if n == made}
+        self._every = max(self._of_each, default=0)
+        plan = run.library.plan
+        self._bounds = [b for b in plan.bounds if plan.inputs[b.input].name == NAMES[0]]
         self.position = 0
         _HOLDERS[run] = weakref.ref(self)
 
@@ -110,17 +125,14 @@ class Decoder:
         Raises DeviceError for more than the caches hold, and for tokens of another shape or that
         are none; then nothing is written.
         """
-        given, made = self._checked(tokens), []
+        given = self._checked(tokens)
         if every and not self._every:
             raise DeviceError(
                 "feed(every=True)", f"{min(self.counts)} positions at once have logits of one only",
                 'Load it with fewer at once, too: shape={"tokens": [1, 64]}.',
             )  # fmt: skip
-        while given.shape[1]:
-            part, logits = self._part(given, every)
-            made.append(logits)
-            given = given[:, part:]
-        return np.concatenate(made, 1) if every else made[-1][:, -1]
+        made: np.ndarray = self._fed(given, every, _logits)
+        return made
 
     @door(DeviceError)
     def generate(self, tokens: Any, count: int, choose: Choose = greedy) -> Iterator[list[int]]:
@@ -129,9 +141,11 @@ class Decoder:
         choose: takes logits [batch, vocabulary], gives the tokens; default: the likeliest
         It ends before where the caches are full.  Raises DeviceError as `feed` does.
         """
-        logits = self.feed(tokens)
+        quick = choose is greedy  # which keeps nothing of the logits: they need not be copied
+        take = _likeliest if quick else _logits
+        found = self._fed(self._checked(tokens), False, take)
         for k in range(count):
-            chosen = np.asarray(choose(logits))
+            chosen = np.asarray(found if quick else choose(found))
             if chosen.size != self.batch or chosen.dtype.kind not in "iu":
                 raise DeviceError(
                     "generate(choose=)", f"it gave {chosen.dtype}{list(chosen.shape)}, which is "
@@ -142,22 +156,32 @@ class Decoder:
             if k + 1 < count:
                 if self.position == self.length:
                     return
-                logits = self.feed(chosen)
+                found = self._fed(self._checked(chosen), False, take)
 
-    def _part(self, tokens: np.ndarray, every: bool) -> tuple[int, np.ndarray]:
-        """Run the first of these tokens: how many that were, and logits of each or of the last."""
-        sizes = [n for n in self.counts if not every or n <= self._every]
-        left = tokens.shape[1]
-        size = next((n for n in sizes if n >= left), sizes[-1])
-        part = min(size, left)
+    def _fed(self, tokens: np.ndarray, every: bool, take: Take) -> Any:
+        """Run all of these tokens: what `take` makes of the logits of each, or of the last."""
+        made = []
+        while left := tokens.shape[1]:
+            sizes = [n for n in self.counts if not every or n <= self._every]
+            size = next((n for n in sizes if n >= left), sizes[-1])
+            part = min(size, left)
+            last = part - 1 if size in self._of_each else -1
+            wanted: list[Rows] = [slice(part) if every else last] if every or part == left else []
+            made += self._part(tokens[:, :part], size, wanted, take)
+            tokens = tokens[:, part:]
+        return np.concatenate(made, 1) if every else made[0]
+
+    def _part(self, tokens: np.ndarray, size: int, wanted: Sequence[Rows], take: Take) -> list[Any]:
+        """Run tokens, filled up to `size`: what `take` makes of the wanted rows of the logits."""
+        part = tokens.shape[1]
         filled = np.zeros((self.batch, size), "int64")
-        filled[:, :part] = tokens[:, :part]
-        first, last = (np.full(self.batch, n, "int64") for n in (self.position, part - 1))
-        made = self.run(filled, first, last)
+        filled[:, :part] = tokens
+        first, last = (np.array([n] * self.batch, "int64") for n in (self.position, part - 1))
+        made = self.run.computed(
+            (filled, first, last), lambda buffers: [take(buffers[0], rows) for rows in wanted]
+        )
         self.position += part
-        if made.shape[1] == size:  # of each
-            made = made[:, :part] if every else made[:, part - 1 : part]
-        return part, made
+        return made
 
     def _checked(self, tokens: Any) -> np.ndarray:
         """Raises DeviceError for what cannot be fed."""
@@ -169,30 +193,32 @@ class Decoder:
                 "feed", f"tokens are no array ({str(error).partition('.')[0]})",
                 f"Give int64[{self.batch}, any number]: texts go on together.",
             ) from None  # fmt: skip
-        place = f"feed(tokens {given.dtype}{list(given.shape)})"
+        wrong = self._wrong(given)
+        if wrong is not None:
+            raise DeviceError(f"feed(tokens {given.dtype}{list(given.shape)})", *wrong)
+        return given
+
+    def _wrong(self, given: np.ndarray) -> tuple[str, str] | None:
+        """Why these cannot be fed, and the way out; None where they can."""
         if given.ndim != 2 or given.shape[0] != self.batch:
-            raise DeviceError(
-                place, f"they are not {self.batch} lists of tokens",
-                f"Give int64[{self.batch}, any number].",
-            )  # fmt: skip
+            told = f"they are not {self.batch} lists of tokens"
+            return told, f"Give int64[{self.batch}, any number]."
         if not given.shape[1]:
-            raise DeviceError(place, "there is nothing to go on from", "Give a token at least.")
+            return "there is nothing to go on from", "Give a token at least."
         if given.dtype.kind not in "iu":
-            raise DeviceError(place, "they are no whole numbers", "Give int64.")
+            return "they are no whole numbers", "Give int64."
         whole = self.position + given.shape[1]
         if whole > self.length:
-            raise DeviceError(
-                place, f"with them it is {whole} positions, the caches hold {self.length}",
+            return (
+                f"with them it is {whole} positions, the caches hold {self.length}",
                 'Begin anew with reset(), or load it with more: shape={"cache": ...}.',
-            )  # fmt: skip
-        plan = self.run.library.plan
-        for bound in plan.bounds:
-            own = plan.inputs[bound.input].name == NAMES[0]
-            wrong = bound.wrong(given) if own else None
+            )
+        for bound in self._bounds:
+            wrong = bound.wrong(given)
             if wrong is not None:
                 told = f"{wrong} is not from {bound.least} to {bound.most}"
-                raise DeviceError(place, told, "Give tokens of this model.")
-        return given
+                return told, "Give tokens of this model."
+        return None
 
     def _hold(self, place: str) -> None:
         """Raises DeviceError where another `Decoder` has been made of the same run since."""

@@ -18,7 +18,7 @@ from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray, converted
+from tilewright.runtime.ndarray import NDArray, converted, to_numpy
 from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
@@ -91,6 +91,12 @@ class GraphModule:
                 self._set(key, value)
             for name, item in params.items():
                 self._set(name, item)
+
+    def set_inputs(self, values: Mapping[str, Any]) -> None:
+        """`set_input` of inputs by name, whatever they are called."""
+        with self._own:
+            for name, value in values.items():
+                self._set(name, value)
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
@@ -330,8 +336,7 @@ class GraphModule:
             for held, host in zip(self._now.inputs, hosts, strict=True):
                 held.copyfrom(host)
             self._run()
-            for result in self._now.outputs:
-                result.numpy()
+            to_numpy(self._now.outputs)
 
         once()
         results: list[float] = []
@@ -379,9 +384,11 @@ class GraphModule:
         self._given.pop(k, None)
 
     def _set(self, key: str | int, value: Any) -> None:
-        if isinstance(key, str) and key not in self._index and self._is_weight(key, value):
-            return
-        k = self._position("set_input", key)
+        k = self._index.get(key) if isinstance(key, str) else None
+        if k is None:
+            if isinstance(key, str) and self._is_weight(key, value):
+                return
+            k = self._position("set_input", key)
         held = self._now.inputs[k]
         if (
             isinstance(value, np.ndarray)

@@ -1,0 +1,164 @@
+"""Copies through pinned memory on a device whose work happens only when somebody waits for it."""
+
+from __future__ import annotations
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.simulated_cuda import GPU, SIZE, Simulation, Status, X, Y, a_network, simulated
+from tilewright.runtime import array, empty
+from tilewright.runtime.drivers import cuda_pinned
+from tilewright.runtime.ndarray import seen, to_numpy
+from tilewright.runtime.network.compiled import Compiled
+from tilewright.runtime.network.graph_executor import GraphModule
+
+__all__ = ["simulated"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def late(simulation: Simulation) -> Simulation:
+    simulation.late = True
+    return simulation
+
+
+def rows(count: int) -> np.ndarray:
+    return np.random.default_rng(count).normal(size=(count, SIZE)).astype("float32")
+
+
+def test_an_input_may_change_as_soon_as_it_is_set(late: Simulation) -> None:
+    module = GraphModule(a_network())
+    a, b = X.copy(), Y.copy()
+    before = late.waits
+    module.set_input("a", a)
+    module.set_input("b", b)
+    a[:] = b[:] = 7
+    module.run()
+    assert late.waits == before  # nobody waited for the device
+    np.testing.assert_array_equal(module.get_output(0).numpy(), (X + Y) * 2)
+
+
+@pytest.mark.parametrize("size", ["SENT", "FETCHED"])
+def test_what_is_large_goes_as_it_is(
+    late: Simulation, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    monkeypatch.setattr(cuda_pinned, size, 4 * SIZE - 1)
+    given = X.copy()
+    held = array(given, GPU)
+    given[:] = 7
+    np.testing.assert_array_equal(held.numpy(), X)
+    np.testing.assert_array_equal(seen(held, np.copy), X)
+    assert len(late.pinned) == 1  # of the other way
+
+
+def test_more_is_sent_than_the_block_holds(
+    late: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three go in before somebody must wait: memory whose copy is on its way is not used again."""
+    monkeypatch.setattr(cuda_pinned, "SENT", 3 * 192)
+    many, held = rows(20), [empty((SIZE,), "float32", GPU) for _ in range(20)]
+    before = late.waits
+    for at, row in zip(held, many, strict=True):
+        at.copyfrom(row)
+    assert late.waits - before == 6
+    np.testing.assert_array_equal([at.numpy() for at in held], many)
+
+
+def test_a_wait_that_began_before_a_copy_says_nothing_of_it(
+    late: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread sends while this one waits: what it sent is still on its way."""
+    many, held = rows(4), [empty((SIZE,), "float32", GPU) for _ in range(4)]
+    held[0].copyfrom(many[0])
+    catch_up = late._catch_up
+
+    def overtaken() -> None:
+        monkeypatch.setattr(late, "_catch_up", catch_up)
+        catch_up()
+        held[1].copyfrom(many[1])
+
+    monkeypatch.setattr(late, "_catch_up", overtaken)
+    GPU.sync()
+    for at, row in zip(held[2:], many[2:], strict=True):
+        at.copyfrom(row)
+    np.testing.assert_array_equal([at.numpy() for at in held], many)
+
+
+def test_results_come_with_one_wait_and_belong_to_the_user(late: Simulation) -> None:
+    net = Compiled(a_network(2).library, GPU)
+    net(X, Y)
+    before = late.waits
+    found = net(X, Y)
+    assert late.waits - before == 1
+    kept = [result.copy() for result in found]
+    others = net(Y, Y)
+    for result, copy, expected in zip(found, kept, ((X + Y) * 2, X + Y), strict=True):
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(result, copy)
+        blocks = [*late.pinned.values(), *others]
+        assert result.flags.writeable and not any(np.shares_memory(result, b) for b in blocks)
+
+
+def test_what_is_pinned_is_bounded_and_freed(late: Simulation) -> None:
+    for count in (1, 900, 2000, 7000, 7, 20_000, 40_000):
+        held = array(np.full(count * 64, count, "float32"), GPU)
+        assert (held.numpy() == count).all()
+    sizes = sorted(map(len, late.pinned.values()))
+    assert sizes == [cuda_pinned.SENT, 2 << 20]
+    assert array(np.ones(cuda_pinned.FETCHED // 4, "float32"), GPU).numpy().sum() == 1 << 20
+    assert sorted(map(len, late.pinned.values())) == [cuda_pinned.SENT, cuda_pinned.FETCHED]
+    driver: Any = GPU.driver
+    del driver.__dict__["_pinned"], held
+    gc.collect()
+    assert not late.pinned
+
+
+def test_where_nothing_can_be_pinned_copies_wait(late: Simulation) -> None:
+    late.pins = Status(1)
+    given = X.copy()
+    held = array(given, GPU)
+    given[:] = 7
+    np.testing.assert_array_equal(to_numpy([held, held]), [X, X])
+    np.testing.assert_array_equal(seen(held, np.copy), X)
+    late.pins = Status(0)  # it was asked once
+    np.testing.assert_array_equal(array(Y, GPU).numpy(), Y)
+    assert not late.pinned
+
+
+def test_threads_have_modules_of_one_device(
+    late: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_pinned, "SENT", 5 * 192)
+    network = a_network()
+
+    def work(seed: int) -> bool:
+        module = GraphModule(network)
+        right = True
+        for row in rows(20) * seed:
+            given = row.copy()
+            module.set_input("a", given)
+            module.set_input("b", given)
+            given[:] = 0
+            module.run()
+            right &= np.array_equal(module.get_output(0).numpy(), row * 4)
+        return right
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(1, 5)))
+
+
+def test_what_is_seen_is_where_it_came_to(late: Simulation) -> None:
+    """No copy is made, and nothing of it is kept."""
+    held = array(X, GPU)
+
+    def use(values: np.ndarray) -> int:
+        assert any(np.shares_memory(values, block) for block in late.pinned.values())
+        assert (values.shape, values.dtype) == (X.shape, X.dtype)
+        return int(np.argmax(values))
+
+    assert seen(held, use) == np.argmax(X)
