@@ -18,7 +18,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
-from tilewright.runtime.drivers import ALIGNMENT, Memory, read_all
+from tilewright.runtime.drivers import ALIGNMENT, Memory, read_all, write_all
 from tilewright.targets.kind import kinds
 
 T = TypeVar("T")
@@ -142,6 +142,16 @@ def _host_view(tensor: Any) -> np.ndarray:
     raw.owner = view  # lives as long as what refers to the memory
     strides = [s * dtype.bytes for s in view.strides]
     return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
+
+
+def overwrite(pairs: Sequence[tuple[NDArray, np.ndarray]]) -> None:
+    """Have arrays of one device hold what those of numpy do, which are alike in shape and type."""
+    wanted = [
+        (a.memory, np.ascontiguousarray(value, a.dtype.storage).reshape(-1).view(np.uint8))
+        for a, value in pairs if value.size
+    ]  # fmt: skip
+    if wanted:
+        write_all(pairs[0][0].device.driver, wanted)
 
 
 def to_numpy(arrays: Sequence[NDArray]) -> list[np.ndarray]:
@@ -292,9 +302,7 @@ class NDArray:
         if value.dtype != self.dtype.storage or value.shape != self.shape:
             self._check_like(value.shape, self.dtype, "copyfrom")
             value = converted(value, self.dtype, "NDArray.copyfrom")
-        if value.size:
-            native = np.ascontiguousarray(value, self.dtype.storage)
-            self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))
+        overwrite([(self, value)])
         return self
 
     @door(DeviceError)

@@ -164,8 +164,19 @@ class Together(Protocol):
           Returns False, having done nothing, where they are too many
     """
 
+    def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
     def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
     def seen(self, memory: Memory, nbytes: int, use: Callable[[np.ndarray], object]) -> bool: ...
+
+
+def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Write bytes to several blocks of memory of their size."""
+    together = getattr(driver, "write_all", None)
+    if together is not None:
+        together(wanted)
+        return
+    for memory, data in wanted:
+        driver.write(memory, data)
 
 
 def read_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:

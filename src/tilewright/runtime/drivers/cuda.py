@@ -363,10 +363,14 @@ class CudaDriver:
         return CudaMemory(pointer, nbytes, owner)
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
+        target = self.part(memory, offset, data.nbytes) if offset else memory
+        self.write_all([(target, data)])
+
+    def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
         self.enter()
-        target = memory.pointer + offset
-        if not self._pinned.send(target, data):
-            self._send(target, data.ctypes.data, data.nbytes)
+        if not self._pinned.send([(m.pointer, data) for m, data in wanted]):
+            for memory, data in wanted:
+                self._send(memory.pointer, data.ctypes.data, data.nbytes)
             self._wait()  # `data` may change or die after this call
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
@@ -385,10 +389,6 @@ class CudaDriver:
             self._wait()
 
     def seen(self, memory: Memory, nbytes: int, use: Callable[[np.ndarray], object]) -> bool:
-        """`use` the first bytes of `memory` where they come to; nothing of them may be kept.
-
-        Returns False, having done nothing, for what is too large.
-        """
         self.enter()
         return self._pinned.fetched([(memory.pointer, nbytes)], lambda found: use(found[0]))
 

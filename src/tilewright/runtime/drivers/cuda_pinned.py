@@ -17,7 +17,7 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import ALIGNMENT
 
-SENT = 2 << 20  # bytes of the block from which arrays are sent; one array has at most half of it
+SENT = 2 << 20  # bytes of the block to send from; what is sent together has at most half of it
 FETCHED = 4 << 20  # bytes that are fetched together, and of the block to which they come
 _LEAST = 64 << 10  # of a block
 
@@ -53,37 +53,40 @@ class Pinned:
         self._to: Block | None = None
         self._refused = False
         self._at = 0  # in the block to send from: what lies before may be on its way
-        self._sent = 0  # how many arrays
+        self._sent = 0
 
-    def send(self, target: int, data: np.ndarray) -> bool:
-        """Enqueue a copy of bytes to an address, as they are now.
+    def send(self, wanted: Sequence[tuple[int, np.ndarray]]) -> bool:
+        """Enqueue copies of bytes, as they are now, to addresses.
 
         Returns False, having done nothing, for what is too large.
         """
-        nbytes = data.nbytes
-        if nbytes > SENT // 2:
+        size = sum([_aligned(data.nbytes) for _, data in wanted])
+        if size > SENT // 2:
             return False
         with self._sending:
             block = self._from = self._from or self._made(SENT)
             if block is None:
                 return False
-            if self._at + nbytes > SENT:
+            if self._at + size > SENT:
                 self._wait()
                 self._at = 0
-            begin, self._at = self._at, self._at + _aligned(nbytes)
+            begin, self._at = self._at, self._at + size
             self._sent += 1
-            block.bytes[begin : begin + nbytes] = data
-            self._send(target, block.pointer + begin, nbytes)
+            for target, data in wanted:
+                nbytes = data.nbytes
+                block.bytes[begin : begin + nbytes] = data
+                self._send(target, block.pointer + begin, nbytes)
+                begin += _aligned(nbytes)
         return True
 
     @property
     def sent(self) -> int:
-        """How many arrays are enqueued."""
+        """How often some were enqueued."""
         with self._sending:
             return self._sent
 
     def arrived(self, sent: int) -> None:
-        """Whoever waits for the device says so: how many were enqueued when he began to wait."""
+        """Whoever waits for the device says so: what `sent` was when he began to wait."""
         with self._sending:
             if sent == self._sent:
                 self._at = 0
