@@ -145,13 +145,17 @@ def _host_view(tensor: Any) -> np.ndarray:
 
 
 def overwrite(pairs: Sequence[tuple[NDArray, np.ndarray]]) -> None:
-    """Have arrays of one device hold what those of numpy do, which are alike in shape and type."""
-    wanted = [
-        (a.memory, np.ascontiguousarray(value, a.dtype.storage).reshape(-1).view(np.uint8))
-        for a, value in pairs if value.size
-    ]  # fmt: skip
+    """Have arrays of one device hold what those of numpy do, which are alike in shape and type.
+
+    They hold it for whatever is run there from now on; other streams wait by `sync`.
+    """
+    wanted = [(a.memory, _raw(value, a.dtype)) for a, value in pairs if value.size]
     if wanted:
         write_all(pairs[0][0].device.driver, wanted)
+
+
+def _raw(value: np.ndarray, dtype: DType) -> np.ndarray:
+    return np.ascontiguousarray(value, dtype.storage).reshape(-1).view(np.uint8)
 
 
 def to_numpy(arrays: Sequence[NDArray]) -> list[np.ndarray]:
@@ -302,7 +306,8 @@ class NDArray:
         if value.dtype != self.dtype.storage or value.shape != self.shape:
             self._check_like(value.shape, self.dtype, "copyfrom")
             value = converted(value, self.dtype, "NDArray.copyfrom")
-        overwrite([(self, value)])
+        if value.size:
+            self.device.driver.write(self.memory, _raw(value, self.dtype))
         return self
 
     @door(DeviceError)

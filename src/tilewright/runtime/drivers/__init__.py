@@ -158,10 +158,13 @@ class Driver(Protocol):
 
 
 class Together(Protocol):
-    """What a driver may have whose every copy is waited for by itself: many copies, one wait.
+    """What a driver may have whose every copy is waited for by itself: many copies, few waits.
 
-    seen: `use` bytes where they come to; nothing of them may be kept, and nothing be read in `use`.
-          Returns False, having done nothing, where they are too many
+    write_all: data may change behind it, as behind `write`; it is there for all that the driver is
+               asked for then, and for others behind `sync`
+    read_all:  waits once
+    seen:      `use` bytes where they come to; nothing of them may be kept, and nothing be read in
+               `use`.  Returns False, having done nothing, where they are too many
     """
 
     def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
@@ -170,7 +173,7 @@ class Together(Protocol):
 
 
 def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
-    """Write bytes to several blocks of memory of their size."""
+    """Write bytes to several blocks of memory of their size, see `Together`."""
     together = getattr(driver, "write_all", None)
     if together is not None:
         together(wanted)

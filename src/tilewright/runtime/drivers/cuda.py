@@ -363,15 +363,16 @@ class CudaDriver:
         return CudaMemory(pointer, nbytes, owner)
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
-        target = self.part(memory, offset, data.nbytes) if offset else memory
-        self.write_all([(target, data)])
+        self.enter()
+        self._send(memory.pointer + offset, data.ctypes.data, data.nbytes)
+        self._wait()  # `data` may change or die after this call, and others may read on any stream
 
     def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
         self.enter()
         if not self._pinned.send([(m.pointer, data) for m, data in wanted]):
             for memory, data in wanted:
                 self._send(memory.pointer, data.ctypes.data, data.nbytes)
-            self._wait()  # `data` may change or die after this call
+            self._wait()
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
         source = self.part(memory, offset, out.nbytes) if offset else memory
