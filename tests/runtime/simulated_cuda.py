@@ -290,8 +290,8 @@ def _floats(pointer: int, count: int) -> np.ndarray:
     return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_float)), (count,))
 
 
-@pytest.fixture(name="simulation")
-def simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation]:
+@pytest.fixture
+def simulation(monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation]:
     made = Simulation()
     monkeypatch.setattr(cuda, "_cu", lambda: made)
     monkeypatch.setattr(cuda_api, "cu", lambda: made)

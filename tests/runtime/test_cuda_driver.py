@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.simulated_cuda import (
+from tests.runtime.simulated_cuda import (
     ADD,
     GPU,
     OK,
@@ -24,8 +24,8 @@ from runtime.simulated_cuda import (
     Y,
     a_network,
     artifact,
-    simulated,
-)  # fmt: skip
+)
+from tests.runtime.simulated_cuda import simulation as simulation
 from tilewright.base.case import Case
 from tilewright.base.errors import DeviceError
 from tilewright.runtime import LaunchSequence, Module, array, from_dlpack
@@ -34,8 +34,6 @@ from tilewright.runtime.dlpack import export_capsule
 from tilewright.runtime.drivers import Launch, Spot, cuda, cuda_ahead
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.trial import trial
-
-__all__ = ["simulated"]
 
 
 @pytest.mark.sampled(3)

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.simulated_cuda import GPU, SIZE, Simulation, Status, X, Y, a_network, simulated
+from tests.runtime.simulated_cuda import GPU, SIZE, Simulation, Status, X, Y, a_network
+from tests.runtime.simulated_cuda import simulation as simulation
 from tilewright.runtime import array, empty
 from tilewright.runtime.drivers import cuda_pinned
 from tilewright.runtime.ndarray import overwrite, seen, to_numpy
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.graph_executor import GraphModule
-
-__all__ = ["simulated"]
 
 pytestmark = pytest.mark.slow
 
