@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from tests.runtime.simulated_cuda import GPU, SIZE, Simulation, Status, X, Y, a_network
 from tests.runtime.simulated_cuda import simulation as simulation
+from tilewright.base.errors import DeviceError
 from tilewright.runtime import array, empty
-from tilewright.runtime.drivers import cuda_pinned
+from tilewright.runtime.drivers import cuda, cuda_pinned
 from tilewright.runtime.ndarray import overwrite, seen, to_numpy
 from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -138,6 +140,26 @@ def test_where_nothing_can_be_pinned_copies_wait(late: Simulation) -> None:
     late.pins = Status(0)  # it was asked once
     np.testing.assert_array_equal(sent(Y).numpy(), Y)
     assert not late.pinned
+
+
+def test_a_forked_child_touches_nothing(late: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every call begins with `enter`, which asks; the rest goes by what the driver has kept."""
+    module = GraphModule(a_network())
+    module.run(a=X, b=Y)
+    held, queued = module.get_output(0), len(late.queue)
+
+    def refused() -> None:
+        raise DeviceError("CUDA", "it does not survive a fork", "Use spawn.")
+
+    monkeypatch.setattr(cuda, "_cu", refused)
+    calls: list[Callable[[], object]] = [
+        lambda: module.set_inputs({"a": X, "b": Y}), module.run, held.numpy, GPU.sync,
+        lambda: seen(held, np.copy), lambda: held.copyfrom(X), lambda: held.copyto(held),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(DeviceError, match="does not survive a fork"):
+            call()
+    assert len(late.queue) == queued
 
 
 def test_threads_have_modules_of_one_device(
