@@ -174,22 +174,23 @@ class Together(Protocol):
 
 def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
     """Write bytes to several blocks of memory of their size, see `Together`."""
-    together = getattr(driver, "write_all", None)
-    if together is not None:
-        together(wanted)
-        return
-    for memory, data in wanted:
-        driver.write(memory, data)
+    _all(getattr(driver, "write_all", None), driver.write, wanted)
 
 
 def read_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
     """Read several blocks of memory, each to bytes of its size."""
-    together = getattr(driver, "read_all", None)
+    _all(getattr(driver, "read_all", None), driver.read, wanted)
+
+
+def _all(
+    together: Callable[..., None] | None, single: Callable[..., None],
+    wanted: Sequence[tuple[Memory, np.ndarray]],
+) -> None:  # fmt: skip
     if together is not None:
         together(wanted)
         return
-    for memory, out in wanted:
-        driver.read(memory, out)
+    for memory, array in wanted:
+        single(memory, array)
 
 
 def why_not(name: str, index: int) -> TilewrightError | None:
