@@ -276,11 +276,18 @@ class Simulation:
         return (self.broken,)
 
     def cuEventCreate(self, flags: int) -> tuple:
-        return OK, [0.0]
+        return OK, [0.0, False]
 
     def cuEventRecord(self, event: list, stream: str) -> tuple:
-        event[0] = self.clock
+        event[:] = [self.clock, False]
+        self._enqueue(lambda: event.__setitem__(1, True))
         return (OK,)
+
+    def cuEventSynchronize(self, event: list) -> tuple:
+        with self._turn:
+            while self.queue and not event[1]:
+                self.queue.popleft()()
+        return (self.broken,)
 
     def cuEventElapsedTime(self, begin: list, end: list) -> tuple:
         return OK, (end[0] - begin[0]) * 1e3

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.drivers import ALIGNMENT, Memory, read_all, write_all
 from tilewright.targets.kind import kinds
-
-T = TypeVar("T")
 
 _MOST_ELEMENTS = 1 << 45  # of eight bytes: all that addresses of 48 bits reach
 
@@ -168,22 +166,6 @@ def to_numpy(arrays: Sequence[NDArray]) -> list[np.ndarray]:
     if wanted:
         read_all(arrays[0].device.driver, wanted)
     return copies
-
-
-def seen(array: NDArray, use: Callable[[np.ndarray], T]) -> T:
-    """What `use` makes of the contents.  Waits for the device.
-
-    use: keeps nothing of what it is given, which may lie where others come to, and reads no array
-    """
-    made: list[T] = []
-
-    def taken(raw: np.ndarray) -> None:
-        made.append(use(raw.view(array.dtype.storage).reshape(array.shape)))
-
-    own: Callable[..., bool] | None = getattr(array.device.driver, "seen", None)
-    if own is None or not array.size or not own(array.memory, array.nbytes, taken):
-        made.append(use(array.numpy()))
-    return made[0]
 
 
 def converted(value: np.ndarray, dtype: DType, place: str) -> np.ndarray:

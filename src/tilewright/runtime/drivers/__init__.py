@@ -163,13 +163,10 @@ class Together(Protocol):
     write_all: data may change behind it, as behind `write`; it is there for all that the driver is
                asked for then, and for others behind `sync`
     read_all:  waits once
-    seen:      `use` bytes where they come to; nothing of them may be kept, and nothing be read in
-               `use`.  Returns False, having done nothing, where they are too many
     """
 
     def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
     def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
-    def seen(self, memory: Memory, nbytes: int, use: Callable[[np.ndarray], object]) -> bool: ...
 
 
 def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:

@@ -33,7 +33,7 @@ from tilewright.runtime.drivers import (
 from tilewright.runtime.drivers.cuda_api import call as _call
 from tilewright.runtime.drivers.cuda_api import cu as _cu
 from tilewright.runtime.drivers.cuda_api import fork as _fork
-from tilewright.runtime.drivers.cuda_pinned import Block, Pinned
+from tilewright.runtime.drivers.cuda_pinned import Block, Passage
 from tilewright.runtime.drivers.tensor_maps import TensorMaps
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
@@ -335,12 +335,12 @@ class CudaDriver:
 
     def sync(self) -> None:
         self.enter()
-        self._wait()
+        self.wait()
 
-    def _wait(self) -> None:
-        sent = self._pinned.sent
+    def wait(self) -> None:
+        sent = self._passage.sent
         self._check("sync", self._api.cuStreamSynchronize(self.stream))
-        self._pinned.arrived(sent)
+        self._passage.arrived(sent)
 
     def allocate(self, nbytes: int) -> CudaMemory:
         self.enter()
@@ -364,50 +364,47 @@ class CudaDriver:
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
         self.enter()
-        self._send(memory.pointer + offset, data.ctypes.data, data.nbytes)
-        self._wait()  # `data` may change or die after this call, and others may read on any stream
+        self.send(memory.pointer + offset, data.ctypes.data, data.nbytes)
+        self.wait()  # `data` may change or die after this call, and others may read on any stream
 
     def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
         self.enter()
-        if not self._pinned.send([(m.pointer, data) for m, data in wanted]):
+        if not self._passage.send([(m.pointer, data) for m, data in wanted]):
             for memory, data in wanted:
-                self._send(memory.pointer, data.ctypes.data, data.nbytes)
-            self._wait()
+                self.send(memory.pointer, data.ctypes.data, data.nbytes)
+            self.wait()
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
         source = self.part(memory, offset, out.nbytes) if offset else memory
         self.read_all([(source, out)])
 
     def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
-        def use(found: list[np.ndarray]) -> None:
-            for (_, out), seen in zip(wanted, found, strict=True):
-                out[:] = seen
-
         self.enter()
-        if not self._pinned.fetched([(m.pointer, out.nbytes) for m, out in wanted], use):
+        if not self._passage.fetched([(m.pointer, out) for m, out in wanted]):
             for memory, out in wanted:
-                self._fetch(out.ctypes.data, memory.pointer, out.nbytes)
-            self._wait()
-
-    def seen(self, memory: Memory, nbytes: int, use: Callable[[np.ndarray], object]) -> bool:
-        self.enter()
-        return self._pinned.fetched([(memory.pointer, nbytes)], lambda found: use(found[0]))
+                self.fetch(out.ctypes.data, memory.pointer, out.nbytes)
+            self.wait()
 
     @cached_property
-    def _pinned(self) -> Pinned:
-        return Pinned(self._pin, self._send, self._fetch, self._wait)
+    def _passage(self) -> Passage:
+        return Passage(self)
 
-    def _pin(self, nbytes: int) -> Block:
+    def pin(self, nbytes: int) -> Block:
         pointer = int(self._ask(f"pin({nbytes})", _cu().cuMemHostAlloc(nbytes, 0)))
         block = Block(pointer, nbytes)
         _on_death(block, self, "cuMemFreeHost", pointer)
         return block
 
-    def _send(self, target: int, source: int, nbytes: int) -> None:
+    def send(self, target: int, source: int, nbytes: int) -> None:
         self._check("write", self._api.cuMemcpyHtoDAsync(target, source, nbytes, self.stream))
 
-    def _fetch(self, target: int, source: int, nbytes: int) -> None:
+    def fetch(self, target: int, source: int, nbytes: int) -> None:
         self._check("read", self._api.cuMemcpyDtoHAsync(target, source, nbytes, self.stream))
+
+    def reached(self, event: Any) -> None:
+        """Wait for an event, which is taken back."""
+        self._check("read", self._api.cuEventSynchronize(event))
+        self._events.append(event)
 
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
         self.enter()

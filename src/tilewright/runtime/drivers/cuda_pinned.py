@@ -1,15 +1,17 @@
-"""Pinned host memory, through which what is not large goes to a CUDA device and comes back.
+"""What is not large goes to a CUDA device, and comes back, by way of memory that the driver keeps.
 
-In: addresses of the device, bytes of numpy.  Out: copies on the driver's stream.  A copy of memory
-that the device cannot reach itself is two copies and a wait: here the first one, on the host, is
-ours, and nobody waits for the second one.  Read next: `cuda.py`.
+In: addresses of the device, bytes of numpy.  Out: copies on the driver's stream.  What is small is
+sent from a copy of ours, for which nobody waits.  That is ordinary memory: such copies travel with
+the commands, and three in front of a run take half of what they take from pinned memory.  What
+comes back does so in pinned memory, from where it is copied while the next piece is on its way.
+Read next: `cuda.py`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,8 +19,10 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import ALIGNMENT
 
-SENT = 2 << 20  # bytes of the block to send from; what is sent together has at most half of it
-FETCHED = 4 << 20  # bytes that are fetched together, and of the block to which they come
+SENT = 256 << 10  # bytes of the block to send from
+MOST_SENT = 64 << 10  # of what is sent together: more is no faster so
+FETCHED = 1 << 20  # bytes that are fetched together, and of the block to which they come, likewise
+PIECE = 256 << 10  # that are copied while others come
 _LEAST = 64 << 10  # of a block
 
 
@@ -30,26 +34,31 @@ class Block:
         self.pointer, self.bytes = pointer, np.frombuffer(held, np.uint8)
 
 
-class Pinned:
-    """The two blocks of a driver, each made when it is first of use.
+class Stream(Protocol):
+    """A driver and its stream.
 
-    make:    a block of so many bytes; DeviceError where there is none to have, and then all copies
-             go as they did without this
-    send:    enqueues a copy: address on the device, address here, bytes
+    pin:     a block of so many bytes.  Raises DeviceError where there is none to have
+    send:    enqueue a copy: address on the device, address here, bytes
     fetch:   likewise: address here, address on the device, bytes
+    record:  an event; reached: wait for it, and take it back
     wait:    for all that is enqueued
     """
 
-    def __init__(
-        self,
-        make: Callable[[int], Block],
-        send: Callable[[int, int, int], object],
-        fetch: Callable[[int, int, int], object],
-        wait: Callable[[], object],
-    ) -> None:
-        self._make, self._send, self._fetch, self._wait = make, send, fetch, wait
+    def pin(self, nbytes: int) -> Block: ...
+    def send(self, target: int, source: int, nbytes: int) -> None: ...
+    def fetch(self, target: int, source: int, nbytes: int) -> None: ...
+    def record(self) -> Any: ...
+    def reached(self, event: Any) -> None: ...
+    def wait(self) -> None: ...
+
+
+class Passage:
+    """The two blocks of a driver, each made when it is first of use."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self._sending, self._fetching = lock(), lock()
-        self._from: Block | None = None
+        self._from: np.ndarray | None = None
         self._to: Block | None = None
         self._refused = False
         self._at = 0  # in the block to send from: what lies before may be on its way
@@ -61,21 +70,21 @@ class Pinned:
         Returns False, having done nothing, for what is too large.
         """
         size = sum([_aligned(data.nbytes) for _, data in wanted])
-        if size > SENT // 2:
+        if size > MOST_SENT:
             return False
         with self._sending:
-            block = self._from = self._from or self._made(SENT)
-            if block is None:
-                return False
+            if self._from is None:
+                self._from = np.empty(SENT, np.uint8)
+                self._address = self._from.ctypes.data
             if self._at + size > SENT:
-                self._wait()
+                self._stream.wait()
                 self._at = 0
             begin, self._at = self._at, self._at + size
             self._sent += 1
             for target, data in wanted:
                 nbytes = data.nbytes
-                block.bytes[begin : begin + nbytes] = data
-                self._send(target, block.pointer + begin, nbytes)
+                self._from[begin : begin + nbytes] = data
+                self._stream.send(target, self._address + begin, nbytes)
                 begin += _aligned(nbytes)
         return True
 
@@ -91,45 +100,56 @@ class Pinned:
             if sent == self._sent:
                 self._at = 0
 
-    def fetched(
-        self, sources: Sequence[tuple[int, int]], use: Callable[[list[np.ndarray]], object]
-    ) -> bool:
-        """Wait for all that is enqueued, and call `use` with the bytes at these addresses.
+    def fetched(self, wanted: Sequence[tuple[int, np.ndarray]]) -> bool:
+        """Wait for all that is enqueued, and copy the bytes at addresses to arrays.
 
-        sources: addresses and how many bytes
-        use: keeps nothing of what it is given, which others come to, and fetches nothing itself
-        Returns False, having done nothing, for what is too large.
+        Returns False, having done nothing, for what is too large, or where nothing can be pinned.
         """
-        begins, size = [], 0
-        for _, nbytes in sources:
-            begins.append(size)
-            size += _aligned(nbytes)
+        size = sum([_aligned(out.nbytes) for _, out in wanted])
         if size > FETCHED:
             return False
         with self._fetching:
             block = self._to
             if block is None or len(block.bytes) < size:
-                block = self._to = self._made(max(1 << (size - 1).bit_length(), _LEAST))
+                block = self._to = self._pinned(max(1 << (size - 1).bit_length(), _LEAST))
             if block is None:
                 return False
-            found = []
-            for (address, nbytes), begin in zip(sources, begins, strict=True):
-                self._fetch(block.pointer + begin, address, nbytes)
-                found.append(block.bytes[begin : begin + nbytes])
-            self._wait()
-            use(found)
+            begin, behind = 0, 0  # behind: how many bytes since the last event
+            coming: list[tuple[int, np.ndarray, Any]] = []
+            for address, out in wanted:
+                for at in range(0, out.nbytes, PIECE):
+                    part = out[at : at + PIECE]
+                    self._stream.fetch(block.pointer + begin, address + at, part.nbytes)
+                    behind += part.nbytes
+                    event = self._stream.record() if behind >= PIECE else None
+                    behind = 0 if event is not None else behind
+                    coming.append((begin, part, event))
+                    begin += _aligned(part.nbytes)
+            there = 0  # how many of them have been copied
+            for k, (_, _, event) in enumerate(coming):
+                if event is not None:
+                    self._stream.reached(event)
+                    _copy(block, coming[there : k + 1])
+                    there = k + 1
+            self._stream.wait()
+            _copy(block, coming[there:])
         return True
 
-    def _made(self, nbytes: int) -> Block | None:
+    def _pinned(self, nbytes: int) -> Block | None:
         if self._refused:
             return None
         try:
-            return self._make(nbytes)
+            return self._stream.pin(nbytes)
         except DeviceError as error:
             if error.fatal:
                 raise
             self._refused = True  # a system may let a process pin little or nothing
             return None
+
+
+def _copy(block: Block, there: Sequence[tuple[int, np.ndarray, Any]]) -> None:
+    for begin, part, _ in there:
+        part[:] = block.bytes[begin : begin + part.nbytes]
 
 
 def _aligned(nbytes: int) -> int:

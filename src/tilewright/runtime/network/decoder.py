@@ -11,20 +11,18 @@ decoder.  Out: logits, tokens.  Nothing here imports the compiler.  Read next: `
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from tilewright.base.doors import door, is_integer
 from tilewright.base.errors import DeviceError
-from tilewright.runtime.ndarray import NDArray, seen
+from tilewright.runtime.ndarray import to_numpy
 from tilewright.runtime.network.compiled import Compiled
 
 NAMES = ("tokens", "position", "last")  # of its inputs
 Choose = Callable[[np.ndarray], Any]  # logits [batch, vocabulary] -> tokens [batch]
-Rows = slice | int
-Take = Callable[[NDArray, Rows], np.ndarray]  # of logits [batch, rows, vocabulary] and which rows
 
 # Whose position the caches of each are at: that of the last `Decoder` of it.
 _HOLDERS: weakref.WeakKeyDictionary[Compiled, weakref.ref[Decoder]] = weakref.WeakKeyDictionary()
@@ -34,15 +32,6 @@ def greedy(logits: np.ndarray) -> np.ndarray:
     """Give the token that is the likeliest, of each text."""
     made: np.ndarray = np.argmax(logits, -1)
     return made
-
-
-def _logits(held: NDArray, rows: Rows) -> np.ndarray:
-    found: np.ndarray = held.numpy()[:, rows]
-    return found
-
-
-def _likeliest(held: NDArray, rows: Rows) -> np.ndarray:
-    return seen(held, lambda logits: greedy(logits[:, rows]))
 
 
 class Decoder:
@@ -131,8 +120,16 @@ class Decoder:
                 "feed(every=True)", f"{min(self.counts)} positions at once have logits of one only",
                 'Load it with fewer at once, too: shape={"tokens": [1, 64]}.',
             )  # fmt: skip
-        made: np.ndarray = self._fed(given, every, _logits)
-        return made
+        made = []
+        while left := given.shape[1]:
+            sizes = [n for n in self.counts if not every or n <= self._every]
+            size = next((n for n in sizes if n >= left), sizes[-1])
+            part = min(size, left)
+            for logits in self._part(given[:, :part], size, every or part == left):
+                wanted = slice(0 if every else part - 1, part)
+                made.append(logits[:, wanted] if size in self._of_each else logits)
+            given = given[:, part:]
+        return np.concatenate(made, 1) if every else made[-1][:, -1]
 
     @door(DeviceError)
     def generate(self, tokens: Any, count: int, choose: Choose = greedy) -> Iterator[list[int]]:
@@ -141,11 +138,9 @@ class Decoder:
         choose: takes logits [batch, vocabulary], gives the tokens; default: the likeliest
         It ends before where the caches are full.  Raises DeviceError as `feed` does.
         """
-        quick = choose is greedy  # which keeps nothing of the logits: they need not be copied
-        take = _likeliest if quick else _logits
-        found = self._fed(self._checked(tokens), False, take)
+        logits = self.feed(tokens)
         for k in range(count):
-            chosen = np.asarray(found if quick else choose(found))
+            chosen = np.asarray(choose(logits))
             if chosen.size != self.batch or chosen.dtype.kind not in "iu":
                 raise DeviceError(
                     "generate(choose=)", f"it gave {chosen.dtype}{list(chosen.shape)}, which is "
@@ -156,30 +151,16 @@ class Decoder:
             if k + 1 < count:
                 if self.position == self.length:
                     return
-                found = self._fed(self._checked(chosen), False, take)
+                logits = self.feed(chosen)
 
-    def _fed(self, tokens: np.ndarray, every: bool, take: Take) -> Any:
-        """Run all of these tokens: what `take` makes of the logits of each, or of the last."""
-        made = []
-        while left := tokens.shape[1]:
-            sizes = [n for n in self.counts if not every or n <= self._every]
-            size = next((n for n in sizes if n >= left), sizes[-1])
-            part = min(size, left)
-            last = part - 1 if size in self._of_each else -1
-            wanted: list[Rows] = [slice(part) if every else last] if every or part == left else []
-            made += self._part(tokens[:, :part], size, wanted, take)
-            tokens = tokens[:, part:]
-        return np.concatenate(made, 1) if every else made[0]
-
-    def _part(self, tokens: np.ndarray, size: int, wanted: Sequence[Rows], take: Take) -> list[Any]:
-        """Run tokens, filled up to `size`: what `take` makes of the wanted rows of the logits."""
+    def _part(self, tokens: np.ndarray, size: int, wanted: bool) -> list[np.ndarray]:
+        """Run tokens, filled up to `size`: the logits, if they are wanted."""
         part = tokens.shape[1]
         filled = np.zeros((self.batch, size), "int64")
         filled[:, :part] = tokens
         first, last = (np.array([n] * self.batch, "int64") for n in (self.position, part - 1))
-        made = self.run.computed(
-            (filled, first, last), lambda buffers: [take(buffers[0], rows) for rows in wanted]
-        )
+        given = filled, first, last
+        made = self.run.computed(given, lambda buffers: to_numpy(buffers[:1]) if wanted else [])
         self.position += part
         return made
 
