@@ -157,6 +157,39 @@ class Driver(Protocol):
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan: ...
 
 
+class Together(Protocol):
+    """What a driver may have whose every copy is waited for by itself: many copies, few waits.
+
+    write_all: data may change behind it, as behind `write`; it is there for all that the driver is
+               asked for then, and for others behind `sync`
+    read_all:  waits once
+    """
+
+    def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
+    def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
+
+
+def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Write bytes to several blocks of memory of their size, see `Together`."""
+    _all(getattr(driver, "write_all", None), driver.write, wanted)
+
+
+def read_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Read several blocks of memory, each to bytes of its size."""
+    _all(getattr(driver, "read_all", None), driver.read, wanted)
+
+
+def _all(
+    together: Callable[..., None] | None, single: Callable[..., None],
+    wanted: Sequence[tuple[Memory, np.ndarray]],
+) -> None:  # fmt: skip
+    if together is not None:
+        together(wanted)
+        return
+    for memory, array in wanted:
+        single(memory, array)
+
+
 def why_not(name: str, index: int) -> TilewrightError | None:
     """None when the device can be used; otherwise the reason and the way out."""
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray, converted
+from tilewright.runtime.ndarray import NDArray, converted, overwrite, to_numpy
 from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
@@ -96,6 +96,16 @@ class GraphModule:
                 self._set(key, value)
             for name, item in params.items():
                 self._set(name, item)
+
+    def set_inputs(self, values: Mapping[str, Any]) -> None:
+        """`set_input` of inputs by name, whatever they are called."""
+        with self._own:
+            fitting = [(k, v) for n, v in values.items() if (k := self._fits(n, v)) is not None]
+            if len(fitting) == len(values):
+                self._set_fitting(fitting)
+                return
+            for name, value in values.items():
+                self._set(name, value)
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
@@ -335,8 +345,7 @@ class GraphModule:
             for held, host in zip(self._now.inputs, hosts, strict=True):
                 held.copyfrom(host)
             self._run()
-            for result in self._now.outputs:
-                result.numpy()
+            to_numpy(self._now.outputs)
 
         once()
         results: list[float] = []
@@ -384,21 +393,30 @@ class GraphModule:
         self._unset.discard(k)
         self._given.pop(k, None)
 
+    def _fits(self, key: Any, value: Any) -> int | None:
+        """The number of an input, named, whose value is like the one it has: as nearly always."""
+        k = self._index.get(key)
+        if k is None or not isinstance(value, np.ndarray):
+            return None
+        held = self._now.inputs[k]
+        return k if value.dtype == held.dtype.storage and value.shape == held.shape else None
+
+    def _set_fitting(self, values: Sequence[tuple[int, np.ndarray]]) -> None:
+        for k, value in values:
+            self._check_bound(k, value)
+        overwrite([(self._now.inputs[k], value) for k, value in values])
+        for k, _ in values:
+            self._unset.discard(k)
+            self._given.pop(k, None)
+
     def _set(self, key: str | int, value: Any) -> None:
+        fitting = self._fits(key, value)
+        if fitting is not None:
+            self._set_fitting([(fitting, value)])
+            return
         if isinstance(key, str) and key not in self._index and self._is_weight(key, value):
             return
         k = self._position("set_input", key)
-        held = self._now.inputs[k]
-        if (
-            isinstance(value, np.ndarray)
-            and value.dtype == held.dtype.storage
-            and value.shape == held.shape
-        ):  # as nearly always
-            self._check_bound(k, value)
-            held.copyfrom(value)
-            self._unset.discard(k)
-            self._given.pop(k, None)
-            return
         spec = self._now.plan.inputs[k]
         place = f"set_input({spec.name!r})"
         if not isinstance(value, NDArray):
