@@ -136,7 +136,7 @@ def tune(
     """
     from tilewright import front
     from tilewright.measure.database import Database
-    from tilewright.models import networks
+    from tilewright.models import networks, scripts
     from tilewright.network.tune_network import task_lines
     from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
@@ -149,7 +149,6 @@ def tune(
     seconds = None if minutes is None else minutes * 60
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key, builders)
-    target = front.as_described(target, devices)
 
     def load() -> front.Network | Task:
         return loaded(
@@ -157,6 +156,7 @@ def tune(
         )
 
     if tasks == "list":
+        target = front.as_described(target, devices)
         what = load()
         listed = (
             [what] if isinstance(what, Task) else front.tasks_of(what, target, tuner, templates)
@@ -164,19 +164,25 @@ def tune(
         for line in task_lines(listed):
             click.echo(line)
         return
+    search = _search_options(more)
     with (
-        Database(path, on_error=front.warn) as database,
         Progress(trials, seconds) as progress,
+        front.begun(target, devices, search["measuring"]) as helpers,
         _termination_as_interrupt(),
+        Database(path, on_error=front.warn) as database,
     ):
         try:
-            what = load()
+            if scripts.parts_of(model) is None:  # the device is being opened
+                what = load()
+            target = front.as_described(target, devices, helpers)
+            if scripts.parts_of(model) is not None:  # what it declares may be for the device
+                what = load()
             alone = isinstance(what, Task)
             progress.what = "best" if alone else "network"
             front.search(
                 what, None if alone else target, database, trials=trials, seconds=seconds,
                 tuner=tuner, templates=templates, tasks=tasks, seed=seed, farm=devices,
-                progress=progress, **_search_options(more),
+                helpers=helpers, progress=progress, **search,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(

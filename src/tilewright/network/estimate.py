@@ -76,7 +76,8 @@ def _parts(trials: Trials) -> dict[str, float]:
     Each is timed where it lies in a run, which costs the same for each and is taken off again.
     """
     kernels = trials.untuned.library.report.kernels
-    rounds = [kernel_seconds(trials.untuned) for _ in range(_ROUNDS)]
+    with trials.device_free():
+        rounds = [kernel_seconds(trials.untuned) for _ in range(_ROUNDS)]
     taken = {k.group: median(each[k.group] for each in rounds) for k in kernels}
     more = (sum(taken.values()) - trials.untuned_seconds) / sum(k.count for k in kernels)
     least = _LEAST * trials.untuned_seconds / len(kernels)

@@ -6,7 +6,9 @@ in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -32,6 +34,7 @@ from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.jobs import References
 from tilewright.search.loop import tune as search
 from tilewright.search.predictions import Predictions
+from tilewright.search.propose.cost_model import begin_import
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_default, with_rules
 from tilewright.targets.precision import check_used
@@ -190,7 +193,8 @@ def tune(
     on_notice: Callable[[str], object] | None = None,
     history: Database | None = None,
     measuring: Measuring | None = None,
-    meanwhile: Callable[[Helpers], None] | None = None,
+    meanwhile: Callable[[Helpers], Callable[[], float] | None] | None = None,
+    helpers: Helpers | None = None,
 ) -> Report:
     """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
     those of a farm.
@@ -198,32 +202,71 @@ def tune(
     Started again with the same log, it goes on where it was.  on_error: told
     when the log cannot be written; on_notice: told of devices of the farm that come and go;
     history: of other tasks and devices; meanwhile: what is done while others look at the spaces, by
-    processes of the search, too; see `search.loop.tune`.
+    processes of the search, too; what it returns goes on beside the trials where these are on a
+    device of their own, see `search.loop.tune`.  helpers: what `begun` gives
     Raises DeviceError without the device.
     """
-    chosen = measuring or Measuring()
+    chosen, given = measuring or Measuring(), helpers or Helpers()
+    beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
     with (
-        _builder(farm, on_notice, chosen) as builder,
-        _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
+        _builder(farm, on_notice, chosen, given.builder) as builder,
+        _runner(farm, on_notice, chosen, cold_bytes(tasks), given.runner) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
         here = builder if isinstance(builder, LocalBuilder) else None
         device = runner if isinstance(runner, LocalRunner) else None
+        alone = device is not None and not tasks[0].target.device_kind.shares_host
 
-        def first(predictions: Predictions | None, references: References | None) -> None:
-            if meanwhile is not None:
-                meanwhile(Helpers(here, predictions, references, device))
+        def first(
+            predictions: Predictions | None, references: References | None
+        ) -> Future[float] | None:
+            if meanwhile is None:
+                return None
+            known = Helpers(here, predictions, references, device, pipeline.device_free)
+            rest = meanwhile(known)
+            if rest is None or alone:
+                return None if rest is None else beside.submit(rest)
+            done: Future[float] = Future()
+            done.set_result(rest())
+            return done
 
-        return search(
-            list(tasks), pipeline, database, options, on_event=on_event, history=history,
-            meanwhile=first,
-        )  # fmt: skip
+        try:
+            return search(
+                list(tasks), pipeline, database, options, on_event=on_event, history=history,
+                meanwhile=first,
+            )  # fmt: skip
+        finally:
+            beside.shutdown(wait=False)  # of a search that was stopped it loses its processes
 
 
-def as_described(target: Target, farm: Devices | None = None) -> Target:
-    """Give `target` with what its device reports.  Raises TargetError or DeviceError without
-    one."""
-    with _runner(farm) as runner:
+@contextmanager
+def begun(
+    target: Target, farm: Devices | None = None, measuring: Measuring | None = None
+) -> Iterator[Helpers]:
+    """Begin what a search takes long to begin, while the caller does other things: opening the
+    device, starting processes that build, importing what learns.  Give them for a search and for
+    what is built before and after it; they end with the block.
+
+    With devices of a farm nothing is begun.
+    """
+    if farm is not None:
+        yield Helpers()
+        return
+    with _builder(None, None, measuring or Measuring()) as builder, LocalRunner() as runner:
+        assert isinstance(builder, LocalBuilder)
+        runner.start(target)
+        if not target.device_kind.shares_host:  # there they would compete with what is timed
+            builder.start(target)
+        begin_import()
+        yield Helpers(builder, runner=runner)
+
+
+def as_described(
+    target: Target, farm: Devices | None = None, helpers: Helpers | None = None
+) -> Target:
+    """Give `target` with what its device reports.  helpers: what `begun` gives
+    Raises TargetError or DeviceError without one."""
+    with _runner(farm, shared=None if helpers is None else helpers.runner) as runner:
         return target.on(runner.describe(target))
 
 
@@ -244,29 +287,43 @@ def _constant_bytes(task: Task) -> int:
     return sum(prod(op.shape) * op.dtype.bytes for op in held)
 
 
+@contextmanager
 def _builder(
-    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring
-) -> LocalBuilder | FarmBuilder:
-    if farm is None or farm.builders is None:
-        return LocalBuilder(chosen.timeout, chosen.parallel)
-    return FarmBuilder(
-        farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
-    )
+    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring,
+    shared: LocalBuilder | None = None,
+) -> Iterator[LocalBuilder | FarmBuilder]:  # fmt: skip
+    """shared: whose processes build, where they are of this machine"""
+    if farm is not None and farm.builders is not None:
+        with FarmBuilder(
+            farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
+        ) as there:
+            yield there
+    elif shared is not None:
+        yield shared.sharing(chosen.timeout)
+    else:
+        with LocalBuilder(chosen.timeout, chosen.parallel) as here:
+            yield here
 
 
+@contextmanager
 def _runner(
     farm: Devices | None,
     on_notice: Callable[[str], object] | None = None,
     measuring: Measuring | None = None,
     cold: int = 0,
-) -> LocalRunner | FarmRunner:
+    shared: LocalRunner | None = None,
+) -> Iterator[LocalRunner | FarmRunner]:
+    """shared: which has the device open, where it is of this machine"""
     chosen = measuring or Measuring()
-    if farm is None:
-        return LocalRunner(
-            chosen.timeout, chosen.number, chosen.repeat, chosen.min_repeat_ms, cold_bytes=cold
-        )
-    return FarmRunner(
-        farm.key, farm.host, farm.port, timeout=chosen.timeout, number=chosen.number,
-        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, cold_bytes=cold,
-        on_notice=on_notice,
-    )  # fmt: skip
+    timing: dict[str, Any] = {
+        "timeout": chosen.timeout, "number": chosen.number, "repeat": chosen.repeat,
+        "min_repeat_ms": chosen.min_repeat_ms, "cold_bytes": cold,
+    }  # fmt: skip
+    if farm is not None:
+        with FarmRunner(farm.key, farm.host, farm.port, on_notice=on_notice, **timing) as there:
+            yield there
+    elif shared is not None:
+        yield shared.sharing(**timing)
+    else:
+        with LocalRunner(**timing) as here:
+            yield here
