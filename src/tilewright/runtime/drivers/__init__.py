@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -155,6 +155,14 @@ class Driver(Protocol):
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None: ...
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]: ...
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan: ...
+
+
+@runtime_checkable
+class KnowsRoom(Protocol):
+    """A driver that knows how much memory its device has left."""
+
+    def free_bytes(self) -> int:
+        """Bytes that nobody has allocated."""
 
 
 def why_not(name: str, index: int) -> TilewrightError | None:
