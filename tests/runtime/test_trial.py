@@ -216,6 +216,8 @@ def test_what_damages_a_kept_constant_harms_no_later_trial(
         driver.write(copy, np.full(4, 7, np.uint8), 64)
     assert trial(artifact, device, [x, y], [x + y]).error == "wrong"
     assert trial(artifact, device, [x, y], [x + y]).error is None
+    del x, y
+    assert not device_copies._copies  # nothing is kept of what is gone
 
 
 def test_copies_make_room(
@@ -226,7 +228,7 @@ def test_copies_make_room(
     artifact = elementwise(device, [ADD])
     monkeypatch.setattr(type(device.driver), "free_bytes", lambda _: 16 * x.nbytes + 100)
     assert trial(artifact, device, [x, y], [x + y]).error is None
-    assert [a is y for a, _, _ in device_copies._copies.values()] == [True]
+    assert [of() is y for of, _, _ in device_copies._copies.values()] == [True]
     fenced, failures = type(device.driver).fenced, [1]
 
     def full(driver: Any, nbytes: int) -> Any:

@@ -8,7 +8,9 @@ Read next: `guarded.py`, `trial.py`.
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
+from functools import partial
 
 import numpy as np
 
@@ -18,21 +20,21 @@ from tilewright.runtime.drivers import Driver, KnowsRoom, Memory
 _LEAST = 1 << 20  # bytes that are worth a copy
 _SHARE = 16  # copies take one part in so many of the memory that is free
 
-_copies: OrderedDict[int, tuple[np.ndarray, Driver, Memory]] = (
-    OrderedDict()
-)  # with what they are of
+# By the identity of what they are of, as long as that lives.
+_copies: OrderedDict[int, tuple[weakref.ref[np.ndarray], Driver, Memory]] = OrderedDict()
 
 
 def fill(driver: Driver, memory: Memory, array: np.ndarray) -> None:
     """Write a dense array of `memory`'s size to it.  One that nobody may change is kept."""
-    array_, owner, copy = _copies.pop(id(array), (None, None, None))
-    if copy is None or array_ is not array or owner is not driver:
-        driver.write(memory, array.reshape(-1).view(np.uint8))
-        copy = _copy(driver, memory, array)
-    else:
-        driver.copy(copy, memory, array.nbytes)
+    known = _copies.pop(id(array), None)
+    if known is not None and known[0]() is array and known[1] is driver:
+        driver.copy(known[2], memory, array.nbytes)
+        _copies[id(array)] = known
+        return
+    driver.write(memory, array.reshape(-1).view(np.uint8))
+    copy = _copy(driver, memory, array)
     if copy is not None:
-        _copies[id(array)] = array, driver, copy
+        _copies[id(array)] = weakref.ref(array, partial(_died, id(array))), driver, copy
 
 
 def forget() -> bool:
@@ -40,6 +42,11 @@ def forget() -> bool:
     some = bool(_copies)
     _copies.clear()
     return some
+
+
+def _died(key: int, array: weakref.ref[np.ndarray]) -> None:
+    if key in _copies and _copies[key][0] is array:
+        del _copies[key]
 
 
 def _copy(driver: Driver, memory: Memory, array: np.ndarray) -> Memory | None:
