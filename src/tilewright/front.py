@@ -67,6 +67,7 @@ from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.search.progress import Progress
+from tilewright.search.propose.cost_model import begin_import
 from tilewright.search.propose.named import tuner_name
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import with_rules
@@ -322,6 +323,7 @@ def tune(
             what, precision = _as_asked(what, precision, weights)
             chosen = _target(target, precision)
             helpers = stack.enter_context(begun(chosen, devices, measuring))
+            begin_import()  # while the device is opened
             chosen = as_described(chosen, devices, helpers)
         else:
             _refuse("tune", target=target, precision=precision, weights=weights)

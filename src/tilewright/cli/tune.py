@@ -140,6 +140,7 @@ def tune(
     from tilewright.network.tune_network import task_lines
     from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
+    from tilewright.search.propose.prior import import_alone
 
     networks.check(model)
     if not templates and tuner != RULES:
@@ -172,10 +173,11 @@ def tune(
         Database(path, on_error=front.warn) as database,
     ):
         try:
-            if scripts.parts_of(model) is None:  # the device is being opened
-                what = load()
+            if scripts.parts_of(model) is None:
+                import_alone()  # nobody else's code runs in this process
+                what = load()  # while the device is opened
             target = front.as_described(target, devices, helpers)
-            if scripts.parts_of(model) is not None:  # what it declares may be for the device
+            if scripts.parts_of(model) is not None:  # what it declares is for the device
                 what = load()
             alone = isinstance(what, Task)
             progress.what = "best" if alone else "network"

@@ -34,7 +34,6 @@ from tilewright.schedule.task import Task, task_of_dag
 from tilewright.search.jobs import References
 from tilewright.search.loop import tune as search
 from tilewright.search.predictions import Predictions
-from tilewright.search.propose.cost_model import begin_import
 from tilewright.search.report import Event, Options, Report
 from tilewright.search.rules.derive import with_default, with_rules
 from tilewright.targets.precision import check_used
@@ -244,8 +243,8 @@ def begun(
     target: Target, farm: Devices | None = None, measuring: Measuring | None = None
 ) -> Iterator[Helpers]:
     """Begin what a search takes long to begin, while the caller does other things: opening the
-    device, starting processes that build, importing what learns.  Give them for a search and for
-    what is built before and after it; they end with the block.
+    device, starting processes that build.  Give them for a search and for what is built before and
+    after it; they end with the block.
 
     With devices of a farm nothing is begun.
     """
@@ -257,7 +256,6 @@ def begun(
         runner.start(target)
         if not target.device_kind.shares_host:  # there they would compete with what is timed
             builder.start(target)
-        begin_import()
         yield Helpers(builder, runner=runner)
 
 
