@@ -54,6 +54,7 @@ from tilewright.models import networks, scripts
 from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
+from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
 from tilewright.network.narrow import Watch, accuracy, asking
 from tilewright.network.single import build_task
@@ -376,7 +377,10 @@ def search(
     more: dict[str, Any] = {}
     if isinstance(what, Network):
         assert target is not None
-        every = tasks_of(what, target, way, templates, options if tasks == "all" else None)
+        known = None if helpers is None else helpers.groupings
+        every = tasks_of(
+            what, target, way, templates, options if tasks == "all" else None, known
+        )  # fmt: skip
         try:
             found = [every[k] for k in chosen_tasks(tasks, len(every))]
         except ValueError as error:
@@ -395,13 +399,15 @@ def search(
 
 
 def tasks_of(
-    net: Network, target: Target, tuner: str, templates: bool = True, options: Options | None = None
-) -> list[Task]:
+    net: Network, target: Target, tuner: str, templates: bool = True,
+    options: Options | None = None, known: Groupings | None = None,
+) -> list[Task]:  # fmt: skip
     """Give the tasks of a network; with options, in the layouts that the budget allows to compare
-    where the network leaves them open.  Raises ModelError where there is none."""
+    where the network leaves them open.  known: see `extract.groupings`
+    Raises ModelError where there is none."""
     others = options if net.layout is None else None
     mods, place = net.modules, f"tune {net.name!r}"
-    return network_tasks(mods, net.params, target, tuner, templates, others, place)
+    return network_tasks(mods, net.params, target, tuner, templates, others, place, known=known)
 
 
 def warn(error: TilewrightError) -> None:

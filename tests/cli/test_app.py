@@ -47,7 +47,7 @@ def run(capsys, tmp_path, monkeypatch):
 def quick_device(monkeypatch):
     monkeypatch.setattr(front, "as_described", lambda target, *_: target)
     monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
-    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_, **__: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
         monkeypatch.setattr(tune_network, name, lambda *_: [])
 
@@ -171,7 +171,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
-    def found(mod, params, target, include_simple, every_implementation, pass_options):
+    def found(mod, params, target, include_simple, every_implementation, pass_options, known):
         assert include_simple
         return [cpu_task(8, 8, 8)]
 

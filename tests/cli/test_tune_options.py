@@ -28,7 +28,7 @@ def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(front, "as_described", lambda target, *_: target)
     monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
-    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_, **__: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
         monkeypatch.setattr(tune_network, name, lambda *_: [])
 

@@ -144,7 +144,10 @@ def build(
         predictions = shared.predicted(chosen) if use_knowledge else None
         predictions = predictions or Predictions(chosen, trees, builder)
         evidence = Evidence(sources_of(schedules), names, chosen.fingerprint, known, predictions)
-        decided = [decide(f, params, evidence, chosen, pass_options) for f in functions]
+        decided = [
+            decide(f, params, evidence, chosen, pass_options, known=shared.groupings)
+            for f in functions
+        ]
         mains = [d.main for d in decided]
         _check_inputs(mains)
         each = [fused_groups(main) for main in mains]

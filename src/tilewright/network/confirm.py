@@ -33,6 +33,7 @@ from tilewright.measure.record import NetworkLine, own_versions
 from tilewright.network.build import build
 from tilewright.network.decide import Decision, decide
 from tilewright.network.evidence import Evidence
+from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -104,6 +105,11 @@ class Trials:
             self.untuned = self._loaded(line, library)
             (self.untuned_seconds,) = self._in_turn([self.untuned])
 
+    @property
+    def groupings(self) -> Groupings:
+        """What is known of it and of its kind."""
+        return self._helpers.groupings
+
     def device_free(self) -> AbstractContextManager[None]:
         """Keep the search from the device meanwhile."""
         return self._helpers.device_free()
@@ -150,8 +156,9 @@ class Trials:
         names, print_ = (str(self.target),), self.target.fingerprint
         evidence = Evidence(logs, names, print_, records(self.target))
         return decide(
-            self.mod, self.params, evidence, self.target, self.pass_options, as_confirmed=False
-        )
+            self.mod, self.params, evidence, self.target, self.pass_options, as_confirmed=False,
+            known=self._helpers.groupings,
+        )  # fmt: skip
 
     def _line(self, way: Decision) -> NetworkLine:
         return NetworkLine(

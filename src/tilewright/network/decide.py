@@ -34,11 +34,10 @@ from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
     FEW_ROWS,
     FusedGroup,
+    Groupings,
     fused_groups,
     groups_of,
     implementations,
-    ungrouped,
-    ways_to_group,
 )
 from tilewright.network.layouts import Choice as Layouts
 from tilewright.network.layouts import (
@@ -96,14 +95,16 @@ def decide(
     pass_options: PassOptions = USUAL,
     *,
     as_confirmed: bool = True,
+    known: Groupings | None = None,
 ) -> Decision:
     """Give the network in the layouts, and in the grouping, that are faster: `as_confirmed` of the
     whole network, otherwise by the records.
 
     Where not all kernels of a grouping were measured, a log changes nothing: it is that of a build
-    without it.
+    without it.  known: see `extract.groupings`
     """
-    plain, last = ungrouped(mod, params, pass_options, target)
+    known = known or Groupings()
+    plain, last = known.ungrouped(mod, params, pass_options, target)
     key = network_key(plain)
     told = evidence.confirmed(key) if as_confirmed else None
     layouts: Layouts = ()
@@ -113,7 +114,7 @@ def decide(
         else:
             layouts = known_layouts(plain, evidence, target)
         plain = in_layouts(plain, layouts)
-    ways = [m["main"] for m in ways_to_group(plain, last, target)]
+    ways = [m["main"] for m in known.ways(plain, last, target)]
     if told is not None and told.grouping is not None and told.grouping < len(ways):
         number = told.grouping
     else:

@@ -22,8 +22,6 @@ from tilewright.network.extract import (
     FusedGroup,
     fused_groups,
     implementations,
-    ungrouped,
-    ways_to_group,
 )
 from tilewright.network.layouts import throughout
 from tilewright.targets.target import Target
@@ -87,9 +85,10 @@ def _parts(trials: Trials) -> dict[str, float]:
 
 
 def _ways(trials: Trials) -> list[list[FusedGroup]]:
-    plain, last = ungrouped(trials.mod, trials.params, trials.pass_options, trials.target)
-    mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
-    ways = [way["main"] for each in mods for way in ways_to_group(each, last, trials.target)]
+    known, target = trials.groupings, trials.target
+    plain, last = known.ungrouped(trials.mod, trials.params, trials.pass_options, target)
+    mods = [plain, *(throughout(plain, target) if last is fuse else ())]
+    ways = [way["main"] for each in mods for way in known.ways(each, last, target)]
     return [fused_groups(main) for main in (trials.usual.main, *ways)]
 
 

@@ -27,7 +27,7 @@ from tilewright.measure.pipeline import Pipeline
 from tilewright.network.chains import as_they_run, chained
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
-from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
+from tilewright.network.extract import Groupings, fused_groups, fused_tasks
 from tilewright.network.helpers import Helpers
 from tilewright.network.layouts import can_choose, in_layouts, rivals
 from tilewright.schedule.task import Task, task_of_dag
@@ -65,6 +65,7 @@ def tasks_of(
     templates: bool = True,
     simple: bool = True,
     pass_options: PassOptions = USUAL,
+    known: Groupings | None = None,
 ) -> list[Task]:
     """Give the distinct kernels of all of `mods` that can be tuned, each in every implementation;
     weight: how often they run in all.
@@ -72,6 +73,7 @@ def tasks_of(
     rules:     all kernels, by rules; else those that a template fits
     templates: with rules: whether templates compete with them
     simple:    with rules: also kernels without a reduction
+    known:     see `groupings`
     """
     check_used("tune", target)
     found: dict[str, Task] = {}
@@ -79,16 +81,16 @@ def tasks_of(
     for mod in mods:
         own = fused_tasks(
             mod, params, target, rules and simple, every_implementation=True,
-            pass_options=pass_options,
+            pass_options=pass_options, known=known,
         )  # fmt: skip
         as_they_run(own)
         every += own
     for task in every:
-        known = found.setdefault(task.key, task)
-        if known is not task:
-            known.weight += task.weight
-            known.layers = tuple(dict.fromkeys((*known.layers, *task.layers)))
-            known.chained = known.chained or task.chained
+        first = found.setdefault(task.key, task)
+        if first is not task:
+            first.weight += task.weight
+            first.layers = tuple(dict.fromkeys((*first.layers, *task.layers)))
+            first.chained = first.chained or task.chained
     tasks = list(found.values())
     if rules:
         tasks = [with_rules(t, templates=templates) for t in tasks]
@@ -105,6 +107,7 @@ def with_layouts(
     templates: bool = True,
     simple: bool = True,
     pass_options: PassOptions = USUAL,
+    known: Groupings | None = None,
 ) -> list[Task]:
     """Give `tasks`, and what has to be measured so that a build can choose groupings and layouts;
     the latter where the budget has a batch and more for each of them.  Else those of the network
@@ -112,12 +115,13 @@ def with_layouts(
     log.
 
     Convolutions in other layouts compete with what they are instead of; what has no template is
-    measured in its default schedule, which is one trial.
+    measured in its default schedule, which is one trial.  known: see `groupings`
     """
-    plain = [ungrouped(mod, params, pass_options, target) for mod in mods]
-    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target)]
-    known = {t.key for t in tasks}
-    more = [t for t in _layout_tasks(plain, target, rules) if t.key not in known]
+    known = known or Groupings()
+    plain = [known.ungrouped(mod, params, pass_options, target) for mod in mods]
+    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target, known)]
+    keys = {t.key for t in tasks}
+    more = [t for t in _layout_tasks(plain, target, rules) if t.key not in keys]
     once = [t for t in more if t.sketches[0].origin == "default"]
     several = len(tasks) + len(more) - len(once)
     trials = inf if options.trials is None else options.trials
@@ -153,15 +157,15 @@ def _known_tasks(
 
 
 def _grouping_tasks(
-    known: Collection[str], plain: Sequence[Ungrouped], target: Target
+    keys: Collection[str], plain: Sequence[Ungrouped], target: Target, known: Groupings
 ) -> list[Task]:
-    """The kernels in which ways to group the operators differ; without those that are `known`."""
+    """The kernels in which ways to group the operators differ; without those that have `keys`."""
     found: dict[str, Task] = {}
     for mod, last in plain:
-        ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last, target)]
+        ways = [fused_groups(way["main"]) for way in known.ways(mod, last, target)]
         common = set.intersection(*({g.key for g in groups} for groups in ways))
         begun = chained(ways[0]) if target.waits else ""
-        for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
+        for g in (g for groups in ways for g in groups if g.key not in {*common, *keys}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
             task.chained = begun if begun == "early" else ""
             found.setdefault(g.key, with_default(task))
@@ -221,8 +225,11 @@ def tune(
         ) -> Future[float] | None:
             if meanwhile is None:
                 return None
-            known = Helpers(here, predictions, references, device, pipeline.device_free)
-            rest = meanwhile(known)
+            rest = meanwhile(
+                Helpers(
+                    here, predictions, references, device, pipeline.device_free, given.groupings
+                )
+            )
             if rest is None or alone:
                 return None if rest is None else beside.submit(rest)
             done: Future[float] = Future()

@@ -23,6 +23,7 @@ from tilewright.measure.record import NetworkLine, task_label
 from tilewright.network import tune as tuning
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.estimate import Estimate
+from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
 from tilewright.network.tune import Measuring
 from tilewright.runtime.timing import show_seconds
@@ -41,7 +42,7 @@ SHORT = 3.0  # seconds of a search that has no time to begin with the network as
 def network_tasks(
     mods: Sequence[IRModule], params: Mapping[str, Any], target: Target, tuner: str,
     templates: bool = True, options: Options | None = None, place: str = "tune",
-    simple: bool = True,
+    simple: bool = True, known: Groupings | None = None,
 ) -> list[Task]:  # fmt: skip
     """Give the tasks of the network, see `tune_network`; with options, in the layouts that the
     budget allows to compare, see `with_layouts`.
@@ -49,9 +50,12 @@ def network_tasks(
     tuner:  `RULES` tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     simple: with rules: also kernels without a reduction
+    known:  see `extract.groupings`
     Raises ModelError where there is none.
     """
-    found = tuning.tasks_of(mods, params, target, tuner == RULES, templates, simple)
+    found = tuning.tasks_of(
+        mods, params, target, tuner == RULES, templates, simple, known=known
+    )  # fmt: skip
     if not found and not tuning.tasks_of(mods, params, target, True):
         raise ModelError(
             place, "the network has no kernel to tune", "Tune one that computes something."
@@ -63,7 +67,9 @@ def network_tasks(
         )  # fmt: skip
     if options is None:
         return found
-    return tuning.with_layouts(found, mods, params, target, options, tuner == RULES, templates)
+    return tuning.with_layouts(
+        found, mods, params, target, options, tuner == RULES, templates, known=known
+    )  # fmt: skip
 
 
 def task_lines(tasks: Sequence[Task]) -> list[str]:
