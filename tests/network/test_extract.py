@@ -217,7 +217,7 @@ def test_the_loop_of_the_tutorials_tunes_what_no_template_fits(tmp_path):
 
 
 def test_a_search_groups_each_network_once(monkeypatch):
-    """Another network, other weights and another target are worked out anew, and what is watched."""
+    """Other weights and another target are worked out anew, and what is watched."""
     mod, params = residual()
     target, asked = Target("cuda -arch=sm_80"), []
     work_out = extract.ungrouped

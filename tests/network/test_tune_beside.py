@@ -18,6 +18,7 @@ from tilewright.network.helpers import Helpers
 from tilewright.search.loop import Report, TaskReport
 from tilewright.search.progress import Progress
 from tilewright.search.report import Options
+from tilewright.targets.spec import DeviceSpec
 from tilewright.targets.target import Target
 
 
@@ -62,6 +63,10 @@ def test_the_untuned_network_is_built_beside_trials_on_a_device_of_its_own(
         assert going_on.result(10) >= 0
         return Report([TaskReport(t) for t in tasks])
 
+    def describe(_: LocalRunner, target: Target) -> DeviceSpec:
+        return DeviceSpec(kind, shares_host=not beside)
+
+    monkeypatch.setattr(LocalRunner, "describe", describe)
     monkeypatch.setattr(tune_network, "show_untuned", show_untuned)
     monkeypatch.setattr(tune_network, "confirm", lambda *_: order.append("confirm"))
     monkeypatch.setattr(tuning, "search", search)

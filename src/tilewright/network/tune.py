@@ -218,7 +218,6 @@ def tune(
     ):
         here = builder if isinstance(builder, LocalBuilder) else None
         device = runner if isinstance(runner, LocalRunner) else None
-        alone = device is not None and not tasks[0].target.device_kind.shares_host
 
         def first(
             predictions: Predictions | None, references: References | None
@@ -230,8 +229,10 @@ def tune(
                     here, predictions, references, device, pipeline.device_free, given.groupings
                 )
             )
-            if rest is None or alone:
-                return None if rest is None else beside.submit(rest)
+            if rest is None:
+                return None
+            if device is not None and not device.describe(tasks[0].target).shares_host:
+                return beside.submit(rest)
             done: Future[float] = Future()
             done.set_result(rest())
             return done
