@@ -288,7 +288,9 @@ def tune(
     target:  such as "cuda", "llvm", "opencl", with options: "llvm -mcpu=skylake"; default: of
              `with Target(...):`, else a GPU with CUDA where there is one, else this processor; a
              task has its own
-    minutes, trials: the budget, whichever ends first, of both together; default: five minutes
+    minutes, trials: the budget, whichever ends first, of both together; default: five minutes.
+             What comes before a search and after it counts, where it is short; see
+             docs/searching.md
     log:     the file that results are added to; one that is there already is gone on with, so a
              search may be stopped at any moment, by Ctrl-C too.  Default: NAME.TARGET.jsonl in the
              current folder, as of the command
