@@ -156,7 +156,9 @@ def build(
             _check_apart(mains, each)
         kernels = KernelChoices(decided, each, evidence, chosen)
         # Tiles of several samples lie side by side in what Winograd's transforms compute.
-        groups = joined if partial_batches else kernels.implemented(joined)
+        groups = joined
+        if not partial_batches:
+            groups = kernels.with_schedules(joined, kernels.implemented(joined))
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
             by_schedules, begun = kernels.schedules(groups), chained_each(each, groups)

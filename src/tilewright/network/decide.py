@@ -52,7 +52,7 @@ from tilewright.network.layouts import (
     units_of,
     usual_layouts,
 )
-from tilewright.network.schedules import Choice, choices
+from tilewright.network.schedules import DEFAULT, Choice, choices
 from tilewright.schedule.template import (
     anchor_sketches,
     registered_computations,
@@ -380,6 +380,20 @@ class KernelChoices:
             taken = all_implemented(part, evidence, self._target)
             found |= {g.key: t for g, t in zip(part, taken, strict=True)}
         return [found[g.key] for g in groups]
+
+    def with_schedules(
+        self, usual: Sequence[FusedGroup], taken: Sequence[FusedGroup]
+    ) -> list[FusedGroup]:
+        """Give `taken`, and the usual one instead of another implementation that has only its
+        default schedule, though something was known of its time."""
+
+        def has_none(group: FusedGroup) -> bool:
+            if not group.instead_of:
+                return False
+            first = next(choices(self._known(group), group.dag, self._target))
+            return first.kind is DEFAULT
+
+        return [own if has_none(g) else g for own, g in zip(usual, taken, strict=True)]
 
     def schedules(self, groups: Sequence[FusedGroup]) -> list[Iterator[Choice]]:
         """Give the schedules for each, preferred first."""
