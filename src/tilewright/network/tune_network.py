@@ -223,7 +223,6 @@ def show_untuned(
     except TilewrightError as error:
         say(f"What it takes untuned is not known: {error}")
         return []
-    progress.untuned = sum(trials.untuned_seconds for trials in built)
 
     def of_all(best: Mapping[str, float]) -> tuple[float, dict[str, float]]:
         found = [estimate(best) for estimate in estimates]
@@ -233,6 +232,7 @@ def show_untuned(
         return sum(seconds for seconds, _ in found), dict(parts)
 
     progress.estimate = of_all
+    progress.untuned = sum(trials.untuned_seconds for trials in built)
     return built if farm is None else []
 
 
