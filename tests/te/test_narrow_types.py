@@ -13,6 +13,8 @@ from tests.tiers import examples
 from tilewright import te
 from tilewright.base.dtype import TYPES, DType
 from tilewright.base.errors import ExpressionError
+from tilewright.ir import float8
+from tilewright.te import evaluate as reference
 from tilewright.te.contraction import contraction
 from tilewright.te.evaluate import (
     agrees,
@@ -142,6 +144,57 @@ def test_of_a_sum_of_products_is_that_of_float32_and_one_rounding(dtype):
     size = np.abs(a) @ np.abs(b)
     expected = 8 * np.sqrt(90) * 2.0**-23 * size + DType(dtype).eps / 2 * np.abs(value)
     assert np.allclose(bound, expected, rtol=0.01, atol=1e-7)
+
+
+def of_byte(kind, read, i, h):
+    """What a weight may be of its byte."""
+    number = read.astype("int32")
+    return {
+        "float8": lambda: float8.whole_number(number).astype("float32"),
+        "axis": lambda: ((number >> (h * 4)) & 15).astype("float32"),  # two in a byte
+        "rounded": lambda: te.exp(read.astype("float32") * 0.01),
+        "twice": lambda: (number * number - number).astype("float32"),
+        "spatial": lambda: (number + i).astype("float32"),
+    }[kind]()
+
+
+@pytest.mark.parametrize("byte", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", ["float8", "axis", "rounded", "twice", "spatial"])
+def test_factors_that_are_functions_of_a_byte_are_looked_up(kind, byte, monkeypatch):
+    x, w = te.placeholder((3, 24), name="x"), te.placeholder((5, 12), byte, name="w")
+    k, h = te.reduce_axis((0, 12), "k"), te.reduce_axis((0, 2), "h")
+
+    def one(i, j):
+        return te.sum(x[i, k * 2 + h] * of_byte(kind, w[j, k], i, h), axis=[k, h])
+
+    out = te.compute((3, 5), one, name="out")
+    dag, rng = te.ComputeDAG([x, w, out]), np.random.default_rng(0)
+    bits = rng.integers(0, 256, w.shape).astype("uint8").view(byte)
+    inputs = [rng.standard_normal(x.shape), bits]
+    assert contraction(out.op).tables
+    (value,), (bound,) = evaluate_with_tolerance(dag, inputs)
+    monkeypatch.setattr(reference, "contraction", lambda op: None)
+    (wanted,), (other,) = evaluate_with_tolerance(dag, inputs)
+    size = np.abs(wanted).max()
+    assert np.allclose(value, wanted, rtol=1e-12, atol=1e-12 * size)
+    assert np.allclose(bound, other, rtol=1e-6) and (bound > 0).all()
+    assert np.allclose(value, brute(dag, inputs)[0], rtol=1e-9, atol=1e-9 * size)
+
+
+def test_what_is_no_function_of_one_byte_is_computed_point_by_point():
+    x, w = te.placeholder((4,), name="x"), te.placeholder((4,), "int8", name="w")
+    n = te.placeholder((4,), "int32", name="n")
+    k = te.reduce_axis((0, 4), "k")
+    factors = [
+        lambda: (n[k] * n[k]).astype("float32"),  # no byte
+        lambda: (w[k] + w[3 - k]).astype("float32"),  # two
+        lambda: (w[k].astype("int32") + n[k]).astype("float32"),
+        lambda: (n[k] // w[k].astype("int32")).astype("float32"),
+        lambda: (5 // w[k].astype("int32")).astype("float32"),  # not defined for every byte
+    ]
+    for factor in factors:
+        out = te.compute((1,), lambda i, factor=factor: te.sum(x[k] * factor(), k), name="out")
+        assert contraction(out.op) is None
 
 
 @narrow

@@ -1,7 +1,8 @@
 """Sums of products of one or two reads with affine indices, as strided windows and BLAS.
 
 In: a stage and the arrays it reads.  Out: its value in one batched matrix product per block.
-Matrix products, convolutions of every kind, sums and averages take this path from `evaluate.py`.
+Matrix products, convolutions of every kind, sums and averages take this path from `evaluate.py`,
+also where factors are functions of a byte, such as weights that are unpacked: they are looked up.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from functools import reduce
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr, walk
+from tilewright.te.axis import IterVar
 from tilewright.te.numeric import apply, constant, constant_value
-from tilewright.te.rounding import Approx, Array, keeps_all
-from tilewright.te.tensor import ComputeOp, Tensor
+from tilewright.te.rounding import Approx, Array, cast_value, grid_of, is_narrow, keeps_all
+from tilewright.te.tensor import ComputeOp, Tensor, placeholder
 
+BYTES = ("int8", "uint8")
 BLOCK = 1 << 22  # elements of a gathered operand: 32 MB
 SMALL_BATCH = 64  # more products of a matrix with a vector than this go to einsum, not to BLAS
 
@@ -46,9 +50,45 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A factor that is a function of one byte, which is read, and of some axes: as it were a tensor
+    with the dimensions of what is read and one more for each of the axes.
+
+    factor: of the variable `byte` and those of the axes
+    """
+
+    factor: Expr
+    byte: Expr
+    read: Expr
+    axes: tuple[IterVar, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.read.attr.shape, *(ax.size for ax in self.axes))
+
+    def look_up(self, held: Array, track: bool) -> Approx:
+        """The factor, where the bytes are `held`."""
+        rank, source = len(self.axes), self.read.attr.dtype
+        every = np.arange(256, dtype=np.uint8).view(source.storage)
+        known = {self.byte: Approx(cast_value(every.reshape(-1, *[1] * rank), source))}
+        for k, ax in enumerate(self.axes):
+            shape = [-1 if k == j else 1 for j in range(rank)]
+            known[ax.var] = Approx(np.arange(ax.begin, ax.begin + ax.size).reshape(1, *shape))
+        found = _elementwise(self.factor, known, track)
+        assert found is not None
+        whole = (256, *(ax.size for ax in self.axes))
+        found = found.map(lambda array: np.broadcast_to(array, whole))
+        if found.error is not None and not found.error.any():
+            found = found._replace(error=None)
+        grid = grid_of(found.value) if track else 0.0
+        return found._replace(grid=grid).map(lambda array: array[held.view(np.uint8)])
+
+
+@dataclass(frozen=True)
 class Contraction:
     """`scale` * sum over the atoms in `reduced` of the product of `windows`.
 
+    tables: what tensors of the windows are that nothing holds
     mask: over all atoms, 1 where a term counts, of length 1 where it does not matter; the window
           `masked` is zero elsewhere.  So what it is multiplied by has to be finite there
 
@@ -62,6 +102,7 @@ class Contraction:
     windows: tuple[Window, ...]
     scale: float | int
     terms: int
+    tables: Mapping[Tensor, Table]
     mask: Array | None = None
     masked: int = 0
 
@@ -157,11 +198,12 @@ def contraction(op: ComputeOp) -> Contraction | None:
     if {op.combiner.lhs, op.combiner.rhs} != set(op.combiner.result.args):
         return None
     test, value = _condition(op)
-    factored = _factors(value)
-    if factored is None or len(factored[0]) not in (1, 2):
+    axes = (*op.axis, *op.reduce_axis)
+    tables: dict[Tensor, Table] = {}
+    factored = _factors(value, axes, tables)
+    if factored is None or len(factored[0]) not in (1, 2) or (tables and test is not None):
         return None
     reads, scale = factored
-    axes = (*op.axis, *op.reduce_axis)
     extent_of = {ax.var: ax.size for ax in axes}
     parts = _parts(reads, extent_of)
     if parts is None:
@@ -191,7 +233,7 @@ def contraction(op: ComputeOp) -> Contraction | None:
             return None
         windows.append(window)
     terms = math.prod(extent_of[ax.var] for ax in op.reduce_axis)
-    whole = Contraction(op.shape, tuple(extents), spatial, tuple(windows), scale, terms)
+    whole = Contraction(op.shape, tuple(extents), spatial, tuple(windows), scale, terms, tables)
     return whole if test is None else _masked(whole, test, forms)
 
 
@@ -215,17 +257,14 @@ def _masked(
         shape = [-1 if k == atom else 1 for k in range(rank)]
         return np.arange(whole.extents[atom]).reshape(shape)
 
-    known: dict[Expr, Approx] = {}
-    for node in walk(test):
-        if node in forms:
-            known[node] = Approx(reduce(np.add, (places(a) * c for a, c in forms[node])))
-        elif node.op == "const":
-            known[node] = constant(node)
-        elif any(a not in known for a in node.args):
-            return None
-        else:
-            known[node] = apply(node, [known[a] for a in node.args], False)
-    mask = np.asarray(known[test].value)
+    known = {
+        node: Approx(reduce(np.add, (places(a) * c for a, c in forms[node])))
+        for node in walk(test) if node in forms
+    }  # fmt: skip
+    found = _elementwise(test, known, False)
+    if found is None:
+        return None
+    mask = np.asarray(found.value)
     mask = mask.reshape([*[1] * (rank - mask.ndim), *mask.shape])
     decided = {a for a, n in enumerate(mask.shape) if n > 1}
     for k, window in enumerate(whole.windows):
@@ -260,10 +299,30 @@ def affine(node: Expr, atoms_of: Callable[[Expr], Affine | None]) -> Affine | No
     return form, left[1] + sign * right[1]
 
 
-def _factors(node: Expr) -> tuple[list[Expr], float | int] | None:
-    """The reads of a product and its constant factor; None for any other expression."""
+def _elementwise(root: Expr, known: dict[Expr, Approx], track: bool) -> Approx | None:
+    """`root` by operations on arrays, from the nodes that are `known`; None where that is not all
+    that it depends on."""
+    for node in walk(root):
+        if node in known:
+            continue
+        if node.op == "const":
+            known[node] = constant(node)
+        elif node.args and all(a in known for a in node.args):
+            known[node] = apply(node, [known[a] for a in node.args], track)
+        else:
+            return None
+    return known[root]
+
+
+def _factors(
+    node: Expr, axes: Sequence[IterVar], tables: dict[Tensor, Table]
+) -> tuple[list[Expr], float | int] | None:
+    """The reads of a product and its constant factor; None for any other expression.
+
+    tables: takes factors that are functions of a byte; their reads are of tensors of their own
+    """
     if node.op == "mul":
-        left, right = _factors(node.args[0]), _factors(node.args[1])
+        left, right = (_factors(a, axes, tables) for a in node.args)
         if left is None or right is None:
             return None
         return left[0] + right[0], left[1] * right[1]
@@ -271,7 +330,29 @@ def _factors(node: Expr) -> tuple[list[Expr], float | int] | None:
         return [], constant_value(node).item()
     if node.op == "cast" and keeps_all(node.args[0].dtype, node.dtype):
         node = node.args[0]
-    return ([node], 1) if node.op == "read" else None
+    if node.op == "read":
+        return [node], 1
+    table = _table(node, axes)
+    if table is None:
+        return None
+    tensor = placeholder(table.shape, str(node.dtype), "table")
+    tables[tensor] = table
+    return [tensor[(*table.read.args, *(ax.var for ax in table.axes))]], 1
+
+
+def _table(node: Expr, axes: Sequence[IterVar]) -> Table | None:
+    """`node` as a function of one byte, if it is one whose every value can be had."""
+    reads = [n for n in walk(node) if n.op == "read"]
+    if len(reads) != 1 or reads[0].attr.dtype not in BYTES or is_narrow(node.dtype):
+        return None
+    byte = E.var("byte", reads[0].dtype)
+    factor = E.substitute(node, {reads[0]: byte})
+    if any(n.op in ("floordiv", "floormod") and n.args[1].op != "const" for n in walk(factor)):
+        return None
+    free = E.free_variables(factor) - {byte}
+    table = Table(factor, byte, reads[0], tuple(ax for ax in axes if ax.var in free))
+    points = math.prod(ax.size for ax in axes)
+    return table if len(table.axes) == len(free) and math.prod(table.shape) <= points else None
 
 
 def _parts(reads: Sequence[Expr], extent_of: dict[Expr, int]) -> dict[Expr, int] | None:

@@ -347,7 +347,7 @@ def _steps(
 
 
 def _contract(op: ComputeOp, product: Contraction, values: Values, track: bool) -> Approx:
-    operands = [values[w.tensor] for w in product.windows]
+    operands = values.operands(product)
     kind = op.accumulator
     value = cast_value(product.run([o.value for o in operands]), kind)
     whole = True

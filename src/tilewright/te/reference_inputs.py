@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tilewright.targets.precision import Precision
+from tilewright.te.contraction import Contraction, Table
 from tilewright.te.rounding import Approx, Array, cast_value, grid_of
 from tilewright.te.tensor import Tensor, placeholder
 
@@ -46,6 +47,17 @@ class Values(dict[Tensor, Approx]):
         if tensor in self or math.prod(tensor.shape) <= most:
             return self[tensor].map(pick)
         return self._kept(tensor, pick(self._given[tensor]))
+
+    def operands(self, product: Contraction) -> list[Approx]:
+        """What the windows of a product read."""
+        return [self._operand(w.tensor, product.tables.get(w.tensor)) for w in product.windows]
+
+    def _operand(self, tensor: Tensor, table: Table | None) -> Approx:
+        if table is None:
+            return self[tensor]
+        source = table.read.attr
+        held = self[source].value if source in self else self._given[source]
+        return table.look_up(held.astype(source.dtype.storage, copy=False), self._track)
 
     def _kept(self, tensor: Tensor, array: Array) -> Approx:
         held = cast_value(array, tensor.dtype)

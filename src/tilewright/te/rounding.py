@@ -226,6 +226,8 @@ def cast_value(value: Array, dtype: DType) -> Array:
         return np.asarray(value != 0)
     if not dtype.is_int:
         return np.asarray(value, dtype=np.float64)
+    if value.dtype == dtype.storage:
+        return value.astype(kept_as(dtype))
     if value.dtype.kind != "f":
         return _modulo(value.astype(kept_as(dtype)), dtype)
     whole: Array = np.clip(np.nan_to_num(value), dtype.least, dtype.greatest)

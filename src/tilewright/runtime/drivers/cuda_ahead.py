@@ -20,7 +20,7 @@ Region = tuple[int, int]  # address, bytes
 
 CAPABILITY = 9  # the first whose threads ask for whole pieces
 HELD = 0.5  # of the cache: weights that are no more stay there from run to run
-LEAST = 1 << 20  # bytes that are asked for together: a node of a graph is not free
+LEAST = 64 << 10  # bytes that are asked for together: a node of a graph is not free
 SMALLEST = 16 << 10  # of a tensor that is asked for
 MOST = 0.25  # of the cache, for one launch: what comes must not drive out what came
 _PIECE, _THREADS = 4096, 32
