@@ -36,6 +36,7 @@ from tilewright.targets.target import Target
 
 RULES = "auto-scheduler"  # the tuner that needs no template
 BEFORE = 0.25  # of a budget of seconds: what comes before a search counts so much of it at most
+AFTER = 0.6  # of what the untuned build took beside trials: to confirm the log with nothing beside
 SHORT = 3.0  # seconds of a search that has no time to begin with the network as it is untuned
 
 
@@ -149,7 +150,7 @@ def tune_network(
             since = time.monotonic()
             found = show_untuned(networks, params, target, farm, progress, known, say)
             untuned.extend(found)
-            return time.monotonic() - since  # building it with the log takes as long
+            return AFTER * (time.monotonic() - since)
 
         return beside
 
