@@ -134,6 +134,12 @@ def tune(
     Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
     longer.
     """
+    early = None
+    if farm is None and tasks != "list" and not target.device_kind.shares_host:
+        from tilewright.measure.local import started
+
+        begun = started(target, more["timeout"] or 10.0, more["parallel"])
+        early = click.get_current_context().with_resource(begun)  # what follows takes seconds
     from tilewright import front
     from tilewright.measure.database import Database
     from tilewright.models import networks, scripts
@@ -168,7 +174,7 @@ def tune(
     search = _search_options(more)
     with (
         Progress(trials, seconds) as progress,
-        front.begun(target, devices, search["measuring"]) as helpers,
+        front.begun(target, devices, search["measuring"], early) as helpers,
         _termination_as_interrupt(),
         Database(path, on_error=front.warn) as database,
     ):

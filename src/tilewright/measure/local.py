@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -285,6 +286,19 @@ class LocalRunner:
             )  # fmt: skip
             self._pools[device] = WorkerPool(self.n_parallel, options)
         return self._pools[device]
+
+
+@contextmanager
+def started(
+    target: Target, timeout: float = 10.0, parallel: int | None = None
+) -> Iterator[tuple[LocalBuilder, LocalRunner]]:
+    """Begin to open the device of a target and to start the processes that build for it; give both,
+    which end with the block."""
+    with LocalBuilder(timeout, parallel) as builder, LocalRunner() as runner:
+        runner.start(target)
+        if not target.device_kind.shares_host:  # there they would compete with what is timed
+            builder.start(target)
+        yield builder, runner
 
 
 def _check_here(target: Target) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -22,7 +22,7 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import Pass, fuse
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
-from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.local import LocalBuilder, LocalRunner, started
 from tilewright.measure.pipeline import Pipeline
 from tilewright.network.chains import as_they_run, chained
 from tilewright.network.decide import known_layouts
@@ -248,22 +248,21 @@ def tune(
 
 @contextmanager
 def begun(
-    target: Target, farm: Devices | None = None, measuring: Measuring | None = None
-) -> Iterator[Helpers]:
+    target: Target, farm: Devices | None = None, measuring: Measuring | None = None,
+    early: tuple[LocalBuilder, LocalRunner] | None = None,
+) -> Iterator[Helpers]:  # fmt: skip
     """Begin what a search takes long to begin, while the caller does other things: opening the
     device, starting processes that build.  Give them for a search and for what is built before and
     after it; they end with the block.
 
-    With devices of a farm nothing is begun.
+    With devices of a farm nothing is begun.  early: what `measure.local.started` gave before
     """
     if farm is not None:
         yield Helpers()
         return
-    with _builder(None, None, measuring or Measuring()) as builder, LocalRunner() as runner:
-        assert isinstance(builder, LocalBuilder)
-        runner.start(target)
-        if not target.device_kind.shares_host:  # there they would compete with what is timed
-            builder.start(target)
+    chosen = measuring or Measuring()
+    there = nullcontext(early) if early else started(target, chosen.timeout, chosen.parallel)
+    with there as (builder, runner):
         yield Helpers(builder, runner=runner)
 
 
