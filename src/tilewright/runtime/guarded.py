@@ -35,6 +35,7 @@ class Filling(Enum):
 
 
 _AT_ONCE = 1 << 20  # bytes with zones: what is smaller is written and read in one piece
+_KEPT = 8 << 20  # bytes of garbage
 _PIECE = 4 << 20  # bytes of an input that are compared at once
 _MARKS = 31  # so many fillings of one kind differ, so that a copy of one zone in another shows
 
@@ -60,12 +61,16 @@ def garbage(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray
 
 
 def _content(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
-    """`garbage`, the same array each time where it is small."""
-    small = count * dtype.bytes <= _AT_ONCE
+    """`garbage`; where it is not large the same array each time, which nobody changes."""
+    small = count * dtype.bytes <= _KEPT
     return (_small_content if small else garbage)(dtype, count, filling, mark)
 
 
-_small_content = lru_cache(maxsize=32)(garbage)
+@lru_cache(maxsize=32)
+def _small_content(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
+    made = garbage(dtype, count, filling, mark)
+    made.flags.writeable = False
+    return made
 
 
 @lru_cache(maxsize=128)
