@@ -45,7 +45,7 @@ from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
 from tilewright.network.narrow import Watch, asking
 from tilewright.network.places import bounds_of_places
-from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
+from tilewright.network.tune import as_described, begun, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
@@ -423,14 +423,15 @@ class _Site:
     def _tune(
         self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options
     ) -> None:
-        with Database(log) as database:
-            target = as_described(self.target)
-            tasks = tasks_of([mod], params, target)
+        with Database(log) as database, begun(self.target) as helpers:
+            target = as_described(self.target, None, helpers)
+            known = helpers.groupings
+            tasks = tasks_of([mod], params, target, known=known)
             if tasks:
-                every = with_layouts(tasks, [mod], params, target, budget, rules=True)
-                tune(every, database, budget).check()
+                every = with_layouts(tasks, [mod], params, target, budget, rules=True, known=known)
+                tune(every, database, budget, helpers=helpers).check()
                 with loading(target) as load:
-                    Trials(mod, params, target, load).confirm(database)
+                    Trials(mod, params, target, load, helpers=helpers).confirm(database)
 
     def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""

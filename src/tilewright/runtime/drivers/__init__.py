@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -188,6 +188,14 @@ def _all(
         return
     for memory, array in wanted:
         single(memory, array)
+
+
+@runtime_checkable
+class KnowsRoom(Protocol):
+    """A driver that knows how much memory its device has left."""
+
+    def free_bytes(self) -> int:
+        """Bytes that nobody has allocated."""
 
 
 def why_not(name: str, index: int) -> TilewrightError | None:

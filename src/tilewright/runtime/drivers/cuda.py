@@ -349,6 +349,10 @@ class CudaDriver:
         _on_death(memory, self, "cuMemFree", pointer)
         return memory
 
+    def free_bytes(self) -> int:
+        self.enter()
+        return int(self._ask("memory", _cu().cuMemGetInfo())[0])
+
     def fenced(self, nbytes: int) -> Fenced:
         whole = self.allocate(nbytes + 2 * ZONE_BYTES)
         return Fenced(whole, self.part(whole, ZONE_BYTES, nbytes), ZONE_BYTES)
