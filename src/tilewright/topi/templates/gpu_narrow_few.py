@@ -172,7 +172,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    wide, step, grouped = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
+    wide, step, may_group = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
     tile = PAIR if wide >= BUSY else (1, 1)
     if wide >= WAVE:
         shares, step = 4, 4  # larger ones leave no registers for the kernel behind
@@ -183,13 +183,13 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         shares = 16 if lines >= 2 * 16 * step else 8
         if wide >= WAVE:
             shares = 4
-        if wide >= WAVE and grouped and blocks(WIDE) <= 2:
+        if wide >= WAVE and may_group and blocks(WIDE) <= 2:
             tile = WIDE
-        elif wide >= WAVE and not grouped and blocks(LOW) <= MOST_BLOCKS:
+        elif wide >= WAVE and not may_group and blocks(LOW) <= MOST_BLOCKS:
             tile, shares, step = LOW, 2, 2 * step
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    grouped = int(grouped and step % unit == 0)
+    grouped = int(may_group and step % unit == 0)
     unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
