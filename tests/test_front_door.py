@@ -75,6 +75,13 @@ def right(found: Any, x: np.ndarray) -> bool:
 # -- load ------------------------------------------------------------------------------------------
 
 
+def test_a_network_tells_of_weights_that_are_no_arrays() -> None:
+    x, w = relay.var("x", shape=(3,)), relay.var("w", shape=())
+    function = relay.Function([x, w], x * w)
+    for given in (2, [1.0], "none"):  # the last is refused when it is compiled
+        assert "1 (0.0 MiB)" in str(tw.load(function, params={"w": given}))
+
+
 def test_a_network_tells_what_it_is(net: tw.Network) -> None:
     assert [str(spec) for spec in net.inputs] == ["x: float32[2, 3, 8, 8]"]
     assert [str(spec) for spec in net.outputs] == [

@@ -26,6 +26,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilewright.base import context
 from tilewright.base.doors import check_arguments, door
 from tilewright.base.errors import (
@@ -160,7 +162,7 @@ class Network:
 
     def __str__(self) -> str:
         held = [self.params.values(), (n.data for m in self.modules[:1] for n in _constants(m))]
-        arrays = [array for part in held for array in part]
+        arrays = [a if hasattr(a, "shape") else np.asarray(a) for part in held for a in part]
         numbers, mib = sum(prod(a.shape) for a in arrays), sum(a.nbytes for a in arrays) / (1 << 20)
         more = len(self.modules) - 1
         operators = [f"{name} {n}" for name, n in self.operators.most_common()]
