@@ -19,6 +19,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -35,6 +36,7 @@ from tilewright.base.errors import (
     named,
 )
 from tilewright.base.terminal import say
+from tilewright.base.text import shortened
 from tilewright.farm.address import Devices, parsed
 from tilewright.graph.expr import (
     Array,
@@ -53,10 +55,13 @@ from tilewright.models import networks, scripts
 from tilewright.network.build import State, build
 from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
+from tilewright.network.extract import Groupings
+from tilewright.network.helpers import Helpers
 from tilewright.network.narrow import Watch, accuracy, asking
 from tilewright.network.single import build_task
 from tilewright.network.tune import Measuring as Measuring
 from tilewright.network.tune import as_described as as_described
+from tilewright.network.tune import begun as begun
 from tilewright.network.tune_network import RULES, chosen_tasks, network_tasks, tune_network
 from tilewright.network.tuned import Tuned as Tuned
 from tilewright.runtime.device import cuda, local_target
@@ -64,6 +69,7 @@ from tilewright.runtime.network.compiled import Compiled
 from tilewright.runtime.network.plan import TensorSpec
 from tilewright.schedule.task import Task, create, task_of_dag
 from tilewright.search.progress import Progress
+from tilewright.search.propose.cost_model import begin_import
 from tilewright.search.propose.named import tuner_name
 from tilewright.search.report import Options, Report
 from tilewright.search.rules.derive import with_rules
@@ -168,7 +174,9 @@ class Network:
         ]
         indent = " " * 12
         return "\n".join(
-            fill(f"{what:<12}{told}", 90, subsequent_indent=indent, break_long_words=False)
+            fill(
+                f"{what:<12}{shortened(told)}", 90, subsequent_indent=indent, break_long_words=False
+            )
             for what, told in rows
         )
 
@@ -183,7 +191,7 @@ def _tensors(kind: Any) -> list[TensorType]:
     return [kind]
 
 
-@door(ModelError, "load")
+@door(ModelError, "load", strict=True)
 def load(
     model: Model,
     inputs: Any = None,
@@ -250,8 +258,8 @@ def load(
         try:
             mods, weights = networks.load_sizes(model, batch, shape, inputs, tuple(own))
         except networks.Keeps as error:
-            step = networks.load_step(error, batch, dtype, layout)
-            return Network(name, tuple(step[0]), step[1], layout, dtype, step[2])
+            mods, left, states, bounds = networks.load_step(error, batch, dtype, layout)
+            return Network(name, tuple(mods), left, layout, dtype, states, bounds=bounds)
         changed, left = converted(mods, {**weights, **own}, dtype, layout)
     return Network(name, tuple(changed), left, layout, dtype)
 
@@ -283,7 +291,9 @@ def tune(
     target:  such as "cuda", "llvm", "opencl", with options: "llvm -mcpu=skylake"; default: of
              `with Target(...):`, else a GPU with CUDA where there is one, else this processor; a
              task has its own
-    minutes, trials: the budget, whichever ends first, of both together; default: five minutes
+    minutes, trials: the budget, whichever ends first, of both together; default: five minutes.
+             What comes before a search and after it counts, where it is short; see
+             docs/searching.md
     log:     the file that results are added to; one that is there already is gone on with, so a
              search may be stopped at any moment, by Ctrl-C too.  Default: NAME.TARGET.jsonl in the
              current folder, as of the command
@@ -311,24 +321,26 @@ def tune(
             raise ModelError(f"tune({name}={value})", "it is not more than zero", "Leave it out.")
     devices = Devices(farm[1], *parsed(farm[0])) if isinstance(farm, tuple) else farm
     stream = None if progress else io.StringIO()
-    chosen = None
-    if isinstance(what, Network):
-        what, precision = _as_asked(what, precision, weights)
-        chosen = as_described(_target(target, precision), devices)
-    else:
-        _refuse("tune", target=target, precision=precision, weights=weights)
-    path = Path(log) if log is not None else _log_of(what, chosen)
+    chosen = helpers = None
     shown = "network" if isinstance(what, Network) else "best" if isinstance(what, Task) else "sum"
-    with (
-        Database(path, on_error=warn) as database,
-        Progress(trials, seconds, stream, what=shown) as display,
-    ):
+    with ExitStack() as stack:
+        display = stack.enter_context(Progress(trials, seconds, stream, what=shown))
+        if isinstance(what, Network):
+            what, precision = _as_asked(what, precision, weights)
+            chosen = _target(target, precision)
+            helpers = stack.enter_context(begun(chosen, devices, measuring))
+            begin_import()  # while the device is opened
+            chosen = as_described(chosen, devices, helpers)
+        else:
+            _refuse("tune", target=target, precision=precision, weights=weights)
+        path = Path(log) if log is not None else _log_of(what, chosen)
+        database = stack.enter_context(Database(path, on_error=warn))
         before = len(database.networks)
         try:
             report = search(
                 what, chosen, database, trials=trials, seconds=seconds, tuner=tuner, seed=seed,
                 early_stopping=early_stopping, history=[Path(h) for h in history],
-                measuring=measuring, farm=devices, progress=display,
+                measuring=measuring, farm=devices, helpers=helpers, progress=display,
             )  # fmt: skip
         except KeyboardInterrupt:
             display.note(f"Stopped.  {len(database)} results are in {path}; the same call goes on.")
@@ -351,12 +363,14 @@ def search(
     history: Sequence[Path] = (),
     measuring: Measuring | None = None,
     farm: Devices | None = None,
+    helpers: Helpers | None = None,
     progress: Progress,
 ) -> Report:
     """Search as `tune` does, with an open log, a display, and a target that its device described.
 
     templates: whether templates compete with the rules of "auto-scheduler"
     tasks:     which of them, see `chosen_tasks`; all: of other layouts, too
+    helpers:   what `begun` gives, of the same target
     """
     way = tuner if tuner == RULES else tuner_name(tuner)
     options = Options(
@@ -368,7 +382,10 @@ def search(
     more: dict[str, Any] = {}
     if isinstance(what, Network):
         assert target is not None
-        every = tasks_of(what, target, way, templates, options if tasks == "all" else None)
+        known = None if helpers is None else helpers.groupings
+        every = tasks_of(
+            what, target, way, templates, options if tasks == "all" else None, known
+        )  # fmt: skip
         try:
             found = [every[k] for k in chosen_tasks(tasks, len(every))]
         except ValueError as error:
@@ -382,18 +399,20 @@ def search(
         found = [what] if isinstance(what, Task) else list(what)
     return tune_network(
         found, database, options, history=history, measuring=measuring, farm=farm,
-        progress=progress, **more,
+        helpers=helpers, progress=progress, **more,
     )  # fmt: skip
 
 
 def tasks_of(
-    net: Network, target: Target, tuner: str, templates: bool = True, options: Options | None = None
-) -> list[Task]:
+    net: Network, target: Target, tuner: str, templates: bool = True,
+    options: Options | None = None, known: Groupings | None = None,
+) -> list[Task]:  # fmt: skip
     """Give the tasks of a network; with options, in the layouts that the budget allows to compare
-    where the network leaves them open.  Raises ModelError where there is none."""
+    where the network leaves them open.  known: see `extract.groupings`
+    Raises ModelError where there is none."""
     others = options if net.layout is None else None
     mods, place = net.modules, f"tune {net.name!r}"
-    return network_tasks(mods, net.params, target, tuner, templates, others, place)
+    return network_tasks(mods, net.params, target, tuner, templates, others, place, known=known)
 
 
 def warn(error: TilewrightError) -> None:
@@ -509,7 +528,7 @@ def schedules_of(log: str | os.PathLike[str], target: Target, what: str = "a ker
 
     Raises RecordError for one that is missing, or has something, but nothing for this target.
     """
-    if not Path(log).exists():
+    if not os.path.exists(log):
         raise RecordError(f"log {os.fspath(log)!r}", "there is no such file", "tune writes one.")
     (source,) = sources_of(log)
     if isinstance(source, Database):

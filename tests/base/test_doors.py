@@ -255,6 +255,18 @@ def test_a_door_says_what_is_given_and_what_is_wanted(name: str) -> None:
         act()
 
 
+@door(SpaceError, strict=True)
+def counted(n: int, sizes: Sequence[int] = (), flag: bool = False, x: int | str = 1) -> Any:
+    return n, sizes, flag, x
+
+
+def test_true_is_no_integer_at_a_strict_door() -> None:
+    assert counted(np.int64(3), (1, 2), True, "a") == (3, (1, 2), True, "a")
+    for wrong in ((True,), (1, (1, True)), (1, (), False, False), (np.True_,)):
+        with pytest.raises(SpaceError, match="bool, not a"):
+            counted(*wrong)
+
+
 def test_what_can_be_read_once_is_not_read_at_the_door() -> None:
     numbers = iter([1, 2])
     call(1, each=numbers)

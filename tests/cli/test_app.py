@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,11 @@ def run(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def quick_device(monkeypatch):
-    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
-    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    monkeypatch.setattr(front, "as_described", lambda target, *_: target)
+    monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
+    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_, **__: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
-        monkeypatch.setattr(tune_network, name, lambda *_: None)
+        monkeypatch.setattr(tune_network, name, lambda *_: [])
 
 
 def without_load(monkeypatch, search):
@@ -88,10 +90,11 @@ def test_a_log_that_cannot_be_written_is_refused_before_tuning(run, quick_device
 
 
 def test_a_target_without_its_device_is_refused(run, monkeypatch):
-    def missing(target, farm=None):
+    def missing(target, *_):
         raise TargetError("cuda(0)", "cuda-bindings is not installed", "Try pip install cuda.")
 
     monkeypatch.setattr(front, "as_described", missing)
+    monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
     code, _, err = run("tune", "resnet-18", "--target", "cuda")
     assert code == 1 and err == (
         "error: cuda(0): cuda-bindings is not installed. Try pip install cuda.\n"
@@ -117,7 +120,7 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
         "model": "mobilenet", "target": "llvm -num-cores=2", "log": "x.jsonl", "trials": 7,
         "seconds": None, "tuner": "random", "dtype": "float32", "templates": True, "seed": 3,
         "batch": (), "shape": {}, "farm": None, "layout": None, "tasks": "all",
-        "early_stopping": None, "history": (), "measuring": tuning.Measuring(),
+        "early_stopping": None, "history": (), "measuring": tuning.Measuring(), "helpers": None,
     }  # fmt: skip
     assert "tilewright bench mobilenet --target 'llvm -num-cores=2' --log x.jsonl" in out
     run("tune", "mobilenet")
@@ -168,7 +171,7 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         seen.append((options.tuner, [s.origin for s in tasks[0].sketches]))
         return loop.Report([loop.TaskReport(t) for t in tasks])
 
-    def found(mod, params, target, include_simple, every_implementation, pass_options):
+    def found(mod, params, target, include_simple, every_implementation, pass_options, known):
         assert include_simple
         return [cpu_task(8, 8, 8)]
 

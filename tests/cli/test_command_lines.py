@@ -19,7 +19,7 @@ import tarfile
 import termios
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -308,7 +308,8 @@ def stopped(*_: Any, **__: Any) -> Any:
 def test_ctrl_c_ends_with_130(
     run: Run, args: list[str], place: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "as_described", lambda target, *_: target)
+    monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
     monkeypatch.setattr(place, name, stopped)
     before = set(Path().iterdir())
     code, _, err = run(*args)
@@ -410,7 +411,8 @@ def test_the_next_command_means_what_was_tuned(
     run: Run, monkeypatch: pytest.MonkeyPatch, model: str, options: list[str]
 ) -> None:
     monkeypatch.setattr(networks, "check", lambda model: None)
-    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
+    monkeypatch.setattr(front, "as_described", lambda target, *_: target)
+    monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
     monkeypatch.setattr(front, "load", lambda *_, **__: None)
     monkeypatch.setattr(front, "search", lambda *_, **__: None)
     Path("logs of").mkdir()

@@ -22,6 +22,7 @@ runner = ReplayRunner(lambda job: RunResult(RESULT))
 """
 SCRIPTS = {
     "tune": """
+from contextlib import nullcontext
 from tilewright import front
 from tilewright.cli.app import main
 from tilewright.models import networks
@@ -29,7 +30,8 @@ from search.spaces import cpu_task
 from tilewright.measure.pipeline import Pipeline
 from tilewright.search import loop, report
 networks.check = lambda model: None
-front.as_described = lambda target, farm=None: target
+front.as_described = lambda target, *_: target
+front.begun = lambda *_: nullcontext()
 front.load = lambda *_, **__: None
 def tune(model, target, database, *, progress, **options):
     with Pipeline(builder, runner, database) as pipeline:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -25,10 +26,11 @@ from tilewright_tvm import relay
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(front, "as_described", lambda target, farm=None: target)
-    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_: tasks)
+    monkeypatch.setattr(front, "as_described", lambda target, *_: target)
+    monkeypatch.setattr(front, "begun", lambda *_: nullcontext())
+    monkeypatch.setattr(tuning, "with_layouts", lambda tasks, *_, **__: tasks)
     for name in ("show_untuned", "confirm"):  # they build the network
-        monkeypatch.setattr(tune_network, name, lambda *_: None)
+        monkeypatch.setattr(tune_network, name, lambda *_: [])
 
     def run(*args):
         with pytest.raises(SystemExit) as ended:

@@ -83,15 +83,8 @@ FMA = re.compile(
 )
 HELD = re.compile(r'or.b32 %0, t, (0x\w+); .*"=r"\((\w+)\)')
 ASSIGNED = re.compile(r"(?:const )?(?:unsigned int )?(\w+) = (.*);")
+STORED = re.compile(r"to\[(\d)\] = \(unsigned short\)\(?(low|high)( >> 16\))?;")
 TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
-
-
-def byte_perm(low: np.ndarray, high: object, selector: np.uint32) -> np.ndarray:
-    one = np.asarray(low).astype("<u4").view("uint8").reshape(-1, 4)
-    other = np.broadcast_to(np.asarray(high, "<u4"), len(one)).copy().view("uint8").reshape(-1, 4)
-    every = np.concatenate([one, other], axis=1)
-    taken = [every[:, int(selector) >> 4 * k & 7] for k in range(4)]
-    return np.ascontiguousarray(np.stack(taken, axis=1)).view("<u4")[:, 0]
 
 
 def halves(bits: object, kind: str, count: int) -> np.ndarray:
@@ -101,14 +94,13 @@ def halves(bits: object, kind: str, count: int) -> np.ndarray:
 
 def run_text(text: str, word: np.ndarray, shift: int) -> np.ndarray:
     """The halves that the body of a function makes of each word, in float64: [words, 4]."""
-    known = {"word": word, "shift": np.uint32(shift), "byte_perm": byte_perm}
+    known = {"word": word, "shift": np.uint32(shift)}
 
     def value(expression: str) -> object:
         numbers = re.sub(r"(0x[0-9a-f]+|\d+)u?\b", r"uint32(\1)", expression)
-        numbers = numbers.replace("blockIdx.x >> uint32(31)", "uint32(0)").replace("__", "")
         return eval(numbers, {"uint32": np.uint32}, known)
 
-    kind = ""
+    kind, made = "", np.zeros((len(word), 4))
     for line in text.splitlines():
         if found := HELD.search(line):
             known[found[2]] = np.uint32(int(found[1], 16))
@@ -117,9 +109,13 @@ def run_text(text: str, word: np.ndarray, shift: int) -> np.ndarray:
             factors[-1] = factors[-1].removesuffix(");")
             a, b, c = (halves(value(f), kind, len(word)) for f in factors)
             known[name] = (a * b + c).astype(TYPES[kind]).reshape(-1).view("<u4")
-        elif (found := ASSIGNED.search(line)) and "[" not in found[1] and "to[" not in line:
+        elif found := STORED.search(line):
+            made[:, int(found[1])] = halves(known[found[2]], kind, len(word))[
+                :, int(bool(found[3]))
+            ]
+        elif found := ASSIGNED.search(line):
             known[found[1]] = value(found[2])
-    return np.concatenate([halves(known[n], kind, len(word)) for n in ("low", "high")], axis=1)
+    return made
 
 
 @pytest.mark.parametrize("key", HALVES, ids=HALVES.get)

@@ -11,8 +11,9 @@ from tests.ir.products import Product
 from tests.ir.rings import Ring, program
 from tilewright.base.errors import InternalError
 from tilewright.codegen import generate
+from tilewright.codegen.cuda import _multiply
 from tilewright.driver import nvrtc
-from tilewright.ir.atoms import ATOMS
+from tilewright.ir.atoms import ATOMS, CROSSED, Atom, Fragment
 from tilewright.targets.target import Target
 
 WIDTHS = {4: Ring(wide=1, missing=3), 8: Ring(wide=2), 16: Ring(), 2: Ring(wide=8, dtype="float16")}
@@ -57,3 +58,27 @@ def test_nvrtc_accepts_atoms(atom: str) -> None:
     target = Target("cuda -arch=sm_90")
     made = nvrtc.build(generate(products.program(Product(atom)), target), target)
     assert "warning" not in made.meta["log"]
+
+
+@pytest.mark.parametrize(
+    "atom", [a for a in (*ATOMS.values(), *CROSSED.values()) if a.a.dtype.bits == 16], ids=str
+)
+def test_words_of_halves_lie_as_the_instruction_has_them(atom: Atom) -> None:
+    """Of 16 rows and 8 columns; which places along k are the same in both is said by the atom."""
+    form = r"x\[(\d)\] \| \(unsigned int\)x\[(\d)\] << 16"
+    text, left, right = _multiply(atom), atom.a, atom.b
+    assert isinstance(left, Fragment) and isinstance(right, Fragment)
+    words, others = (
+        [tuple(map(int, pair)) for pair in re.findall(form.replace("x", name), text)]
+        for name in "ab"
+    )
+    assert len(words) == 4 and len(others) == 2
+    for lane in range(32):
+        group, q = divmod(lane, 4)
+        for k, (word, pair) in enumerate(
+            zip(words, (others[0],) * 2 + (others[1],) * 2, strict=True)
+        ):
+            for mine, other in zip(word, pair, strict=True):
+                row, depth = left.place(lane, mine)
+                assert row == group + 8 * (k % 2) and right.place(lane, other) == (depth, group)
+                assert right.holder(depth, 0)[0] == q

@@ -389,3 +389,13 @@ def test_code_for_another_processor_is_one_error_before_the_search(
             with pytest.raises(TargetError, match=r"measure for .*Name what this machine has"):
                 pipeline.submit(job)
             assert len(pipeline) == 0
+
+
+@pytest.mark.slow
+def test_builds_give_way_where_trials_go_on_beside_them() -> None:
+    with LocalBuilder(n_parallel=1) as builder:
+        for kind, more in (("opencl", 5), ("llvm", 0)):
+            target = Target(kind)
+            builder.start(target)  # a process that is told twice to begin gives way once
+            found = builder.call(target, os.nice, 0, timeout=20).result()
+            assert found == min(os.nice(0) + more, 19)

@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from msgspec import structs
@@ -117,6 +117,57 @@ def test_measure_keeps_few_jobs_on_their_way():
         records = pipeline.measure(jobs(), ahead=3)
         assert next(records).trial == 0 and submitted == [0, 1, 2]
         assert [r.trial for r in records] == list(range(1, 12))
+
+
+def test_nothing_is_tried_while_another_has_the_device():
+    begun, end, tried = threading.Event(), threading.Event(), []
+
+    def slow(job):
+        begun.set()
+        assert end.wait(10)
+        tried.append(job.trial)
+        return cost(job)
+
+    with Pipeline(NullBuilder(), ReplayRunner(slow)) as pipeline:
+        for n in (1, 2, 4):
+            pipeline.submit(job(n, n))
+        assert begun.wait(10)
+
+        def other():
+            with pipeline.device_free():
+                seen = list(tried)
+                time.sleep(0.02)  # in which the next trial would end
+                return seen, list(tried)
+
+        with ThreadPoolExecutor(1) as threads:
+            alone = threads.submit(other)
+            while not pipeline._reserved:
+                time.sleep(0.001)
+            end.set()
+            before, after = alone.result(10)
+        assert len(before) == 1 and after == before  # the one under trial ended first
+        assert [pipeline.next().trial for _ in range(3)] == [1, 2, 4]
+
+
+def test_who_waits_for_the_device_of_a_pipeline_that_ends_is_let_go():
+    begun, end = threading.Event(), threading.Event()
+
+    def slow(job):
+        begun.set()
+        assert end.wait(10)
+        return cost(job)
+
+    def other(pipeline):
+        with pipeline.device_free():
+            return "let go"
+
+    with ThreadPoolExecutor(1) as threads:
+        with Pipeline(NullBuilder(), ReplayRunner(slow)) as pipeline:
+            pipeline.submit(job(1))
+            assert begun.wait(10)
+            waits = threads.submit(other, pipeline)
+        assert waits.result(10) == "let go"
+        end.set()
 
 
 def test_next_without_jobs_is_refused():

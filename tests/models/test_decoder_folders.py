@@ -43,6 +43,18 @@ def test_windows_are_those_of_the_family_where_no_layer_types_are_listed() -> No
     assert windows(given("mistral", sliding_window=None)) == [None] * 6
 
 
+def test_layers_that_are_not_turned_are_those_of_the_config_or_each_fourth() -> None:
+    def turned(**more: Any) -> list[bool]:
+        return [layer.rotary is not None for layer in given("smollm3", **more).layers]
+
+    assert turned() == [True] * 3 + [False] + [True] * 2
+    assert turned(no_rope_layer_interval=2) == [True, False] * 3
+    assert turned(no_rope_layers=[0, 1, 1, 1, 1, 0]) == [False] + [True] * 4 + [False]
+    sliding = given("smollm3", use_sliding_window=True, sliding_window=4)
+    assert windows(sliding) == [None] * 3 + [4] + [None] * 2
+    assert windows(given("smollm3", sliding_window=4)) == [None] * 6
+
+
 def test_what_a_config_leaves_out_is_as_its_family_has_it() -> None:
     acts = {"phi": "gelu_tanh", "gpt2": "gelu_tanh", "gemma": "gelu_tanh", "gemma2": "gelu_tanh",
             "gemma3_text": "gelu_tanh", "llama": "silu", "phi3": "silu"}  # fmt: skip
@@ -52,7 +64,10 @@ def test_what_a_config_leaves_out_is_as_its_family_has_it() -> None:
     assert (given("gemma2").caps, given("gemma3_text").caps) == ((50.0, 30.0), (0.0, 0.0))
     none = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
     assert given("gemma2", **none).caps == (0.0, 0.0)
-    for family in ("gemma", "gemma2", "gemma3_text"):
+    caps = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+    families = ("gemma", "gemma2", "gemma3_text")
+    assert [given(f, **caps).caps for f in families] == [(0.0, 0.0), (2.0, 3.0), (0.0, 3.0)]
+    for family in families:
         assert given(family, attention_bias=True).biases == {"qkv", "out"}
     assert given("gpt2", scale_attn_weights=False).attention_scale == 1.0
     both = {layer.rotary for layer in given("gemma3_text").layers}
@@ -99,6 +114,9 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_fr
         ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention is"),
         ("gemma3_text", {"sliding_window_pattern": 0}, "no config of gemma3_text"),
         ("gpt2", {"n_inner": True}, "n_inner is True"),
+        ("smollm3", {"no_rope_layers": [1]}, r"no_rope_layers is \[1\]"),
+        ("granite", {"logits_scaling": 0}, "logits_scaling is 0"),
+        ("granite", {"residual_multiplier": float("inf")}, "epsilon, scales"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_by_its_name(family: str, wrong: Any, words: str) -> None:

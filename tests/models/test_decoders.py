@@ -34,6 +34,15 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma2": {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 4},
     "gemma3_text": {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 4},
     "gpt2": {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64, "vocab_size": 96},
+    "smollm3": {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": 4},
+    "olmo2": {},
+    "granite": {
+        "embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22,
+        "logits_scaling": 8.0,
+    },
+    "starcoder2": {"sliding_window": 5},
+    "cohere": {"attention_bias": True},
+    "cohere2": {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]},
 }  # fmt: skip
 
 
@@ -172,6 +181,8 @@ def test_what_is_no_text_no_position_and_no_choice_is_one_error(compiled: Any) -
         run.set_state(saved)
     with pytest.raises(DeviceError, match="count is a float"):
         run.generate([[5], [6]], 2.5)  # type: ignore[arg-type]
+    with pytest.raises(DeviceError, match="count is a bool, not an integer"):
+        run.back(True)
 
 
 @pytest.mark.slow
@@ -203,6 +214,7 @@ WRONG = {
     "more tokens than caches hold": ({"shape": {"tokens": 8, "cache": 4}}, "caches of 4 positions"),
     "no whole number": ({"shape": {"tokens": [0]}}, "whole numbers"),
     "two batches": ({"batch": (1, 2)}, "one number of texts"),
+    "a batch that is true": ({"batch": (True,)}, "a tuple of bool, not a list of integers"),
     "a layout": ({"layout": "NHWC"}, "a decoder has none"),
 }
 
@@ -218,7 +230,7 @@ def test_sizes_that_cannot_be_are_one_error(given: Any, words: str) -> None:
     [
         ("{", "no JSON"), ("[]", "no object"), ({"model_type": "bert"}, "'bert', which is not"),
         ({"model_type": "llama"}, "no config of llama"),
-        ({**SIZES, "model_type": "llama", "rope_scaling": {"rope_type": "yarn"}}, "'yarn'"),
+        ({**SIZES, "model_type": "llama", "rope_scaling": {"rope_type": "turn"}}, "'turn'"),
         ({**SIZES, "model_type": "llama", "hidden_act": "mish"}, "'mish'"),
         ({**SIZES, "model_type": "llama", "num_key_value_heads": 3}, "4 heads"),
         ({**SIZES, "model_type": "llama"}, "no .safetensors"),

@@ -167,7 +167,7 @@ def test_a_graph_that_is_recorded_takes_pytorchs_memory():
         turn=threading.Lock(), run=None, copy=lambda *a: copied.append(a), rooms=[256, 128],
         inputs=[puts.append], staging=[SimpleNamespace(pointer=0, nbytes=64)],
         outputs=[Output(spec, puts.append, memory), Output(spec, None, memory, room=1)],
-        record=recorded.append, captured=lambda: True,
+        record=recorded.append, captured=lambda: True, bounds=[],
     )  # fmt: skip
     outputs = [("output", 0), ("output", 1)]
     run = torch_calls.function(torch, caller, [0], outputs, torch.device("cpu"))

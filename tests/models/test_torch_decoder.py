@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from models import torch_compiled
 from models.torch_compiled import compiled
 from models.torch_networks import nn, torch
+from tilewright.base.errors import DeviceError
 from tilewright.runtime.network import torch_calls
 
 fresh, built = torch_compiled.fresh, torch_compiled.built  # fixtures
@@ -139,3 +142,44 @@ def test_a_cache_that_is_no_whole_tensor_is_copied():
             torch.testing.assert_close(run(word, position), twin(word, position))
     for mine, its in zip(model.caches, twin.caches, strict=True):
         torch.testing.assert_close((mine.keys, mine.values), (its.keys, its.values))
+
+
+class Rows(nn.Module):
+    """Two rows of a cache are new in each step."""
+
+    def __init__(self, spelling: str) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(6, 4))
+        self.spelling = spelling
+
+    def forward(self, x: Any, position: Any) -> Any:
+        at = position + torch.arange(2)
+        if self.spelling == "index_copy":
+            self.cache.index_copy_(0, at, x)
+        elif self.spelling == "index":
+            self.cache[at] = x
+        else:
+            self.cache.scatter_(0, at[:, None].expand(2, 4), x)
+        return torch.tanh(self.cache)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spelling", ["index_copy", "index", "scatter"])
+def test_positions_beyond_a_cache_are_refused_and_nothing_is_written(spelling):
+    x, at = torch.randn(2, 4), torch.tensor([4])
+    step = torch.export.export(Rows(spelling), (x, at))
+    net = tw.compile(tw.load(step), "llvm", verify=False)
+    module = Rows(spelling)
+    run = compiled(module, cache=False, verify=False)
+    with torch.no_grad():
+        made = run(x, at)
+    np.testing.assert_allclose(net(x.numpy(), at.numpy()), made.numpy(), rtol=1e-5)
+    before = module.cache.clone()
+    for wrong in (5, -7):
+        with pytest.raises(DeviceError, match=rf"'position': {wrong} is not from -6 to 4"):
+            net(x.numpy(), np.array([wrong]))
+        words = rf"{wrong} is not from -6 to 4, the places"
+        with torch.no_grad(), pytest.raises(DeviceError, match=words):
+            run(x, torch.tensor([wrong]))
+    assert torch.equal(module.cache, before)
+    np.testing.assert_array_equal(net.state()["b_cache"], before.numpy())

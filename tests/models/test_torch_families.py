@@ -3,15 +3,19 @@ cache is written where it is, attention is one kernel on a GPU."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from models import torch_compiled
 from models.torch_compiled import compiled
 from models.torch_networks import torch
+from tilewright.base.errors import DeviceError
 from tilewright.models.torch import compile as torch_compile
 from tilewright.models.torch.told import TilewrightWarning
 from tilewright.network.build import build
@@ -51,11 +55,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "nemotron": SIZES, "exaone4": WINDOW, "ernie4_5": SIZES, "helium": SIZED, "seed_oss": SIZED,
     "gpt_bigcode": OLDER, "hunyuan_v1_dense": SIZED, "arcee": SIZES,
     "codegen": {**OLDER, "rotary_dim": 8},
+    "llama, yarn": {
+        **SIZES, "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "truncate": False,
+            "original_max_position_embeddings": 16,
+        },
+    },
+    "phi3, longrope": {  # its turn changes after three steps
+        **SIZES, "original_max_position_embeddings": 8, "rope_scaling": {
+            "rope_type": "longrope", "short_factor": [1.0 + k for k in range(8)],
+            "long_factor": [2.0 + 3 * k for k in range(8)],
+        },
+    },
 }  # fmt: skip
 
 
 def model_of(family: str) -> Any:
-    config = transformers.AutoConfig.for_model(family, **FAMILIES[family])
+    given = copy.deepcopy(FAMILIES[family])  # a config writes to what says its turn
+    config = transformers.AutoConfig.for_model(family.partition(",")[0], **given)
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
@@ -109,3 +126,26 @@ def test_steps_over_a_static_cache(family: str, monkeypatch: Any) -> None:
     assert len(built) <= 2
     mod, _, params = built[-1][:3]
     assert attentions(mod, params) == model.config.num_hidden_layers
+
+
+@pytest.mark.slow
+def test_a_step_that_transformers_exports_ends_with_its_cache() -> None:
+    """Its program copies the position to a counter of each layer, and writes where that says."""
+    model = model_of("llama").requires_grad_(False)
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True, cache_implementation="static", max_length=8, bos_token_id=1, eos_token_id=2,
+        pad_token_id=0, cache_config={"batch_size": 1, "max_cache_len": 8},
+    )  # fmt: skip
+    executorch = pytest.importorskip("transformers.integrations.executorch")
+    ids = torch.tensor([[5]])
+    step = executorch.convert_and_export_with_cache(model, ids, torch.tensor([0]))
+    run = tw.compile(tw.load(step), "llvm", verify=False)
+    logits = [run(ids.numpy(), np.array([k])) for k in range(8)]
+    with torch.no_grad():
+        wanted = model(ids.expand(1, 8)).logits[0].numpy()
+    np.testing.assert_allclose(np.concatenate(logits)[:, 0], wanted, rtol=1e-4, atol=1e-4)
+    before = run.state()
+    with pytest.raises(DeviceError, match="'cache_position': 8 is not from -8 to 7"):
+        run(ids.numpy(), np.array([8]))
+    for name, value in run.state().items():
+        np.testing.assert_array_equal(value, before[name])

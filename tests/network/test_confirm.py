@@ -1,5 +1,7 @@
 """A build with a log is no slower than one without it: what wins in the whole network is built."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,14 @@ from graph.small import close_to_reference, database_of, residual
 from tests.network.test_attention_kernel import by_hand, function
 from tilewright.measure.database import Database, pick_best
 from tilewright.measure.record import NetworkLine
+from tilewright.network import build as network_build
+from tilewright.network import confirm
 from tilewright.network.confirm import Trials, kernel_seconds
 from tilewright.network.decide import decide, network_key
 from tilewright.network.estimate import Estimate
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, groupings, ungrouped
+from tilewright.network.helpers import Helpers
 from tilewright.network.layouts import candidate_layouts, convolutions
 from tilewright.network.tune import as_described, tasks_of, with_layouts
 from tilewright.runtime.timing import BenchmarkResult
@@ -261,3 +266,35 @@ def test_the_estimate_begins_at_layouts_that_are_known_to_be_fastest(target, mon
     trials = Trials(mod, params, target, lambda lib: (Timed(lib, lambda k: 1.0), None), 0.0)
     assert any("NCHWc" in k.label for k in trials.untuned.library.report.kernels)
     assert Estimate(trials)({}) == (pytest.approx(trials.untuned_seconds), {})
+
+
+@pytest.mark.slow
+def test_what_ran_untuned_before_a_search_is_loaded_again_and_not_built_again(
+    log, target, monkeypatch
+):
+    built, loaded, free = [], [], []
+
+    @contextmanager
+    def device_free():
+        free.append(len(loaded))
+        yield
+
+    def load(library):
+        loaded.append(library)
+        return Timed(library, lambda k: 1.0), None
+
+    def build(*args, **options):
+        built.append(options["helpers"])
+        return network_build.build(*args, **options)
+
+    monkeypatch.setattr(confirm, "build", build)
+    trials = Trials(
+        *residual()[:1], residual()[1], target, load, 0.0, helpers=Helpers(device_free=device_free)
+    )
+    assert len(loaded) == 1 and free == [0]  # nobody else has the device while it is loaded and run
+    trials.set_aside()
+    assert trials.untuned.module is None
+    trials.search_ended()
+    trials.confirm(Database())
+    assert loaded[1] is loaded[0] and free == [0]
+    assert len(built) == 2 and built[1].references is None  # the second with the log

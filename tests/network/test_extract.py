@@ -12,7 +12,9 @@ from tests.tiers import examples
 from tilewright import cpu
 from tilewright.base.errors import ModelError, TargetError
 from tilewright.graph.expr import Call, Function, Tuple, post_order
-from tilewright.network.extract import fused_groups, fused_tasks, prepare, ungrouped
+from tilewright.graph.pass_options import USUAL, PassOptions
+from tilewright.network import extract
+from tilewright.network.extract import Groupings, fused_groups, fused_tasks, prepare, ungrouped
 from tilewright.targets.target import Target
 from tilewright_tvm import auto_scheduler, autotvm, relay
 from tilewright_tvm.autotvm.contractions import extract_from_program
@@ -212,3 +214,36 @@ def test_the_loop_of_the_tutorials_tunes_what_no_template_fits(tmp_path):
     module = graph_executor.GraphModule(lib["default"](cpu()))
     module.run(x=values["x"])
     np.testing.assert_allclose(module.get_output(0).numpy(), relay.evaluate(mod, values), rtol=1e-5)
+
+
+def test_a_search_groups_each_network_once(monkeypatch):
+    """Other weights and another target are worked out anew, and what is watched."""
+    mod, params = residual()
+    target, asked = Target("cuda -arch=sm_80"), []
+    work_out = extract.ungrouped
+    monkeypatch.setattr(extract, "ungrouped", lambda *a: asked.append(a) or work_out(*a))
+    known = Groupings()
+    first = known.ungrouped(mod, params, USUAL, target)
+    again = known.ungrouped(mod, dict(params), USUAL, target)
+    assert again is first and len(asked) == 1
+    assert known.ways(*first, target) is known.ways(*again, target)
+    plain = [t.key for t in fused_tasks(mod, params, target)]
+    assert [t.key for t in fused_tasks(mod, params, target, known=known)] == plain
+    asked.clear()
+    others = {**params, next(iter(params)): next(iter(params.values())).copy()}
+    known.ungrouped(mod, others, USUAL, target)
+    known.ungrouped(mod, params, PassOptions(layouts=False), target)
+    known.ungrouped(mod, params, USUAL, Target("cuda -arch=sm_90"))
+    watched = PassOptions(instruments=(Watch(),))
+    known.ungrouped(mod, params, watched, target)
+    known.ungrouped(mod, params, watched, target)
+    assert len(asked) == 5
+
+
+class Watch:
+    """Sees the passes."""
+
+    def run_before_pass(self, mod, info):
+        pass
+
+    run_after_pass = run_before_pass

@@ -6,12 +6,13 @@ import pytest
 from graph.small import database_of
 from tilewright import cpu, topi
 from tilewright.measure.database import Database
-from tilewright.network.decide import all_implemented, uncompared
+from tilewright.network.decide import KernelChoices, all_implemented, uncompared
 from tilewright.network.evidence import Evidence
 from tilewright.network.extract import fused_groups, fused_tasks, implementations, prepare
 from tilewright.network.tune import cold_bytes, tasks_of
 from tilewright.runtime.network.graph_executor import GraphModule
 from tilewright.schedule.task import Task
+from tilewright.schedule.template import anchor_templates
 from tilewright.search.predictions import Predicted, Predictions
 from tilewright.targets.target import Target
 from tilewright_tvm import relay
@@ -182,6 +183,24 @@ def test_what_is_predicted_decides_where_nothing_was_measured(seconds, tile, kno
     assert str(taken.args).count(f"[{tile}, {tile}, 8, 8]") == bool(tile and not known)
     assert (taken is groups[0]) == (known or not tile)
     assert not uncompared(groups, [taken], evidence)
+
+
+@pytest.mark.slow
+def test_what_is_thought_fast_but_has_no_schedule_is_not_built():
+    class Unusable(Said):
+        def get(self, dag):
+            found = super().get(dag)
+            origin = anchor_templates(dag, self.target)[0].origin
+            return found and Predicted(origin, {}, found.seconds)
+
+    mod = network()
+    groups = fused_groups(prepare(mod)["main"])
+    for database, kept in ((Database(), False), (measured(every_task(mod), large=FAST), True)):
+        evidence = Evidence([database], ("llvm",), predictions=Unusable({0: SLOW, 4: FAST}))
+        choices = KernelChoices([], [], evidence, Target("llvm"))
+        taken = choices.implemented(groups)
+        assert taken[0].instead_of
+        assert choices.with_schedules(groups, taken) == (taken if kept else groups)
 
 
 @pytest.mark.sampled(1)

@@ -87,6 +87,9 @@ def test_relay_and_its_executor_have_them() -> None:
     assert module.state()["total"].tolist() == [3, 3]
     with pytest.raises(DeviceError, match="4 is not from 0 to 3"):
         module.set_input("at", np.array([4]))
+    with pytest.raises(DeviceError, match="4 is not from 0 to 3"):
+        module.set_inputs({"x": np.zeros(2, "float32"), "at": np.array([4])})
+    assert module.get_input("x").numpy().tolist() == [1, 1]  # neither is set
     module.reset()
     assert module.state()["total"].tolist() == [0, 0]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.runtime.test_cuda_driver import ADD, GPU, Simulation, X, Y, artifact
-from tests.runtime.test_cuda_driver import simulation as simulation
+from tests.runtime.simulated_cuda import ADD, GPU, Simulation, X, Y, artifact
+from tests.runtime.simulated_cuda import simulation as simulation
 from tilewright.base.artifact import AWAIT_ONLY
 from tilewright.runtime import LaunchSequence, Module, array
 from tilewright.runtime.drivers import Launch, cuda

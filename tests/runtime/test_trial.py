@@ -1,5 +1,5 @@
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from tilewright.base.artifact import Artifact
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, InternalError
-from tilewright.runtime import Device, array, guarded
+from tilewright.runtime import Device, array, device_copies, guarded
 from tilewright.runtime.trial import _race, trial
 
 Build = Callable[..., Artifact]
@@ -155,3 +155,89 @@ def test_wrong_call_raises(device: Device, elementwise: Build) -> None:
         trial(artifact, device, [X])
     with pytest.raises(DeviceError, match=r"input b1.*float64\[1000\]"):
         trial(artifact, device, [X, Y.astype(np.float64)])
+
+
+@pytest.fixture
+def far_away(device: Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Small arrays are kept, too, and there is room.  Gives the bytes of what is brought there."""
+    monkeypatch.setattr(guarded, "_AT_ONCE", 0)
+    monkeypatch.setattr(guarded, "_PIECE", 100)
+    monkeypatch.setattr(device_copies, "_LEAST", 0)
+    brought: list[int] = []
+    kind = type(device.driver)
+    write = kind.write
+
+    def seen(driver: Any, memory: Any, data: np.ndarray, offset: int = 0) -> None:
+        brought.append(data.nbytes)
+        write(driver, memory, data, offset)
+
+    monkeypatch.setattr(kind, "write", seen)
+    monkeypatch.setattr(kind, "free_bytes", lambda _: 1 << 40, raising=False)
+    yield brought
+    device_copies.forget()
+
+
+def constants() -> tuple[np.ndarray, np.ndarray]:
+    """Arrays that nobody may change."""
+    x, y = X.copy(), Y.copy()
+    x.flags.writeable = y.flags.writeable = False
+    return x, y
+
+
+def test_constants_are_brought_to_the_device_once(
+    device: Device, elementwise: Build, far_away: list[int]
+) -> None:
+    x, y = constants()
+    artifact = elementwise(device, [ADD])
+    for times in (5, 0, 0):  # two constants, and what the output is filled with in turn
+        far_away.clear()
+        assert trial(artifact, device, [x, y], [x + y]).error is None
+        assert sum(n == x.nbytes for n in far_away) == times
+    changed = x + 1  # others are others
+    assert trial(artifact, device, [changed, y], [x + y]).error == "wrong"
+
+
+def test_an_input_that_is_changed_anywhere_shows_in_pieces(
+    device: Device, elementwise: Build, far_away: list[int]
+) -> None:
+    for at in (0, 24, 25, SIZE - 1):  # at both sides of where a piece ends
+        steps = [ADD, (1, 0, "+", 0, at, 1)]
+        result = trial(elementwise(device, steps), device, [*constants()], [X + Y], [1e-6])
+        assert result.error == "wrong" and "wrote into its input b1" in result.message
+
+
+def test_what_damages_a_kept_constant_harms_no_later_trial(
+    device: Device, elementwise: Build, far_away: list[int]
+) -> None:
+    x, y = constants()
+    artifact = elementwise(device, [ADD])
+    assert trial(artifact, device, [x, y], [x + y]).error is None
+    for _, driver, copy in device_copies._copies.values():
+        driver.write(copy, np.full(4, 7, np.uint8), 64)
+    assert trial(artifact, device, [x, y], [x + y]).error == "wrong"
+    assert trial(artifact, device, [x, y], [x + y]).error is None
+    before = len(device_copies._copies)
+    del x, y
+    assert len(device_copies._copies) == before - 2  # nothing is kept of what is gone
+
+
+def test_copies_make_room(
+    device: Device, elementwise: Build, far_away: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take a small part of what is free, and nothing where memory is wanted."""
+    x, y = constants()
+    artifact = elementwise(device, [ADD])
+    monkeypatch.setattr(type(device.driver), "free_bytes", lambda _: 16 * x.nbytes + 100)
+    assert trial(artifact, device, [x, y], [x + y]).error is None
+    assert len(device_copies._copies) == 1
+    fenced, failures = type(device.driver).fenced, [1]
+
+    def full(driver: Any, nbytes: int) -> Any:
+        if failures:
+            failures.pop()
+            raise DeviceError("allocate", "out of memory")
+        assert not device_copies._copies
+        return fenced(driver, nbytes)
+
+    monkeypatch.setattr(type(device.driver), "fenced", full)
+    assert trial(artifact, device, [x, y], [x + y]).error is None

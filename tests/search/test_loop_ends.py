@@ -1,5 +1,8 @@
 """How a search ends before its budget: nothing left to gain, nothing valid, the device lost."""
 
+import threading
+from concurrent.futures import Future
+
 import pytest
 
 from search.spaces import CPU, Instant, cpu_task
@@ -350,6 +353,38 @@ def test_what_is_done_meanwhile_takes_half_of_the_seconds_at_most(took):
     assert seen == [(None, None, 0)]
     left = 20 - min(took, 10)
     assert left - 2 <= report.trials * 0.25 <= left + 1
+
+
+def test_what_goes_on_beside_a_search_is_waited_for_and_has_its_share_of_the_seconds():
+    """Trials begin before it is done; then 3 of 20 s are left for what follows, 4 at most."""
+    for asked, left in ((3.0, 3.0), (50.0, 4.0)):
+        now, beside, at = [0.0], Future(), []
+
+        def tick(now=now, beside=beside, at=at, asked=asked):
+            now[0] += 0.25
+            at.append(now[0])
+            if len(at) == 10:
+                beside.set_result(asked)
+
+        measurer = Instant([cpu_task()], tick=tick)
+        budget = Options(seconds=20.0, leaders=0, batch=BATCH, negligible=0.0, knowledge=False)
+        report = tune(
+            [cpu_task()], measurer, options=budget, verify=False,
+            meanwhile=lambda *_, beside=beside: beside, clock=lambda now=now: now[0],
+        )  # fmt: skip
+        assert 20 - left - 2 <= report.trials * 0.25 <= 20 - left + 1
+
+
+def test_a_search_ends_after_what_goes_on_beside_it():
+    beside, measurer = Future(), Instant([cpu_task()])
+    later = threading.Timer(0.05, beside.set_result, (0.0,))
+    later.start()
+    report = tune(
+        [cpu_task()], measurer, options=Options(trials=4, leaders=0, batch=BATCH), verify=False,
+        meanwhile=lambda *_: beside,
+    )  # fmt: skip
+    assert beside.done() and report.trials == 4
+    later.join()
 
 
 # -- no space --------------------------------------------------------------------------------------

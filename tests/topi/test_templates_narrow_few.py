@@ -58,6 +58,15 @@ def test_gates_and_norms_are_computed_beside_the_product(
     check_beside(form, (kind, m, 128, n), CUDA, "dense.narrow.few")
 
 
+def test_the_norm_of_a_row_that_is_alone_is_shared_by_warps() -> None:
+    for rows, shared in ((1, True), (2, False)):
+        tensors = normed("int8", rows, 2048, 64)
+        sketch = sketch_of(tensors)
+        program = lower_schedule(sketch.close(sketch.fallback()), CUDA, args=tensors)
+        found = re.search(r"(\w*squares\w*)\[thread_y\] =", generate(program, CUDA).text)
+        assert found is not None and found[1].endswith("_rf") is shared
+
+
 def test_rows_of_float16_have_integers_only() -> None:
     """Their exponents are too few for the whole numbers that eight-bit floats count as."""
     for kind in ("int4", "int8"):
@@ -102,6 +111,7 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     body = text.partition("__global__")[2]
     before, behind = re.split(r"tw_await_kernel\w*\(\)", body, maxsplit=1)
     assert "weight_packed_shared[" in before and "data_shared[" not in before
+    assert "tw_commit();" in before, "a slice is waited for alone, not all that was asked for"
     call = f"tw_bfloat16_of_{kind}(&weight_apart["
     assert call in behind and "tw_float32_to_bfloat16(" not in behind
 
@@ -109,13 +119,14 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
 @pytest.mark.parametrize(
     ("case", "form"),
     [
-        (("int4", 1, 2048, 2048), (1, 8, 8, 2, 0)), (("int8", 1, 2048, 3072), (1, 16, 1, 2, 1)),
-        (("int4", 1, 8192, 2048), (1, 16, 2, 8, 0)), (("int8", 1, 2048, 16384), (2, 4, 4, 6, 0)),
+        (("int4", 1, 2048, 2048), (1, 8, 4, 2, 0)), (("int8", 1, 2048, 3072), (1, 8, 1, 2, 1)),
+        (("int4", 1, 8192, 2048), (1, 16, 4, 4, 0)), (("int8", 1, 2048, 16384), (4, 4, 1, 3, 1)),
+        (("int8", 1, 8192, 2048), (1, 16, 1, 4, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
         (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
     ],
 )  # fmt: skip
 def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
-    """Few lines are one slice; rings have a slot for each slice, or as many as there are."""
+    """Of one row a step is 128 of the depth, or more; rings are as deep as there is room."""
     kind, m, k, n = case
     sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
     index = sketch.fallback()

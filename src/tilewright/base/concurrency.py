@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, update_wrapper
+from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 P = ParamSpec("P")
@@ -49,11 +49,19 @@ class once(Generic[P, T]):
 
     def __init__(self, function: Callable[P, T]) -> None:
         update_wrapper(self, function)
-        self._function, self._making, self._made = function, lock(), cache(function)
+        self._function, self._making = function, lock()
+        self._made: dict[Any, T] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = args, tuple(kwargs.items())
+        try:
+            return self._made[key]  # without a turn: calls of networks come here several times
+        except KeyError:
+            pass
         with self._making:
-            return self._made(*args, **kwargs)  # type: ignore[arg-type]
+            if key not in self._made:
+                self._made[key] = self._function(*args, **kwargs)
+            return self._made[key]
 
     def forget(self) -> None:
         """Make everything anew when it is next asked for.
@@ -61,7 +69,7 @@ class once(Generic[P, T]):
         What was made is not taken down: in a forked child that may take what the fork has broken.
         """
         _FORGOTTEN.append(self._made)
-        self._made = cache(self._function)
+        self._made = {}
 
 
 class cached_property(Generic[T]):

@@ -92,22 +92,32 @@ class _ElementType:
     door_words = ("an element type", 'Give its name, such as "float32".')
 
 
+class _Count:
+    """The integers of strict doors."""
+
+
+_WORDS[_Count] = _WORDS[int]
+
+
 class _Names(dict[str, Any]):
     """The names in a function's annotations; those that only type checkers import are Any."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], strict: bool) -> None:
         super().__init__(vars(builtins) | inspect.unwrap(function).__globals__)
+        if strict:
+            self["int"] = _Count
 
     def __missing__(self, name: str) -> Any:
         return Any
 
 
-def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
+def door(error: type[TilewrightError], name: str = "", strict: bool = False) -> Callable[[F], F]:
     """Decorates a function, or the `__init__` of a class, that users call.
 
     error: what is raised for an argument of another kind than its annotation says; numpy's numbers
     become Python's, and so does what knows its `as_numbers()`.
     name: what users call it, by default its own name.
+    strict: True is no integer; elsewhere it is 1, as scripts of TVM have it.
     A wrong number of arguments stays Python's TypeError.
     Of arguments by a name that it does not have, plugins of kind "argument names" are asked: called
     with these arguments, the names that it has and those given by position, they rename some.
@@ -120,7 +130,7 @@ def door(error: type[TilewrightError], name: str = "") -> Callable[[F], F]:
         def kinds() -> tuple[list[tuple[str, Any]], dict[str, Any], Any, bool]:
             """(of positional parameters, of those by name, of *args, whether there are no others by
             name); read at the first call."""
-            hints = typing.get_type_hints(function, None, _Names(function))
+            hints = typing.get_type_hints(function, None, _Names(function, strict))
             listed, named, rest, closed = [], {}, Any, True
             for p in inspect.signature(function).parameters.values():
                 kind = hints.get(p.name, Any)
@@ -301,6 +311,10 @@ def _integer(value: Any) -> Any:
     return operator.index(_require(is_integer(value), value))
 
 
+def _count(value: Any) -> Any:
+    return _integer(_require(not isinstance(value, bool), value))
+
+
 def _number(value: Any) -> Any:
     if isinstance(value, (float, int)):
         return value
@@ -315,6 +329,7 @@ def _truth(value: Any) -> Any:
 
 _PLAIN: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
+    _Count: _count,
     float: _number,
     bool: _truth,
     str: lambda value: _require(isinstance(value, str), value),

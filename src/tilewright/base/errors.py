@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from tilewright.base.text import printable
+from tilewright.base.text import printable, shortened
 
 
 def absent(owner: str, name: str, elsewhere: Mapping[str, str]) -> AttributeError:
@@ -41,7 +41,7 @@ class TilewrightError(RuntimeError):
 
     def _told(self, way_out: str) -> str:
         text = f"{self.place}: {self.reason.rstrip('.')}."
-        return printable(f"{text} {way_out}" if way_out else text)
+        return shortened(printable(f"{text} {way_out}" if way_out else text))
 
 
 class ExpressionError(TilewrightError):
@@ -127,19 +127,31 @@ def part_of(work: str) -> Iterator[None]:
         raise InternalError(place, error.reason, error.way_out) from error
 
 
-@contextmanager
-def named(name: str, *calls: str) -> Iterator[None]:
+class renamed:
     """Errors raised inside name what the user named, instead of calls that others made for it.
 
-    calls: places of errors, or how such places begin: what stands before a colon
+    names: by places of errors, or by how such places begin: what stands before a colon
     """
-    try:
-        yield
-    except TilewrightError as error:
-        for call in calls:
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, TilewrightError):
+            return
+        for call, name in self._names.items():
             head, rest = error.place[: len(call)], error.place[len(call) :]
             if head == call and rest[:1] in ("", ":"):
                 error.place = name + rest
                 error.args = (error.place, *error.args[1:])
                 break
-        raise
+
+
+class named(renamed):
+    """`renamed` of several calls, to one name."""
+
+    def __init__(self, name: str, *calls: str) -> None:
+        super().__init__(dict.fromkeys(calls, name))

@@ -104,7 +104,7 @@ def check_model(file: str, place: str, *also: str) -> None:
     also: kinds of files, see `kind_of`, that are taken, too
     """
     path = Path(file)
-    if not file or not path.exists():
+    if not file or not os.path.exists(path):  # of a name that is too long, Path raises OSError
         raise _missing(file, place)
     what = kind_of(path)
     if what not in (ONNX, "", *also):
@@ -121,13 +121,13 @@ def check_compiled(file: str | os.PathLike[str], place: str) -> None:
 
 def kind_of(path: Path) -> str:
     """What is there, "a model of Keras"; "" where neither its beginning nor its name tells."""
-    if path.is_dir():
+    if os.path.isdir(path):
         if (path / "saved_model.pb").exists():
             return _SAVED
         if (path / "config.json").exists():
             return DECODER
         return "a model of Core ML" if path.suffix == ".mlpackage" else "a folder"
-    if not path.is_file():
+    if not os.path.isfile(path):
         return ""  # what is read from a pipe is gone
     try:
         with path.open("rb") as file:

@@ -134,12 +134,19 @@ def tune(
     Started again with the same log, it goes on where it was: after Ctrl-C, a crash, or to search
     longer.
     """
+    early = None
+    if farm is None and tasks != "list" and not target.device_kind.shares_host:
+        from tilewright.measure.local import started
+
+        begun = started(target, more["timeout"] or 10.0, more["parallel"])
+        early = click.get_current_context().with_resource(begun)  # what follows takes seconds
     from tilewright import front
     from tilewright.measure.database import Database
-    from tilewright.models import networks
+    from tilewright.models import networks, scripts
     from tilewright.network.tune_network import task_lines
     from tilewright.schedule.task import Task
     from tilewright.search.progress import Progress
+    from tilewright.search.propose.prior import import_alone
 
     networks.check(model)
     if not templates and tuner != RULES:
@@ -149,7 +156,6 @@ def tune(
     seconds = None if minutes is None else minutes * 60
     path = log or default_log(model, target, dtype)
     devices = devices_of(farm, key, builders)
-    target = front.as_described(target, devices)
 
     def load() -> front.Network | Task:
         return loaded(
@@ -157,6 +163,7 @@ def tune(
         )
 
     if tasks == "list":
+        target = front.as_described(target, devices)
         what = load()
         listed = (
             [what] if isinstance(what, Task) else front.tasks_of(what, target, tuner, templates)
@@ -164,19 +171,26 @@ def tune(
         for line in task_lines(listed):
             click.echo(line)
         return
+    search = _search_options(more)
     with (
-        Database(path, on_error=front.warn) as database,
         Progress(trials, seconds) as progress,
+        front.begun(target, devices, search["measuring"], early) as helpers,
         _termination_as_interrupt(),
+        Database(path, on_error=front.warn) as database,
     ):
         try:
-            what = load()
+            if scripts.parts_of(model) is None:
+                import_alone()  # nobody else's code runs in this process
+                what = load()  # while the device is opened
+            target = front.as_described(target, devices, helpers)
+            if scripts.parts_of(model) is not None:  # what it declares is for the device
+                what = load()
             alone = isinstance(what, Task)
             progress.what = "best" if alone else "network"
             front.search(
                 what, None if alone else target, database, trials=trials, seconds=seconds,
                 tuner=tuner, templates=templates, tasks=tasks, seed=seed, farm=devices,
-                progress=progress, **_search_options(more),
+                helpers=helpers, progress=progress, **search,
             )  # fmt: skip
         except KeyboardInterrupt:
             progress.note(

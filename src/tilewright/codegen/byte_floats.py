@@ -141,15 +141,16 @@ float {BYTE8}(const signed char* from, int k) {{
 }}
 """
 
-# Two words of halves of four bytes.  Of bfloat16 the digits of 128 have room for seven bits: the
-# eighth makes of what is taken off 128 or 256.  Numbers of eight bits have the digits and exponents
-# of bfloat16, but for what the exponent counts from; what is no number loses its sign.
+# Two words of halves of four bytes, of which every other one is in one word: so these are a mask
+# apart.  Of bfloat16 the digits of 128 have room for seven bits: the eighth makes of what is taken
+# off 128 or 256.  Numbers of eight bits have the digits and exponents of bfloat16, but for what the
+# exponent counts from; what is no number loses its sign.
 _HALVES_TEXT = """static __device__ __forceinline__
 void {name}(unsigned short* to, unsigned int word, int shift) {{
 {body}
   to[0] = (unsigned short)low;
-  to[1] = (unsigned short)(low >> 16);
-  to[2] = (unsigned short)high;
+  to[1] = (unsigned short)high;
+  to[2] = (unsigned short)(low >> 16);
   to[3] = (unsigned short)(high >> 16);
 }}
 """
@@ -157,18 +158,13 @@ _FMA = """  asm("fma.rn.{kind}x2 %0, %1, %2, %3;" : "=r"(low) : "r"({low}), "r"(
   asm("fma.rn.{kind}x2 %0, %1, %2, %3;" : "=r"(high) : "r"({high}), "r"({by}), "r"({more}));"""
 
 
-def _fma(kind: str, low: str, high: str, by: int, plus: str, more: str = "") -> str:
+def _fma(kind: str, value: str, by: int, plus: str) -> str:
+    """value, plus: of either half, with its name for `{}`"""
+    low, high = (value.replace("{}", half) for half in ("low", "high"))
+    first, more = (plus.replace("{}", half) for half in ("low", "high"))
     return _FMA.format(
-        kind=kind, low=low, high=high, by=f"0x{by:04x}{by:04x}u", plus=plus, more=more or plus
+        kind=kind, low=low, high=high, by=f"0x{by:04x}{by:04x}u", plus=first, more=more
     )
-
-
-def _spread(word: str, digits: int) -> str:
-    """Each byte below the byte `digits`."""
-    return f"""  const unsigned int digits = 0x{digits:02x}{digits:02x}{digits:02x}{digits:02x}u;
-  unsigned int low = __byte_perm({word}, digits, 0x4140u);
-  unsigned int high = __byte_perm({word}, digits, 0x4342u);
-"""
 
 
 # Of two constants of an instruction the assembler would load one anew each time.  No block has a
@@ -182,32 +178,31 @@ def _held(name: str, value: int) -> str:
 """
 
 
+_PAIRS = "  unsigned int low = {0};\n  unsigned int high = {0} >> 8;\n"
 _NIBBLES = (
-    _held("four", 0x0F0F0F0F)
-    + """  const unsigned int bits = (word << shift >> 4 & four) ^ 0x08080808u;
-"""
+    _held("four", 0x000F000F)
+    + "  const unsigned int bits = word >> (4 - shift);\n"
+    + _PAIRS.format("bits")
 )
 _BODIES = {
-    ("bfloat16", 0xF0): _NIBBLES + _spread("bits", 0x43)
-    + _fma("bf16", "low", "high", 0x4180, "0xc508c508u"),
-    ("float16", 0xF0): _NIBBLES + _spread("bits", 0x64)
-    + _fma("f16", "low", "high", 0x4C00, "0xf408f408u"),
-    ("bfloat16", 0xFF): _held("upper", 0xFF80FF80) + _spread("word", 0x43)
-    + _fma(
-        "bf16", "low & 0xff7fff7fu", "high & 0xff7fff7fu", 0x3F80,
-        "(low & upper) | 0x80008000u", "(high & upper) | 0x80008000u",
-    ),
-    ("float16", 0xFF): "  const unsigned int bits = word ^ 0x80808080u;\n" + _spread("bits", 0x64)
-    + _fma("f16", "low", "high", 0x3C00, "0xe480e480u"),
+    ("bfloat16", 0xF0): _NIBBLES
+    + _fma("bf16", "({} & four) ^ 0x43084308u", 0x4180, "0xc508c508u"),
+    ("float16", 0xF0): _NIBBLES
+    + _fma("f16", "({} & four) ^ 0x64086408u", 0x4C00, "0xf408f408u"),
+    ("bfloat16", 0xFF): _held("digits", 0x43004300) + _held("less", 0xC300C300)
+    + _PAIRS.format("word")
+    + _fma("bf16", "({} & 0x007f007fu) | digits", 0x3F80, "({} & 0x00800080u) | less"),
+    ("float16", 0xFF): _held("eight", 0x00FF00FF) + _PAIRS.format("word")
+    + _fma("f16", "({} & eight) ^ 0x64806480u", 0x3C00, "0xe480e480u"),
     ("bfloat16", None): """  const unsigned int next = (word & 0x7f7f7f7fu) + 0x01010101u;
   const unsigned int bits = word ^ (next & word & 0x80808080u);
-  unsigned int low = __byte_perm(bits, 0u, 0x1404u);
-  unsigned int high = __byte_perm(bits, 0u, 0x3424u);
+  unsigned int low = bits << 8;
+  unsigned int high = bits;
   low = (low >> 4 & 0x07f007f0u) | (low & 0x80008000u);
   high = (high >> 4 & 0x07f007f0u) | (high & 0x80008000u);
 """
-    + _fma("bf16", "low", "high", 0x7F00, "0x80008000u") + "\n"
-    + _fma("bf16", "low", "high", 0x4080, "0x80008000u"),
+    + _fma("bf16", "{}", 0x7F00, "0x80008000u") + "\n"
+    + _fma("bf16", "{}", 0x4080, "0x80008000u"),
 }  # fmt: skip
 _WORDS = {0xFF: "int8", 0xF0: "int4", None: "float8"}
 HALVES = {key: f"tw_{key[0]}_of_{_WORDS[key[1]]}" for key in _BODIES}  # by type and mask

@@ -32,10 +32,11 @@ from tilewright.codegen.c_dialect import (
 )
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
+from tilewright.codegen.reads_ahead import reads_ahead
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
 from tilewright.codegen.waiting import as_chain
-from tilewright.ir.atoms import ATOMS, Atom
+from tilewright.ir.atoms import ATOMS, CROSSED, Atom, Fragment, Tile
 from tilewright.ir.bulk import MOST_DIMENSIONS
 from tilewright.ir.stmt import ASYNC_BYTES, Program
 from tilewright.targets.target import Target
@@ -141,7 +142,7 @@ def _multiply(atom: Atom) -> str:
         forms = ((8, 4), (12, 2)), ((4, 4), (14, 2)), ((4, 4), (12, 2))
     else:
         words = [
-            _word(name, k, of.dtype)
+            _word(name, k, of)
             for name, n, of in (("a", 4, atom.a), ("b", 2, atom.b)) for k in range(n)
         ]  # fmt: skip
         forms = (((4, 4), (8, 2)),)
@@ -162,14 +163,25 @@ def _places(part: tuple[int, int]) -> str:
     return f"{{{', '.join(f'%{k}' for k in range(first, first + count))}}}"
 
 
-def _word(name: str, k: int, dtype: DType) -> str:
+def _word(name: str, k: int, of: Fragment | Tile) -> str:
     """Of 32 bits, with neighbouring elements where they are smaller."""
-    if dtype.bits == 32:
+    if of.dtype.bits == 32:
         return f'"r"(__float_as_uint({name}[{k}]))'
-    if dtype.bits == 16:
-        return f'"r"((unsigned int){name}[{2 * k}] | (unsigned int){name}[{2 * k + 1}] << 16)'
+    if of.dtype.bits == 16:
+        first, second = (_place(of, 2 * k + half) for half in range(2))
+        return f'"r"((unsigned int){name}[{first}] | (unsigned int){name}[{second}] << 16)'
     parts = (f"(unsigned int)(unsigned char){name}[{4 * k + j}] << {8 * j}" for j in range(4))
     return f'"r"({" | ".join(parts)})'
+
+
+def _place(of: Fragment | Tile, half: int) -> int:
+    """Among the elements of a lane, of a half of the words: first those along k, then rows."""
+    assert isinstance(of, Fragment)
+    bits = of.element.split()
+    along, across = ([n for n, bit in enumerate(bits) if (bit[0] == "k") is is_k]
+                     for is_k in (True, False))  # fmt: skip
+    order = [along[0], *across, *along[1:]]
+    return sum((half >> n & 1) << bit for n, bit in enumerate(order))
 
 
 def _load_rows(matrices: int, bits: int, transposed: bool) -> str:
@@ -274,7 +286,7 @@ _INSTRUCTIONS = {
         for n in (1, 2, 4)
         for form in ((n, 8, False), (n, 16, False), (n, 16, True), (n, 32, False))
     },
-    **{multiply(atom.name): _multiply(atom) for atom in ATOMS.values()},
+    **{multiply(a.name): _multiply(a) for a in (*ATOMS.values(), *CROSSED.values())},
     **{
         async_copy(n): _COPY.format(name=async_copy(n), bytes=n, cache="cg" if n == 16 else "ca")
         for n in ASYNC_BYTES
@@ -419,4 +431,5 @@ def generate(program: Program, target: Target) -> Source:
         program = as_chain(program)
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
+        program = reads_ahead(program)
     return c_family.generate(reads_first(program), target, DIALECT)

@@ -52,11 +52,16 @@ def _arranged(kernel: Kernel, steady: frozenset[Buffer]) -> Kernel:
     def visit(stmt: Stmt) -> Stmt:
         if written_buffers(stmt).isdisjoint(stored):
             return stmt
-        if all(isinstance(s, _PARTS) and _is_written_out(s) for s in statements(stmt)):
-            return _Nest(others).arranged(stmt)
+        if is_nest(stmt):
+            return Nest(others).arranged(stmt)
         return map_children(stmt, visit, lambda e: e)
 
     return replace(kernel, body=visit(kernel.body)) if others else kernel
+
+
+def is_nest(stmt: Stmt) -> bool:
+    """Whether all of it is written out."""
+    return all(isinstance(s, _PARTS) and _is_written_out(s) for s in statements(stmt))
 
 
 def _is_written_out(stmt: Stmt) -> bool:
@@ -64,7 +69,7 @@ def _is_written_out(stmt: Stmt) -> bool:
 
 
 @dataclass
-class _Nest:
+class Nest:
     """One nest.  others: what may be read first; held: where it is kept"""
 
     others: set[Buffer]
@@ -72,7 +77,7 @@ class _Nest:
     loads: int = 0  # that a thread makes
 
     def arranged(self, stmt: Stmt) -> Stmt:
-        first, then = self._parts(stmt, ())
+        first, then = self.parts(stmt, ())
         size = sum(b.size * b.dtype.bytes for b in self.held)
         if first is None or self.loads < 2 or size > MOST:
             return stmt
@@ -81,21 +86,21 @@ class _Nest:
             body = Allocate(buffer, body)
         return body
 
-    def _parts(self, stmt: Stmt, loops: tuple[For, ...]) -> tuple[Stmt | None, Stmt]:
+    def parts(self, stmt: Stmt, loops: tuple[For, ...]) -> tuple[Stmt | None, Stmt]:
         """What is read first, and the rest."""
         if isinstance(stmt, For):
-            first, body = self._parts(stmt.body, (*loops, stmt))
+            first, body = self.parts(stmt.body, (*loops, stmt))
             return _with(first, lambda s: replace(stmt, body=s)), replace(stmt, body=body)
         if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition):
-            first, body = self._parts(stmt.then, loops)
+            first, body = self.parts(stmt.then, loops)
             return _with(first, lambda s: replace(stmt, then=s)), replace(stmt, then=body)
         if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition, "global"):
-            return None, replace(stmt, then=_Nest(self.others).arranged(stmt.then))
+            return None, replace(stmt, then=Nest(self.others).arranged(stmt.then))
         if isinstance(stmt, Allocate):
-            first, body = self._parts(stmt.body, loops)
+            first, body = self.parts(stmt.body, loops)
             return first, replace(stmt, body=body)
         if isinstance(stmt, Seq):
-            parts = [self._parts(s, loops) for s in stmt.body]
+            parts = [self.parts(s, loops) for s in stmt.body]
             firsts = [first for first, _ in parts if first is not None]
             return (seq(*firsts) if firsts else None), seq(*(rest for _, rest in parts))
         if isinstance(stmt, Store):

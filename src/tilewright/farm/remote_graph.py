@@ -131,6 +131,11 @@ class RemoteGraph:
             there = self._there(item)  # lives until the call is over
             self._session.call("set_input", held=self._held, key=name, of=_of(there))
 
+    def set_inputs(self, values: Mapping[str, Any]) -> None:
+        """`set_input` of inputs by name, whatever they are called."""
+        for name, value in values.items():
+            self.set_input(name, value)
+
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
     ) -> None:

@@ -278,6 +278,15 @@ _ROWS = (
 # A machine without ml_dtypes, which only runs kernels, has no bfloat16.
 ATOMS = {row[0]: _atom(*row) for row in _ROWS if row[1].split()[0] in TYPES}
 
+# The same instructions with other names for places along k: a lane has four neighbours in both
+# operands, of the left one so that of four elements every other one is in one register.
+_CROSSED = ("k2 k3 m0 m1 m2 / m3 k0 k1", "k2 k3 n0 n1 n2 / k0 k1")
+CROSSED: dict[str, Atom] = {
+    name: _atom(f"m16n8k16.crossed.{name}", name, *_CROSSED)
+    for name in ("float16", "bfloat16")
+    if name in TYPES
+}  # by the type of their operands
+
 
 def _group_atom(n: int, k: int, code: str, dtype: str, cut: int = 0, split: int = 0) -> Atom:
     kind = DType(dtype)
@@ -355,7 +364,9 @@ _THREADS = [
     ),
 ]  # fmt: skip
 THREAD_ATOMS = {atom.name: atom for atom in _THREADS}
-ALL_ATOMS = ATOMS | GROUP_ATOMS | THREAD_ATOMS  # and those that users add
+ALL_ATOMS = (
+    ATOMS | {atom.name: atom for atom in CROSSED.values()} | GROUP_ATOMS | THREAD_ATOMS
+)  # and those that users add
 
 
 def names() -> str:

@@ -56,11 +56,23 @@ class Guards:
         tests = []
         for ax, flag in bounds.guards[node].items():
             if flag and ax.kind in kinds:
-                tests.append(place.values[ax] < place.extent(ax))
-        tests += [place.values[ax] < place.extent(ax) for ax in self._carried(node)]
+                tests += self._below(place.values[ax], place.extent(ax))
+        for ax in self._carried(node):
+            tests += self._below(place.values[ax], place.extent(ax))
         if "spatial" in kinds and (first := steps_of(place.tree).late.get(node)) is not None:
             tests.append(place.coordinate(node, node.op.axis[0]) >= first)
         return tests
+
+    def _below(self, value: Expr, extent: Any) -> list[Expr]:
+        """`value < extent`; where zero alone is below, of each loop: compilers leave out what those
+        that are written out make in vain."""
+        simple = self.place.simplify
+        form = simple.linear(value)
+        ends = (simple.interval(atom)[0] for atom in form.terms)
+        whole = all(scale > 0 for scale in form.terms.values()) and all(low == 0 for low in ends)
+        if extent == 1 and len(form.terms) > 1 and whole and not form.constant:
+            return [atom < 1 for atom in form.terms]
+        return [value < extent]
 
     def edges(self, node: Node, *, among: Collection[IterVar] | None = None) -> list[Expr]:
         """The other part: where the node's region, all of which has a place in its buffer, leaves

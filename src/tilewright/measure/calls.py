@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ BUILD_ERRORS: dict[type[TilewrightError], ErrorKind] = {
     CompileError: "compile",
 }
 
+_GIVES_WAY = 5  # a third of the time of a core that is wanted by others
 _trials = 0  # of this process, without controls
 
 
@@ -246,11 +248,22 @@ def probe_device(name: str, index: int) -> None:
 
 
 def warm_build(name: str) -> None:
-    """Import what a build for targets of a kind needs; `build` tells what is missing."""
+    """Import what a build for targets of a kind needs; `build` tells what is missing.
+
+    Where trials go on beside builds, these give way to who tries and to who proposes: there is one
+    of each, and a trial computes for longer than its kernel runs.
+    """
+    if not kind(name).shares_host:
+        _give_way()
     for module in kind(name).warm_up:
         with contextlib.suppress(ImportError):
             import_module(module)
     import_module("tilewright.driver.build")
+
+
+@cache
+def _give_way() -> None:
+    os.nice(_GIVES_WAY)
 
 
 def warm_device(name: str, index: int) -> None:

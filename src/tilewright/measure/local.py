@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -184,6 +185,7 @@ class LocalRunner:
         self._limits = limits
         self._pools: dict[tuple[str, int], WorkerPool] = {}
         self._devices: dict[tuple[str, int], DeviceSpec] = {}
+        self._opening: dict[tuple[str, int], Future[DeviceSpec]] = {}
         self._fit: set[Target] = set()
 
     @property
@@ -203,7 +205,14 @@ class LocalRunner:
         """Another runner, with options of its own, over the processes of this one."""
         other = LocalRunner(**options, limits=self._limits)
         other._pools, other._devices = self._pools, self._devices
+        other._opening = self._opening
         return other
+
+    def start(self, target: Target) -> None:
+        """Begin to open the device, for which `describe` need not wait then."""
+        device = target.kind, self.index
+        if device not in self._devices and device not in self._opening:
+            self._opening[device] = self._ask(target.kind)
 
     def describe(self, target: Target) -> DeviceSpec:
         """The device that runs `target`.  Raises TargetError or DeviceError when there is none, and
@@ -254,11 +263,16 @@ class LocalRunner:
         self.close()
 
     def _open(self, kind: str) -> DeviceSpec:
-        ask = partial(
-            self._pool(kind).submit, calls.describe, kind, self.index, timeout=_OPEN_SECONDS
-        )
-        spec: DeviceSpec = _answer(ask, f"device {kind} {self.index}", "it cannot be opened")
+        place = f"device {kind} {self.index}"
+        spec: DeviceSpec = _answer(partial(self._asked, kind), place, "it cannot be opened")
         return spec
+
+    def _asked(self, kind: str) -> Future[DeviceSpec]:
+        """What `start` asked, once; else asked now."""
+        return self._opening.pop((kind, self.index), None) or self._ask(kind)
+
+    def _ask(self, kind: str) -> Future[DeviceSpec]:
+        return self._pool(kind).submit(calls.describe, kind, self.index, timeout=_OPEN_SECONDS)
 
     def _pool(self, kind: str) -> WorkerPool:
         device = kind, self.index
@@ -272,6 +286,19 @@ class LocalRunner:
             )  # fmt: skip
             self._pools[device] = WorkerPool(self.n_parallel, options)
         return self._pools[device]
+
+
+@contextmanager
+def started(
+    target: Target, timeout: float = 10.0, parallel: int | None = None
+) -> Iterator[tuple[LocalBuilder, LocalRunner]]:
+    """Begin to open the device of a target and to start the processes that build for it; give both,
+    which end with the block."""
+    with LocalBuilder(timeout, parallel) as builder, LocalRunner() as runner:
+        runner.start(target)
+        if not target.device_kind.shares_host:  # there they would compete with what is timed
+            builder.start(target)
+        yield builder, runner
 
 
 def _check_here(target: Target) -> None:

@@ -15,6 +15,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -86,7 +87,7 @@ class Pipeline:
         self._on_error = on_error or _warn
         self._changed = threading.Condition(threading.RLock())
         self._flow = Flow(self._write)
-        self._running = 0
+        self._running = self._reserved = 0
         self._claims: dict[int, tuple[Key, float]] = {}  # of slots that are not proven yet
         # Trials that go first; None: one as any other.
         self._urgent: deque[tuple[Slot, RunJob | None]] = deque()
@@ -185,6 +186,21 @@ class Pipeline:
                 self._flow.finish(slot, final=True)
         return [slot.record for slot in slots if slot.record is not None]
 
+    @contextmanager
+    def device_free(self) -> Iterator[None]:
+        """Have nothing tried meanwhile: what is under trial ends first; builds go on.  For other
+        threads than the one that takes records."""
+        with self._changed:
+            self._reserved += 1
+            while self._running and not self._closed:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reserved -= 1
+                self._guarded(self._start_trials)
+
     def best_seconds(self, key: Key) -> float | None:
         """The time to beat for a task: of this pipeline, or else of the database."""
         incumbent = self._flow.incumbents.get(key)
@@ -203,6 +219,7 @@ class Pipeline:
         with self._changed:
             self._closed = True
             self._flow.forget()
+            self._changed.notify_all()
 
     def __enter__(self) -> Pipeline:
         return self
@@ -228,7 +245,7 @@ class Pipeline:
     # Trials on a device of its own: started as soon as a device is free.
 
     def _start_trials(self) -> None:
-        while self._running < self.runner.n_parallel:
+        while not self._reserved and self._running < self.runner.n_parallel:
             if self._urgent:
                 self._start_trial(*self._urgent.popleft())
                 continue
@@ -304,14 +321,12 @@ class Pipeline:
             else:
                 self._flow.tried(slot, result)
 
-    def _guarded(
-        self, handle: Callable[[Slot, Future[T]], None], slot: Slot, future: Future[T]
-    ) -> None:
+    def _guarded(self, handle: Callable[..., None], *args: Any) -> None:
         """Run a callback; what it raises is raised by `next`, not lost in a thread."""
         with self._changed:
             try:
                 if not self._closed:
-                    handle(slot, future)
+                    handle(*args)
             except BaseException as error:
                 self._error = self._error or error
             self._changed.notify_all()
@@ -398,7 +413,8 @@ class Pipeline:
 
     def _settle(self) -> None:
         """Let everything under way end, try a control, and let the flow decide by it."""
-        while self._flow.building or self._running or self._claims or self._urgent:
+        flow = self._flow
+        while flow.building or self._running or self._reserved or self._claims or self._urgent:
             self._changed.wait()
             self._raise_error()
         slot = self._flow.doubtful[0]

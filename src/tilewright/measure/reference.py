@@ -7,6 +7,7 @@ their `ReferenceStore`.  Read next: `local.py`.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -24,7 +25,9 @@ from tilewright.base.errors import Unavailable
 from tilewright.measure.run_folder import RunFolder
 
 Array = npt.NDArray[Any]
-_CACHE_BYTES = 1 << 30
+# Of a large machine more, so that the tasks of a decoder need not be read again and again.
+_MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+_CACHE_BYTES = min(max(1 << 30, _MACHINE_BYTES // 16), 4 << 30)
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ _cache: OrderedDict[Reference, ReferenceArrays] = OrderedDict()
 
 
 def load(reference: Reference) -> ReferenceArrays:
-    """The arrays, read once a process; those used longest ago are dropped beyond a gigabyte."""
+    """The arrays, read once a process; those used longest ago are dropped beyond some gigabytes."""
     found = _cache.pop(reference, None) or _read(reference)
     _cache[reference] = found
     while len(_cache) > 1 and sum(a.nbytes for a in _cache.values()) > _CACHE_BYTES:

@@ -42,6 +42,7 @@ from tilewright.models.torch.export import (
 from tilewright.models.zoo import get_network, is_network, unknown_network
 from tilewright.network.build import State
 from tilewright.network.conversion import converted
+from tilewright.network.places import bounds_of_places
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -71,7 +72,7 @@ def check(name_or_path: str) -> None:
     if scripts.parts_of(name_or_path) is not None:
         scripts.check(name_or_path)
         return
-    if not Path(name_or_path).exists() and not model_files.is_path(name_or_path):
+    if not os.path.exists(name_or_path) and not model_files.is_path(name_or_path):
         raise unknown_network(name_or_path, NAMED)
     kinds = (model_files.EXPORTED, model_files.SCRIPTED)
     model_files.check_model(name_or_path, name_or_path, *kinds)
@@ -268,8 +269,9 @@ def load_decoder(
 
 def load_step(
     found: Keeps, batch: Sequence[int], dtype: str, layout: str | None
-) -> tuple[list[IRModule], dict[str, Array], dict[str, State]]:
-    """The network of a module that writes to its buffers, its weights, and its states.
+) -> tuple[list[IRModule], dict[str, Array], dict[str, State], dict[str, tuple[int, int]]]:
+    """The network of a module that writes to its buffers, its weights, its states, and what inputs
+    may hold that say where it writes.
 
     Raises ModelError for sizes and types that these cannot have.
     """
@@ -286,7 +288,7 @@ def load_step(
             f"{found.place}, dtype={dtype!r}", "it keeps state in the type that it has",
             "Leave dtype out, or convert the module before it is exported.",
         )  # fmt: skip
-    return made, left, states
+    return made, left, states, bounds_of_places(mod["main"], kept)
 
 
 @contextmanager

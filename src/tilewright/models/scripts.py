@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -50,7 +51,7 @@ class Made:
 def parts_of(text: str) -> tuple[str, str] | None:
     """Give the script or the module, and the name in it; None where `text` is none of these."""
     where, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier() or "://" in text or Path(text).exists():
+    if not colon or not name.isidentifier() or "://" in text or os.path.exists(text):
         return None
     dotted = all(part.isidentifier() for part in where.split("."))
     return (where, name) if where.endswith(".py") or dotted else None
@@ -59,9 +60,9 @@ def parts_of(text: str) -> tuple[str, str] | None:
 def check(text: str) -> None:
     """Raise ModelError where the script is not there; nothing of it runs."""
     where, name = parts_of(text) or ("", "")
-    if where.endswith(".py") and not Path(where).is_file():
+    if where.endswith(".py") and not os.path.isfile(where):
         raise ModelError(text, f"there is no script {where}", "Check the path.")
-    if Path(where).is_file() and not where.endswith(".py"):  # else a module, net.onnx: onnx of net
+    if os.path.isfile(where) and not where.endswith(".py"):  # else a module, net.onnx: onnx of net
         raise ModelError(
             text, f"{where} is no script of Python", f"Leave :{name} out, or name a file in .py."
         )

@@ -144,7 +144,10 @@ def build(
         predictions = shared.predicted(chosen) if use_knowledge else None
         predictions = predictions or Predictions(chosen, trees, builder)
         evidence = Evidence(sources_of(schedules), names, chosen.fingerprint, known, predictions)
-        decided = [decide(f, params, evidence, chosen, pass_options) for f in functions]
+        decided = [
+            decide(f, params, evidence, chosen, pass_options, known=shared.groupings)
+            for f in functions
+        ]
         mains = [d.main for d in decided]
         _check_inputs(mains)
         each = [fused_groups(main) for main in mains]
@@ -153,7 +156,9 @@ def build(
             _check_apart(mains, each)
         kernels = KernelChoices(decided, each, evidence, chosen)
         # Tiles of several samples lie side by side in what Winograd's transforms compute.
-        groups = joined if partial_batches else kernels.implemented(joined)
+        groups = joined
+        if not partial_batches:
+            groups = kernels.with_schedules(joined, kernels.implemented(joined))
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
             by_schedules, begun = kernels.schedules(groups), chained_each(each, groups)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -33,6 +33,7 @@ from tilewright.measure.record import NetworkLine, own_versions
 from tilewright.network.build import build
 from tilewright.network.decide import Decision, decide
 from tilewright.network.evidence import Evidence
+from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -67,7 +68,7 @@ def loading(target: Target, farm: Devices | None = None) -> Iterator[Load]:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """The network built in one way, on its device.  line: in which way"""
+    """The network built in one way, on its device.  line: in which way; module: None: set aside"""
 
     line: NetworkLine
     library: Library
@@ -84,7 +85,7 @@ class Trials:
     """One network, built in several ways for one device and timed there.
 
     load: see `loading`; seconds: of timing, each time that networks are compared
-    helpers: of a search that goes on
+    helpers: of a search that goes on, or did
     usual: what is decided without a log; untuned: the network so, untuned_seconds of a run
     """
 
@@ -95,15 +96,36 @@ class Trials:
     ) -> None:  # fmt: skip
         self.mod, self.params, self.target = mod, params or {}, target
         self._load, self._limit, self.pass_options = load, seconds, pass_options
-        self._helpers = helpers
+        self._helpers = helpers or Helpers()
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
         self._inputs = sample_inputs(module, self.params)
         self.usual = self._decided()
-        self.untuned = self._built(self._line(self.usual))
-        (self.untuned_seconds,) = self._in_turn([self.untuned])
+        library = self._library(line := self._line(self.usual))
+        with self.device_free():
+            self.untuned = self._loaded(line, library)
+            (self.untuned_seconds,) = self._in_turn([self.untuned])
+
+    @property
+    def groupings(self) -> Groupings:
+        """What is known of it and of its kind."""
+        return self._helpers.groupings
+
+    def device_free(self) -> AbstractContextManager[None]:
+        """Keep the search from the device meanwhile."""
+        return self._helpers.device_free()
+
+    def set_aside(self) -> None:
+        """Give back what the untuned network has of the device, until `confirm`."""
+        self.untuned = replace(self.untuned, module=None, device=None)
+
+    def search_ended(self) -> None:
+        """From now on its processes help, but its references are gone."""
+        self._helpers = replace(self._helpers, references=None, device_free=nullcontext)
 
     def confirm(self, database: Database) -> NetworkLine:
         """Find the fastest way to build the network with these records; write it down there."""
+        if self.untuned.module is None:
+            self.untuned = self._loaded(self.untuned.line, self.untuned.library)
         proposed = [self._line(self._decided(database))]
         if proposed[0] != self.untuned.line:
             proposed.append(self.untuned.line)
@@ -134,8 +156,9 @@ class Trials:
         names, print_ = (str(self.target),), self.target.fingerprint
         evidence = Evidence(logs, names, print_, records(self.target))
         return decide(
-            self.mod, self.params, evidence, self.target, self.pass_options, as_confirmed=False
-        )
+            self.mod, self.params, evidence, self.target, self.pass_options, as_confirmed=False,
+            known=self._helpers.groupings,
+        )  # fmt: skip
 
     def _line(self, way: Decision) -> NetworkLine:
         return NetworkLine(
@@ -144,12 +167,17 @@ class Trials:
         )  # fmt: skip
 
     def _built(self, line: NetworkLine, *logs: Database) -> Way:
+        return self._loaded(line, self._library(line, *logs))
+
+    def _library(self, line: NetworkLine, *logs: Database) -> Library:
         told = Database()
         told.note(line)
-        library = build(
+        return build(
             self.mod, self.target, self.params, [told, *logs], pass_options=self.pass_options,
             helpers=self._helpers,
         )  # fmt: skip
+
+    def _loaded(self, line: NetworkLine, library: Library) -> Way:
         module, where = self._load(library)
         module.run(**self._inputs)
         return Way(line, library, module, where)

@@ -34,11 +34,10 @@ from tilewright.network.evidence import Evidence
 from tilewright.network.extract import (
     FEW_ROWS,
     FusedGroup,
+    Groupings,
     fused_groups,
     groups_of,
     implementations,
-    ungrouped,
-    ways_to_group,
 )
 from tilewright.network.layouts import Choice as Layouts
 from tilewright.network.layouts import (
@@ -53,7 +52,7 @@ from tilewright.network.layouts import (
     units_of,
     usual_layouts,
 )
-from tilewright.network.schedules import Choice, choices
+from tilewright.network.schedules import DEFAULT, Choice, choices
 from tilewright.schedule.template import (
     anchor_sketches,
     registered_computations,
@@ -96,14 +95,16 @@ def decide(
     pass_options: PassOptions = USUAL,
     *,
     as_confirmed: bool = True,
+    known: Groupings | None = None,
 ) -> Decision:
     """Give the network in the layouts, and in the grouping, that are faster: `as_confirmed` of the
     whole network, otherwise by the records.
 
     Where not all kernels of a grouping were measured, a log changes nothing: it is that of a build
-    without it.
+    without it.  known: see `extract.groupings`
     """
-    plain, last = ungrouped(mod, params, pass_options, target)
+    known = known or Groupings()
+    plain, last = known.ungrouped(mod, params, pass_options, target)
     key = network_key(plain)
     told = evidence.confirmed(key) if as_confirmed else None
     layouts: Layouts = ()
@@ -113,7 +114,7 @@ def decide(
         else:
             layouts = known_layouts(plain, evidence, target)
         plain = in_layouts(plain, layouts)
-    ways = [m["main"] for m in ways_to_group(plain, last, target)]
+    ways = [m["main"] for m in known.ways(plain, last, target)]
     if told is not None and told.grouping is not None and told.grouping < len(ways):
         number = told.grouping
     else:
@@ -379,6 +380,20 @@ class KernelChoices:
             taken = all_implemented(part, evidence, self._target)
             found |= {g.key: t for g, t in zip(part, taken, strict=True)}
         return [found[g.key] for g in groups]
+
+    def with_schedules(
+        self, usual: Sequence[FusedGroup], taken: Sequence[FusedGroup]
+    ) -> list[FusedGroup]:
+        """Give `taken`, and the usual one instead of another implementation that has only its
+        default schedule, though something was known of its time."""
+
+        def has_none(group: FusedGroup) -> bool:
+            if not group.instead_of:
+                return False
+            first = next(choices(self._known(group), group.dag, self._target))
+            return first.kind is DEFAULT
+
+        return [own if has_none(g) else g for own, g in zip(usual, taken, strict=True)]
 
     def schedules(self, groups: Sequence[FusedGroup]) -> list[Iterator[Choice]]:
         """Give the schedules for each, preferred first."""

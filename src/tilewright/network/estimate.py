@@ -22,8 +22,6 @@ from tilewright.network.extract import (
     FusedGroup,
     fused_groups,
     implementations,
-    ungrouped,
-    ways_to_group,
 )
 from tilewright.network.layouts import throughout
 from tilewright.targets.target import Target
@@ -76,7 +74,8 @@ def _parts(trials: Trials) -> dict[str, float]:
     Each is timed where it lies in a run, which costs the same for each and is taken off again.
     """
     kernels = trials.untuned.library.report.kernels
-    rounds = [kernel_seconds(trials.untuned) for _ in range(_ROUNDS)]
+    with trials.device_free():
+        rounds = [kernel_seconds(trials.untuned) for _ in range(_ROUNDS)]
     taken = {k.group: median(each[k.group] for each in rounds) for k in kernels}
     more = (sum(taken.values()) - trials.untuned_seconds) / sum(k.count for k in kernels)
     least = _LEAST * trials.untuned_seconds / len(kernels)
@@ -86,9 +85,10 @@ def _parts(trials: Trials) -> dict[str, float]:
 
 
 def _ways(trials: Trials) -> list[list[FusedGroup]]:
-    plain, last = ungrouped(trials.mod, trials.params, trials.pass_options, trials.target)
-    mods = [plain, *(throughout(plain, trials.target) if last is fuse else ())]
-    ways = [way["main"] for each in mods for way in ways_to_group(each, last, trials.target)]
+    known, target = trials.groupings, trials.target
+    plain, last = known.ungrouped(trials.mod, trials.params, trials.pass_options, target)
+    mods = [plain, *(throughout(plain, target) if last is fuse else ())]
+    ways = [way["main"] for each in mods for way in known.ways(each, last, target)]
     return [fused_groups(main) for main in (trials.usual.main, *ways)]
 
 

@@ -6,14 +6,14 @@ Read next: `computation.py`, `build.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilewright.base.concurrency import cached_property
+from tilewright.base.concurrency import cached_property, lock
 from tilewright.base.dtype import DType
 from tilewright.driver.build import resolve_target
 from tilewright.graph.expr import (
@@ -108,10 +108,12 @@ def groupings(
     params: Mapping[str, Any] | None = None,
     pass_options: PassOptions = USUAL,
     target: Target | None = None,
+    known: Groupings | None = None,
 ) -> list[IRModule]:
     """Give the module in each of the ways to group its operators into kernels, see `ungrouped`
-    and `ways_to_group`."""
-    return ways_to_group(*ungrouped(mod, params, pass_options, target), target)
+    and `ways_to_group`.  known: what a search asks again and again"""
+    known = known or Groupings()
+    return known.ways(*known.ungrouped(mod, params, pass_options, target), target)
 
 
 def ungrouped(
@@ -139,6 +141,49 @@ def ungrouped(
     if filled:
         made = steps_to_channels(single_pixels_dense(made, filled), filled)
     return made, last
+
+
+class Groupings:
+    """`ungrouped` and `ways_to_group`, of the same modules each worked out once.
+
+    A search asks for its tasks, for what runs untuned and for what its log makes of the network,
+    and large weights take seconds each time.  For several threads; it lives as long as the search.
+    """
+
+    def __init__(self) -> None:
+        self._lock = lock()
+        self._ungrouped: dict[tuple[Hashable, ...], tuple[object, tuple[IRModule, Pass]]] = {}
+        self._ways: dict[tuple[Hashable, ...], tuple[IRModule, list[IRModule]]] = {}
+
+    def ungrouped(
+        self, mod: IRModule | Function, params: Mapping[str, Any] | None,
+        pass_options: PassOptions, target: Target | None,
+    ) -> tuple[IRModule, Pass]:  # fmt: skip
+        """Give what `ungrouped` does; passes that somebody watches run each time."""
+        if pass_options.instruments:
+            return ungrouped(mod, params, pass_options, target)
+        functions = mod.functions if isinstance(mod, IRModule) else {"main": mod}
+        held = dict(functions), dict(params or {})
+        ids = (frozenset((str(name), id(part)) for name, part in of.items()) for of in held)
+        key = (*ids, pass_options, *_of(target))
+        with self._lock:
+            if key not in self._ungrouped:
+                self._ungrouped[key] = held, ungrouped(mod, params, pass_options, target)
+            return self._ungrouped[key][1]
+
+    def ways(self, mod: IRModule, last: Pass, target: Target | None) -> list[IRModule]:
+        """Give what `ways_to_group` does; of a module that `ungrouped` gave it is kept."""
+        key = (id(mod), last, *_of(target))
+        with self._lock:
+            if not any(mod is made for _, (made, _) in self._ungrouped.values()):
+                return ways_to_group(mod, last, target)
+            if key not in self._ways:
+                self._ways[key] = mod, ways_to_group(mod, last, target)
+            return self._ways[key][1]
+
+
+def _of(target: Target | None) -> tuple[Hashable, ...]:
+    return () if target is None else (str(target), target.fingerprint, target.limits)
 
 
 def filled_by(target: Target) -> dict[DType, int]:
@@ -256,6 +301,7 @@ def fused_tasks(
     include_simple: bool = False,
     every_implementation: bool = False,
     pass_options: PassOptions = USUAL,
+    known: Groupings | None = None,
 ) -> list[Task]:
     """Give a task per distinct kernel of the network, in network order; weight: how often it runs.
 
@@ -265,10 +311,11 @@ def fused_tasks(
     include_simple: also kernels without a reduction (contraction, pooling, softmax, sum, ...)
     every_implementation: behind each kernel its alternatives (`implementations`), as tasks that
         are `instead_of` it
+    known: see `groupings`
     """
     chosen = resolve_target(target)
     groups: dict[str, FusedGroup] = {}
-    for grouped in groupings(mod, params, pass_options, chosen):
+    for grouped in groupings(mod, params, pass_options, chosen, known):
         for group in fused_groups(grouped["main"]):
             groups.setdefault(group.key, group)
     listed = [g for g in groups.values() if include_simple or not g.is_simple]

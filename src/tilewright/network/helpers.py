@@ -1,15 +1,17 @@
 """What a search has that builds beside it need: processes, predictions, references, a device.
 
-In: what `search.loop.tune` has begun.  Out: `Helpers`, which `build` takes.
+In: what `tune.begun` and `search.loop.tune` have begun.  Out: `Helpers`, which `build` takes.
 Read next: `build.py`, `tune.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.network.extract import Groupings
 from tilewright.search.jobs import References
 from tilewright.search.predictions import Predictions
 from tilewright.targets.target import Target
@@ -21,12 +23,16 @@ class Helpers:
 
     builder: whose processes build; predictions: of computations on one target
     references: what kernels are compared with; runner: on the open device; None: it has none
+    device_free: what keeps others from the device that is used meanwhile
+    groupings: of the networks that it tunes
     """
 
     builder: LocalBuilder | None = None
     predictions: Predictions | None = None
     references: References | None = None
     runner: LocalRunner | None = None
+    device_free: Callable[[], AbstractContextManager[None]] = nullcontext
+    groupings: Groupings = field(default_factory=Groupings)
 
     def building(self) -> AbstractContextManager[LocalBuilder]:
         """Give the builder; one that nobody has yet is closed again."""

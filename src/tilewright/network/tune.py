@@ -6,7 +6,9 @@ in the database, a `Report`.  Read next: `extract.py`, `search/loop.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
@@ -20,12 +22,12 @@ from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.passes import Pass, fuse
 from tilewright.knowledge import records
 from tilewright.measure.database import Database
-from tilewright.measure.local import LocalBuilder, LocalRunner
+from tilewright.measure.local import LocalBuilder, LocalRunner, started
 from tilewright.measure.pipeline import Pipeline
 from tilewright.network.chains import as_they_run, chained
 from tilewright.network.decide import known_layouts
 from tilewright.network.evidence import Evidence
-from tilewright.network.extract import fused_groups, fused_tasks, ungrouped, ways_to_group
+from tilewright.network.extract import Groupings, fused_groups, fused_tasks
 from tilewright.network.helpers import Helpers
 from tilewright.network.layouts import can_choose, in_layouts, rivals
 from tilewright.schedule.task import Task, task_of_dag
@@ -63,6 +65,7 @@ def tasks_of(
     templates: bool = True,
     simple: bool = True,
     pass_options: PassOptions = USUAL,
+    known: Groupings | None = None,
 ) -> list[Task]:
     """Give the distinct kernels of all of `mods` that can be tuned, each in every implementation;
     weight: how often they run in all.
@@ -70,6 +73,7 @@ def tasks_of(
     rules:     all kernels, by rules; else those that a template fits
     templates: with rules: whether templates compete with them
     simple:    with rules: also kernels without a reduction
+    known:     see `groupings`
     """
     check_used("tune", target)
     found: dict[str, Task] = {}
@@ -77,16 +81,16 @@ def tasks_of(
     for mod in mods:
         own = fused_tasks(
             mod, params, target, rules and simple, every_implementation=True,
-            pass_options=pass_options,
+            pass_options=pass_options, known=known,
         )  # fmt: skip
         as_they_run(own)
         every += own
     for task in every:
-        known = found.setdefault(task.key, task)
-        if known is not task:
-            known.weight += task.weight
-            known.layers = tuple(dict.fromkeys((*known.layers, *task.layers)))
-            known.chained = known.chained or task.chained
+        first = found.setdefault(task.key, task)
+        if first is not task:
+            first.weight += task.weight
+            first.layers = tuple(dict.fromkeys((*first.layers, *task.layers)))
+            first.chained = first.chained or task.chained
     tasks = list(found.values())
     if rules:
         tasks = [with_rules(t, templates=templates) for t in tasks]
@@ -103,6 +107,7 @@ def with_layouts(
     templates: bool = True,
     simple: bool = True,
     pass_options: PassOptions = USUAL,
+    known: Groupings | None = None,
 ) -> list[Task]:
     """Give `tasks`, and what has to be measured so that a build can choose groupings and layouts;
     the latter where the budget has a batch and more for each of them.  Else those of the network
@@ -110,12 +115,13 @@ def with_layouts(
     log.
 
     Convolutions in other layouts compete with what they are instead of; what has no template is
-    measured in its default schedule, which is one trial.
+    measured in its default schedule, which is one trial.  known: see `groupings`
     """
-    plain = [ungrouped(mod, params, pass_options, target) for mod in mods]
-    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target)]
-    known = {t.key for t in tasks}
-    more = [t for t in _layout_tasks(plain, target, rules) if t.key not in known]
+    known = known or Groupings()
+    plain = [known.ungrouped(mod, params, pass_options, target) for mod in mods]
+    tasks = [*tasks, *_grouping_tasks({t.key for t in tasks}, plain, target, known)]
+    keys = {t.key for t in tasks}
+    more = [t for t in _layout_tasks(plain, target, rules) if t.key not in keys]
     once = [t for t in more if t.sketches[0].origin == "default"]
     several = len(tasks) + len(more) - len(once)
     trials = inf if options.trials is None else options.trials
@@ -151,15 +157,15 @@ def _known_tasks(
 
 
 def _grouping_tasks(
-    known: Collection[str], plain: Sequence[Ungrouped], target: Target
+    keys: Collection[str], plain: Sequence[Ungrouped], target: Target, known: Groupings
 ) -> list[Task]:
-    """The kernels in which ways to group the operators differ; without those that are `known`."""
+    """The kernels in which ways to group the operators differ; without those that have `keys`."""
     found: dict[str, Task] = {}
     for mod, last in plain:
-        ways = [fused_groups(way["main"]) for way in ways_to_group(mod, last, target)]
+        ways = [fused_groups(way["main"]) for way in known.ways(mod, last, target)]
         common = set.intersection(*({g.key for g in groups} for groups in ways))
         begun = chained(ways[0]) if target.waits else ""
-        for g in (g for groups in ways for g in groups if g.key not in {*common, *known}):
+        for g in (g for groups in ways for g in groups if g.key not in {*common, *keys}):
             task = task_of_dag(g.dag, target, g.name, g.args, len(g.calls))
             task.chained = begun if begun == "early" else ""
             found.setdefault(g.key, with_default(task))
@@ -190,7 +196,8 @@ def tune(
     on_notice: Callable[[str], object] | None = None,
     history: Database | None = None,
     measuring: Measuring | None = None,
-    meanwhile: Callable[[Helpers], None] | None = None,
+    meanwhile: Callable[[Helpers], Callable[[], float] | None] | None = None,
+    helpers: Helpers | None = None,
 ) -> Report:
     """Measure candidates of `tasks` until a budget is spent, on the device of this machine or on
     those of a farm.
@@ -198,32 +205,73 @@ def tune(
     Started again with the same log, it goes on where it was.  on_error: told
     when the log cannot be written; on_notice: told of devices of the farm that come and go;
     history: of other tasks and devices; meanwhile: what is done while others look at the spaces, by
-    processes of the search, too; see `search.loop.tune`.
+    processes of the search, too; what it returns goes on beside the trials where these are on a
+    device of their own, see `search.loop.tune`.  helpers: what `begun` gives
     Raises DeviceError without the device.
     """
-    chosen = measuring or Measuring()
+    chosen, given = measuring or Measuring(), helpers or Helpers()
+    beside = ThreadPoolExecutor(1, thread_name_prefix="beside")
     with (
-        _builder(farm, on_notice, chosen) as builder,
-        _runner(farm, on_notice, chosen, cold_bytes(tasks)) as runner,
+        _builder(farm, on_notice, chosen, given.builder) as builder,
+        _runner(farm, on_notice, chosen, cold_bytes(tasks), given.runner) as runner,
         Pipeline(builder, runner, database, on_error=on_error) as pipeline,
     ):
         here = builder if isinstance(builder, LocalBuilder) else None
         device = runner if isinstance(runner, LocalRunner) else None
 
-        def first(predictions: Predictions | None, references: References | None) -> None:
-            if meanwhile is not None:
-                meanwhile(Helpers(here, predictions, references, device))
+        def first(
+            predictions: Predictions | None, references: References | None
+        ) -> Future[float] | None:
+            if meanwhile is None:
+                return None
+            rest = meanwhile(
+                Helpers(
+                    here, predictions, references, device, pipeline.device_free, given.groupings
+                )
+            )
+            if rest is None:
+                return None
+            if device is not None and not device.describe(tasks[0].target).shares_host:
+                return beside.submit(rest)
+            done: Future[float] = Future()
+            done.set_result(rest())
+            return done
 
-        return search(
-            list(tasks), pipeline, database, options, on_event=on_event, history=history,
-            meanwhile=first,
-        )  # fmt: skip
+        try:
+            return search(
+                list(tasks), pipeline, database, options, on_event=on_event, history=history,
+                meanwhile=first,
+            )  # fmt: skip
+        finally:
+            beside.shutdown(wait=False)  # of a search that was stopped it loses its processes
 
 
-def as_described(target: Target, farm: Devices | None = None) -> Target:
-    """Give `target` with what its device reports.  Raises TargetError or DeviceError without
-    one."""
-    with _runner(farm) as runner:
+@contextmanager
+def begun(
+    target: Target, farm: Devices | None = None, measuring: Measuring | None = None,
+    early: tuple[LocalBuilder, LocalRunner] | None = None,
+) -> Iterator[Helpers]:  # fmt: skip
+    """Begin what a search takes long to begin, while the caller does other things: opening the
+    device, starting processes that build.  Give them for a search and for what is built before and
+    after it; they end with the block.
+
+    With devices of a farm nothing is begun.  early: what `measure.local.started` gave before
+    """
+    if farm is not None:
+        yield Helpers()
+        return
+    chosen = measuring or Measuring()
+    there = nullcontext(early) if early else started(target, chosen.timeout, chosen.parallel)
+    with there as (builder, runner):
+        yield Helpers(builder, runner=runner)
+
+
+def as_described(
+    target: Target, farm: Devices | None = None, helpers: Helpers | None = None
+) -> Target:
+    """Give `target` with what its device reports.  helpers: what `begun` gives
+    Raises TargetError or DeviceError without one."""
+    with _runner(farm, shared=None if helpers is None else helpers.runner) as runner:
         return target.on(runner.describe(target))
 
 
@@ -244,29 +292,43 @@ def _constant_bytes(task: Task) -> int:
     return sum(prod(op.shape) * op.dtype.bytes for op in held)
 
 
+@contextmanager
 def _builder(
-    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring
-) -> LocalBuilder | FarmBuilder:
-    if farm is None or farm.builders is None:
-        return LocalBuilder(chosen.timeout, chosen.parallel)
-    return FarmBuilder(
-        farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
-    )
+    farm: Devices | None, on_notice: Callable[[str], object] | None, chosen: Measuring,
+    shared: LocalBuilder | None = None,
+) -> Iterator[LocalBuilder | FarmBuilder]:  # fmt: skip
+    """shared: whose processes build, where they are of this machine"""
+    if farm is not None and farm.builders is not None:
+        with FarmBuilder(
+            farm.builders, farm.host, farm.port, timeout=chosen.timeout, on_notice=on_notice
+        ) as there:
+            yield there
+    elif shared is not None:
+        yield shared.sharing(chosen.timeout)
+    else:
+        with LocalBuilder(chosen.timeout, chosen.parallel) as here:
+            yield here
 
 
+@contextmanager
 def _runner(
     farm: Devices | None,
     on_notice: Callable[[str], object] | None = None,
     measuring: Measuring | None = None,
     cold: int = 0,
-) -> LocalRunner | FarmRunner:
+    shared: LocalRunner | None = None,
+) -> Iterator[LocalRunner | FarmRunner]:
+    """shared: which has the device open, where it is of this machine"""
     chosen = measuring or Measuring()
-    if farm is None:
-        return LocalRunner(
-            chosen.timeout, chosen.number, chosen.repeat, chosen.min_repeat_ms, cold_bytes=cold
-        )
-    return FarmRunner(
-        farm.key, farm.host, farm.port, timeout=chosen.timeout, number=chosen.number,
-        repeat=chosen.repeat, min_repeat_ms=chosen.min_repeat_ms, cold_bytes=cold,
-        on_notice=on_notice,
-    )  # fmt: skip
+    timing: dict[str, Any] = {
+        "timeout": chosen.timeout, "number": chosen.number, "repeat": chosen.repeat,
+        "min_repeat_ms": chosen.min_repeat_ms, "cold_bytes": cold,
+    }  # fmt: skip
+    if farm is not None:
+        with FarmRunner(farm.key, farm.host, farm.port, on_notice=on_notice, **timing) as there:
+            yield there
+    elif shared is not None:
+        yield shared.sharing(**timing)
+    else:
+        with LocalRunner(**timing) as here:
+            yield here

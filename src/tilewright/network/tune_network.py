@@ -7,8 +7,11 @@ Read next: `tune.py`, `search/progress.py`.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from tilewright.measure.record import NetworkLine, task_label
 from tilewright.network import tune as tuning
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.estimate import Estimate
+from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
 from tilewright.network.tune import Measuring
 from tilewright.runtime.timing import show_seconds
@@ -31,13 +35,15 @@ from tilewright.search.transfer import read_history
 from tilewright.targets.target import Target
 
 RULES = "auto-scheduler"  # the tuner that needs no template
+BEFORE = 0.25  # of a budget of seconds: what comes before a search counts so much of it at most
+AFTER = 0.6  # of what the untuned build took beside trials: to confirm the log with nothing beside
 SHORT = 3.0  # seconds of a search that has no time to begin with the network as it is untuned
 
 
 def network_tasks(
     mods: Sequence[IRModule], params: Mapping[str, Any], target: Target, tuner: str,
     templates: bool = True, options: Options | None = None, place: str = "tune",
-    simple: bool = True,
+    simple: bool = True, known: Groupings | None = None,
 ) -> list[Task]:  # fmt: skip
     """Give the tasks of the network, see `tune_network`; with options, in the layouts that the
     budget allows to compare, see `with_layouts`.
@@ -45,9 +51,12 @@ def network_tasks(
     tuner:  `RULES` tunes every kernel, by rules; others those that have a template
     templates: whether templates compete with rules
     simple: with rules: also kernels without a reduction
+    known:  see `extract.groupings`
     Raises ModelError where there is none.
     """
-    found = tuning.tasks_of(mods, params, target, tuner == RULES, templates, simple)
+    found = tuning.tasks_of(
+        mods, params, target, tuner == RULES, templates, simple, known=known
+    )  # fmt: skip
     if not found and not tuning.tasks_of(mods, params, target, True):
         raise ModelError(
             place, "the network has no kernel to tune", "Tune one that computes something."
@@ -59,7 +68,9 @@ def network_tasks(
         )  # fmt: skip
     if options is None:
         return found
-    return tuning.with_layouts(found, mods, params, target, options, tuner == RULES, templates)
+    return tuning.with_layouts(
+        found, mods, params, target, options, tuner == RULES, templates, known=known
+    )  # fmt: skip
 
 
 def task_lines(tasks: Sequence[Task]) -> list[str]:
@@ -103,29 +114,45 @@ def tune_network(
     history_of: Sequence[Task] | None = None,
     measuring: Measuring | None = None,
     farm: Devices | None = None,
+    helpers: Helpers | None = None,
     progress: Progress,
 ) -> Report:
-    """Tune `tasks` until the budget of `options` is spent, and show how it goes.
+    """Tune `tasks` until the budget of `options` is spent, and show how it goes.  Seconds count
+    from the start of `progress`, a quarter of them at most before the search.
 
     networks, params: what the tasks are of: how long it takes untuned is measured first, where
                 there is time, and what the log makes of it is confirmed in the end
     history:    logs of other networks or devices to start from
     history_of: tasks whose computations those logs may name; default: `tasks`
     farm:       where candidates are timed, instead of this machine's device
+    helpers:    what `tune.begun` gives, of the same target
     Raises SearchError where every trial failed, KeyboardInterrupt where somebody stopped it.
     Calls `progress.start(rows)` once, `progress.record(index, record)` for each result, and
     `progress.again()` for each leader that is timed again.
     """
     past = read_history(history, list(history_of or tasks)) if history else None
     target, rows = tasks[0].target, [task_row(task, database) for task in tasks]
-    begun = False
+    begun = over = False
+    untuned: list[Trials] = []
 
-    def meanwhile(helpers: Helpers) -> None:
+    def say(text: str) -> None:
+        if not over:
+            progress.note(text)
+
+    def meanwhile(known: Helpers) -> Callable[[], float] | None:
         nonlocal begun
-        if networks and (options.seconds is None or options.seconds >= SHORT):
-            show_untuned(networks, params, target, farm, progress, helpers)
         progress.start(rows)
         begun = True
+        if not networks or (options.seconds is not None and options.seconds < SHORT):
+            return None
+
+        def beside() -> float:
+            since = time.monotonic()
+            found = show_untuned(networks, params, target, farm, progress, known, say)
+            untuned.extend(found)
+            return AFTER * (time.monotonic() - since)
+
+        return beside
 
     def on_event(event: Event) -> None:
         if not begun and not event.message:
@@ -139,38 +166,50 @@ def tune_network(
         else:
             progress.redraw()
 
-    report = tuning.tune(
-        tasks, database, options, on_event, lambda e: progress.note(str(e)), farm, progress.note,
-        past, measuring, meanwhile,
-    )  # fmt: skip
-    progress.settle([told.best_seconds for told in report.tasks])
-    for told in report.tasks:
-        if told.fruitless:
-            label = task_label(told.task)
-            progress.note(
-                f"{label} keeps its default: none of {told.trials} candidates was valid.  "
-                f"The last: {told.failure}"
-            )
-    if report.interrupted:
-        raise KeyboardInterrupt
-    report.check()
-    if all(t.exhausted for t in report.tasks):
-        progress.note("Every sensible candidate of every task has been measured.")
-    if networks:
-        confirm(networks, params, target, database, farm, progress)
+    with ExitStack() as stack:
+        own = helpers or stack.enter_context(tuning.begun(target, farm, measuring))
+        if options.seconds is not None:
+            spent = min(progress.elapsed, BEFORE * options.seconds)
+            options = replace(options, seconds=options.seconds - spent)
+        try:
+            report = tuning.tune(
+                tasks, database, options, on_event, lambda e: progress.note(str(e)), farm,
+                progress.note, past, measuring, meanwhile, helpers=own,
+            )  # fmt: skip
+        finally:
+            over = True
+        progress.settle([told.best_seconds for told in report.tasks])
+        for told in report.tasks:
+            if told.fruitless:
+                label = task_label(told.task)
+                progress.note(
+                    f"{label} keeps its default: none of {told.trials} candidates was valid.  "
+                    f"The last: {told.failure}"
+                )
+        if report.interrupted:
+            raise KeyboardInterrupt
+        report.check()
+        if all(t.exhausted for t in report.tasks):
+            progress.note("Every sensible candidate of every task has been measured.")
+        if networks:
+            confirm(networks, params, target, database, farm, progress, own, untuned)
     return report
 
 
 def show_untuned(
     networks: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target,
     farm: Devices | None, progress: Progress, helpers: Helpers | None = None,
-) -> None:  # fmt: skip
+    say: Callable[[str], None] | None = None,
+) -> list[Trials]:  # fmt: skip
     """Show what the networks take untuned, and have the display estimate from there.
 
-    helpers: of the search that follows
+    helpers: of the search that goes on beside it; say: what tells the user
+    Returns the networks as they were built, for `confirm`; none of a device of a farm.
     """
-    progress.note("building it untuned ...")
+    say = say or progress.note
+    say("building it untuned ...")
     estimates: list[Estimate] = []
+    built: list[Trials] = []
     try:
         with loading(target, farm) as load:
             for network in networks:
@@ -178,13 +217,13 @@ def show_untuned(
                 kernels = len(trials.untuned.library.report.kernels)
                 of = f"{kernels} kernel" + "s" * (kernels != 1)
                 told = f"untuned: {show_seconds(trials.untuned_seconds)} a run, {of}"
-                progress.note(_which(network, params, len(networks)) + told)
+                say(_which(network, params, len(networks)) + told)
                 estimates.append(Estimate(trials))
-                progress.untuned = (progress.untuned or 0.0) + trials.untuned_seconds
+                built.append(trials)
+                trials.set_aside()
     except TilewrightError as error:
-        progress.untuned = None
-        progress.note(f"What it takes untuned is not known: {error}")
-        return
+        say(f"What it takes untuned is not known: {error}")
+        return []
 
     def of_all(best: Mapping[str, float]) -> tuple[float, dict[str, float]]:
         found = [estimate(best) for estimate in estimates]
@@ -194,19 +233,30 @@ def show_untuned(
         return sum(seconds for seconds, _ in found), dict(parts)
 
     progress.estimate = of_all
+    progress.untuned = sum(trials.untuned_seconds for trials in built)
+    return built if farm is None else []
 
 
 def confirm(
     networks: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target,
-    database: Database, farm: Devices | None, progress: Progress,
+    database: Database, farm: Devices | None, progress: Progress, helpers: Helpers | None = None,
+    untuned: Sequence[Trials] = (),
 ) -> None:  # fmt: skip
-    """Run the networks as wholes, and write down how each is fastest."""
+    """Run the networks as wholes, and write down how each is fastest.
+
+    helpers: of the search, which has ended; untuned: what `show_untuned` gave
+    """
     progress.note("running the whole network with the log and without it ...")
     total = before = 0.0
     try:
         with loading(target, farm) as load:
-            for network in networks:
-                line = Trials(network, params, target, load).confirm(database)
+            for number, network in enumerate(networks):
+                if untuned:
+                    trials = untuned[number]
+                    trials.search_ended()
+                else:
+                    trials = Trials(network, params, target, load, helpers=helpers)
+                line = trials.confirm(database)
                 total, before = total + line.seconds, before + line.untuned_seconds
                 progress.confirmed(total, before)
                 progress.note(_which(network, params, len(networks)) + _told(line))

@@ -71,7 +71,7 @@ class Device:
     @property
     def device_kind(self) -> DeviceKind:
         """The kind of targets that run here: of a CPU, `llvm`."""
-        return _kind_of(self.kind, str(self))
+        return called(self.kind) or _kind_of(self.kind, str(self))
 
     @property
     def device_type(self) -> int:

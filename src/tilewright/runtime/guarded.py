@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.base.artifact import BufferSpec
 from tilewright.base.dtype import DType
+from tilewright.runtime import device_copies
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Memory
 from tilewright.runtime.ndarray import NDArray
@@ -34,6 +35,8 @@ class Filling(Enum):
 
 
 _AT_ONCE = 1 << 20  # bytes with zones: what is smaller is written and read in one piece
+_KEPT = 8 << 20  # bytes of garbage
+_PIECE = 4 << 20  # bytes of an input that are compared at once
 _MARKS = 31  # so many fillings of one kind differ, so that a copy of one zone in another shows
 
 
@@ -58,12 +61,16 @@ def garbage(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray
 
 
 def _content(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
-    """`garbage`, the same array each time where it is small."""
-    small = count * dtype.bytes <= _AT_ONCE
+    """`garbage`; where it is not large the same array each time, which nobody changes."""
+    small = count * dtype.bytes <= _KEPT
     return (_small_content if small else garbage)(dtype, count, filling, mark)
 
 
-_small_content = lru_cache(maxsize=32)(garbage)
+@lru_cache(maxsize=32)
+def _small_content(dtype: DType, count: int, filling: Filling, mark: int) -> np.ndarray:
+    made = garbage(dtype, count, filling, mark)
+    made.flags.writeable = False
+    return made
 
 
 @lru_cache(maxsize=128)
@@ -108,7 +115,7 @@ class GuardedBuffer:
         for start, zone in self._zones():
             self._driver.write(self._fenced.whole, zone, start)
         if value.size and (held is None or held is not value):
-            self._driver.write(self.memory, _bytes(value))
+            device_copies.fill(self._driver, self.memory, np.ascontiguousarray(value))
 
     def look(self) -> None:
         """Look at memory now: `read` and `damage` tell what is there."""
@@ -127,6 +134,19 @@ class GuardedBuffer:
         else:
             to[:] = self._seen[self._fenced.zone :][: to.size]
         return out
+
+    def holds(self, value: np.ndarray) -> bool:
+        """Whether these bytes are in it; a large one is read in pieces that stay in caches."""
+        wanted = _bytes(value)
+        if self._seen is not None:
+            return same_bytes(self._seen[self._fenced.zone :][: wanted.size], wanted)
+        piece = np.empty(min(_PIECE, wanted.size), np.uint8)
+        for start in range(0, wanted.size, _PIECE):
+            part = wanted[start : start + _PIECE]
+            self._driver.read(self.memory, piece[: part.size], start)
+            if not same_bytes(piece[: part.size], part):
+                return False
+        return True
 
     def unwritten(self, found: np.ndarray) -> np.ndarray:
         """Tell which elements that were read are garbage that `fill` left, perhaps by chance."""
@@ -179,11 +199,24 @@ class BorrowedBuffer:
     def read(self) -> np.ndarray:
         return self._array.numpy()
 
+    def holds(self, value: np.ndarray) -> bool:
+        """It is the caller's, who has no other."""
+        return same_bytes(_bytes(self.read()), _bytes(value))
+
     def unwritten(self, found: np.ndarray) -> np.ndarray:
         return np.zeros(found.shape, bool)
 
     def damage(self) -> str:
         return ""
+
+
+def same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether dense arrays hold the same bytes, of which they have as many."""
+    a, b = _bytes(one), _bytes(other)
+    words = a.size // 8 * 8
+    return np.array_equal(a[:words].view(np.uint64), b[:words].view(np.uint64)) and np.array_equal(
+        a[words:], b[words:]
+    )
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

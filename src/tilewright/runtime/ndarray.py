@@ -18,7 +18,7 @@ from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError, ExpressionError
 from tilewright.runtime import dlpack
 from tilewright.runtime.device import Device, cpu
-from tilewright.runtime.drivers import ALIGNMENT, Memory
+from tilewright.runtime.drivers import ALIGNMENT, Memory, read_all, write_all
 from tilewright.targets.kind import kinds
 
 _MOST_ELEMENTS = 1 << 45  # of eight bytes: all that addresses of 48 bits reach
@@ -142,6 +142,32 @@ def _host_view(tensor: Any) -> np.ndarray:
     return np.ndarray(view.shape, dtype.storage, raw, strides=strides)
 
 
+def overwrite(pairs: Sequence[tuple[NDArray, np.ndarray]]) -> None:
+    """Have arrays of one device hold what those of numpy do, which are alike in shape and type.
+
+    They hold it for whatever is run there from now on; other streams wait by `sync`.
+    """
+    wanted = [(a.memory, _raw(value, a.dtype)) for a, value in pairs if value.size]
+    if wanted:
+        write_all(pairs[0][0].device.driver, wanted)
+
+
+def _raw(value: np.ndarray, dtype: DType) -> np.ndarray:
+    return np.ascontiguousarray(value, dtype.storage).reshape(-1).view(np.uint8)
+
+
+def to_numpy(arrays: Sequence[NDArray]) -> list[np.ndarray]:
+    """Copies of the contents of arrays of one device, which is waited for once."""
+    copies = [np.empty(a.shape, a.dtype.storage) for a in arrays]
+    wanted = [
+        (a.memory, copy.reshape(-1).view(np.uint8))
+        for a, copy in zip(arrays, copies, strict=True) if copy.size
+    ]  # fmt: skip
+    if wanted:
+        read_all(arrays[0].device.driver, wanted)
+    return copies
+
+
 def converted(value: np.ndarray, dtype: DType, place: str) -> np.ndarray:
     """`value` in the element type `dtype`, where that is what its writer meant.
 
@@ -221,10 +247,7 @@ class NDArray:
 
     def numpy(self) -> np.ndarray:
         """A copy of the contents.  Waits for the device."""
-        out = np.empty(self.shape, self.dtype.storage)
-        if out.size:
-            self.device.driver.read(self.memory, out.reshape(-1).view(np.uint8))
-        return out
+        return to_numpy([self])[0]
 
     asnumpy = numpy  # its name before TVM 0.8
 
@@ -261,13 +284,12 @@ class NDArray:
                 source.copyto(self)
                 return self
             source = source.numpy()
-        value = _as_array(source, "copyfrom")
+        value = source if isinstance(source, np.ndarray) else _as_array(source, "copyfrom")
         if value.dtype != self.dtype.storage or value.shape != self.shape:
             self._check_like(value.shape, self.dtype, "copyfrom")
             value = converted(value, self.dtype, "NDArray.copyfrom")
         if value.size:
-            native = np.ascontiguousarray(value, self.dtype.storage)
-            self.device.driver.write(self.memory, native.reshape(-1).view(np.uint8))
+            self.device.driver.write(self.memory, _raw(value, self.dtype))
         return self
 
     @door(DeviceError)

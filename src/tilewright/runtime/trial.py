@@ -17,10 +17,11 @@ import numpy as np
 from tilewright.base.artifact import Artifact, BufferSpec, Packing
 from tilewright.base.case import Case
 from tilewright.base.errors import DeviceError, InternalError, TilewrightError
+from tilewright.runtime import device_copies
 from tilewright.runtime.cold import bind, in_turn
 from tilewright.runtime.device import Device
 from tilewright.runtime.drivers import Plan
-from tilewright.runtime.guarded import BorrowedBuffer, Filling, GuardedBuffer
+from tilewright.runtime.guarded import BorrowedBuffer, Filling, GuardedBuffer, same_bytes
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.timing import Timed, measure
 
@@ -155,6 +156,7 @@ def trial(
         lap("time", mark)
         return result(costs=timed.results, cold=cold)
     except (_Wrong, TilewrightError) as error:
+        device_copies.forget()  # which it may have damaged
         return _failed(error, time.perf_counter() - began, stages)
 
 
@@ -172,6 +174,7 @@ def check(artifact: Artifact, device: Device, cases: Sequence[Case]) -> TrialRes
             _run(plan, device, buffers, Filling.NAN, wanted.inputs)
             _check_outputs(buffers, wanted)
     except (_Wrong, TilewrightError) as error:
+        device_copies.forget()
         return _failed(error, time.perf_counter() - began)
     return TrialResult(seconds=time.perf_counter() - began)
 
@@ -266,6 +269,7 @@ def _pack(packing: Packing, value: np.ndarray | NDArray) -> np.ndarray:
     known = _packs.pop(key, None)  # with the array itself, whose identity it is then
     packed = packing.apply(value) if known is None else known[1]
     if not value.flags.writeable:
+        packed.flags.writeable = False
         _packs[key] = value, packed
         while sum(kept.nbytes for _, kept in _packs.values()) > _PACKS_BYTES:
             _packs.popitem(last=False)
@@ -277,6 +281,15 @@ def _buffers(specs: tuple[BufferSpec, ...], inputs: Inputs, device: Device) -> l
 
     inputs: of which arrays of the caller on the device are used where they lie
     """
+    try:
+        return _allocated(specs, inputs, device)
+    except DeviceError:
+        if not device_copies.forget():  # which may have taken the room
+            raise
+    return _allocated(specs, inputs, device)
+
+
+def _allocated(specs: tuple[BufferSpec, ...], inputs: Inputs, device: Device) -> list[_Buffer]:
     given = iter(inputs)
     buffers: list[_Buffer] = []
     for number, spec in enumerate(specs):
@@ -398,9 +411,9 @@ def _check_same(buffers: list[_Buffer], found: Sequence[np.ndarray], case: _Want
     outputs = [b for b in buffers if b.spec.role == "output"]
     for k, (buffer, before) in enumerate(zip(outputs, found, strict=True)):
         got = buffer.read()
-        differs = _bytes(got) != _bytes(before)
-        if not differs.any():
+        if same_bytes(got, before):
             continue
+        differs = _bytes(got) != _bytes(before)
         spec = buffer.spec
         _check_output(buffer, got, np.asarray(case.expected[k]), case.tolerance[k])
         at = np.unravel_index(int(np.flatnonzero(differs)[0]) // spec.dtype.bytes, got.shape)
@@ -418,9 +431,7 @@ def _check_inputs(buffers: list[_Buffer], inputs: Inputs) -> None:
         if buffer.spec.role != "input":
             continue
         value = next(given)
-        if not isinstance(value, NDArray) and not np.array_equal(
-            _bytes(buffer.read()), _bytes(np.ascontiguousarray(value))
-        ):
+        if not isinstance(value, NDArray) and not buffer.holds(value):
             raise _Wrong(f"the kernel wrote into its input {buffer.spec.name}")
 
 

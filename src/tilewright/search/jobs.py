@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from tilewright.base.case import Case
+from tilewright.base.concurrency import lock
 from tilewright.base.errors import SpaceError, TilewrightError, Unavailable
 from tilewright.driver.build import payload
 from tilewright.measure.calls import BUILD_ERRORS
@@ -98,18 +99,21 @@ class References:
         self._store = ReferenceStore()
         self._worker = ThreadPoolExecutor(threads, thread_name_prefix="reference")
         self._futures: dict[str, Future[Reference]] = {}
+        self._beginning = lock()  # a search and a build beside it ask
 
     def prefetch(self, task: Task) -> None:
         """Begin to work on it; needless, but then `get` need not wait."""
         key = _case_key(task)
-        if key in self._futures:
-            return
+        with self._beginning:
+            if key not in self._futures:
+                self._futures[key] = self._begin(task, key)
+
+    def _begin(self, task: Task, key: str) -> Future[Reference]:
         if self._helper is None:
-            self._futures[key] = self._worker.submit(self._compute, task)
-        else:
-            told = self._store.directory, key, task.dag.to_json(), task.target.precision, self.seed
-            call = written, *told, dict(task.inputs)
-            self._futures[key] = self._helper.call(task.target, *call, timeout=_SECONDS)
+            return self._worker.submit(self._compute, task)
+        told = self._store.directory, key, task.dag.to_json(), task.target.precision, self.seed
+        call = written, *told, dict(task.inputs)
+        return self._helper.call(task.target, *call, timeout=_SECONDS)
 
     def get(self, task: Task) -> Reference:
         """Waits for it.  Raises ExpressionError for a computation that reads out of bounds, and

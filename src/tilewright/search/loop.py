@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,9 +56,10 @@ from tilewright.search.transfer import History, recall, teach
 from tilewright.search.warm_start import Known, recalled
 
 T = TypeVar("T")
-Meanwhile = Callable[[Predictions | None, References | None], None]
+Meanwhile = Callable[[Predictions | None, References | None], Future[float] | None]
 _SAMPLE = 256  # candidates that are asked why none of a task is tried
 FINAL_PASSES = 3  # over the leaders of a task, at most
+MOST_LEFT = 0.2  # of a budget of seconds, for what follows a search
 FIRST_PAUSE, LAST_PAUSE = 0.25, 5.0  # seconds between attempts; each pause is twice the last one
 
 
@@ -84,7 +86,9 @@ def tune(
                the fastest records of these very computations are tried first
     verify:    give measurers the expected results; what is not verified can never be best
     meanwhile: called once, before the first proposal, while others look at the spaces; with what is
-               predicted of them, and references.  Of a budget of seconds it takes half at most
+               predicted of them, and references.  Of a budget of seconds it takes half at most.
+               It may go on beside the search, which ends after it: it then returns a future of the
+               seconds to leave of the budget, `MOST_LEFT` of it at most, for what follows
     Raises TargetError or DeviceError when nothing can be measured, or nothing more; what was is in
     the database.  Ctrl-C ends it with what is known so far, `Report.interrupted` set.
     """
@@ -184,6 +188,7 @@ class _Loop:
         self.known = recalled(target, self.helper) if options.knowledge else Known()
         self.past = past
         self.references = References(quiet=self.quiet, helper=self.helper) if verify else None
+        self.beside: Future[float] | None = None
         self.flights: deque[_Flight] = deque()
         self.next_fit = batch
         self.fit_at: int | None = None
@@ -201,16 +206,19 @@ class _Loop:
         try:
             self._prepare(report, proposers)
             if meanwhile is not None:
-                meanwhile(self.known.predictions, self.references)
+                self.beside = meanwhile(self.known.predictions, self.references)
                 half = (self.options.seconds or 0.0) / 2
                 self.began = max(self.began, self.clock() - half)
             while True:
+                self._leave_time()
                 self._propose()
                 if not self.flights:
                     break
                 if self.portfolio.is_overdue(self._elapsed()):
                     break
                 self._consume()
+            if self.beside is not None:
+                self.beside.result()
             if not self.flights:
                 self._converge(report)
                 self._final()
@@ -221,6 +229,13 @@ class _Loop:
         report.seconds = self._elapsed()
         report.correlation = self.model.correlation()
         return report
+
+    def _leave_time(self) -> None:
+        """Of the budget for what follows the search, once somebody knows how long that takes."""
+        if self.beside is not None and self.beside.done():
+            most = MOST_LEFT * (self.options.seconds or 0.0)
+            self.portfolio.left_over = min(self.beside.result(), most)
+            self.beside = None
 
     # -- before the first proposal -----------------------------------------------------------------
     def _prepare(self, report: Report, proposers: Sequence[Proposer] | None) -> None:

@@ -118,12 +118,14 @@ class Portfolio:
 
     batch, ahead: proposals at once, and on their way at most
     can_final:    whether leaders will be timed again at the end, for which time is kept back
+    left_over:    seconds of the budget that are kept for what follows the search
     """
 
     def __init__(self, options: Options, batch: int, ahead: int, can_final: bool) -> None:
         self.options, self.batch, self.ahead, self.can_final = options, batch, ahead, can_final
         self.states: list[TaskState] = []
         self.consumed = self.submitted = self.improved_at = self.in_flight = 0
+        self.left_over = 0.0
         self._times: deque[float] = deque(maxlen=LATEST)  # of the latest results
 
     # -- who is next -------------------------------------------------------------------------------
@@ -290,7 +292,9 @@ class Portfolio:
 
     # -- the end -----------------------------------------------------------------------------------
     def time_left(self, elapsed: float) -> float:
-        return float("inf") if self.options.seconds is None else self.options.seconds - elapsed
+        if self.options.seconds is None:
+            return float("inf")
+        return self.options.seconds - self.left_over - elapsed
 
     def is_overdue(self, elapsed: float) -> bool:
         """Whether what is on its way is not worth waiting for."""

@@ -42,7 +42,7 @@ from tilewright.search.propose.first_look import (
     looks_of,
 )
 from tilewright.search.propose.model_proposer import ModelProposer
-from tilewright.search.propose.prior import Prior
+from tilewright.search.propose.prior import Prior, import_alone
 from tilewright.search.propose.proposers import Candidate
 from tilewright.search.rules.derive import with_rules
 from tilewright.targets.target import Target
@@ -103,7 +103,7 @@ def _usual(task: Task, origins: Collection[str]) -> list[Candidate]:
 
 
 class Predictions:
-    """`predict` for computations on one target, each once.
+    """`predict` for computations on one target, each once; for several threads.
 
     trees: of knowledge; None: nothing is predicted
     helper: whose processes look for many at once; None: this one looks for each
@@ -158,7 +158,7 @@ class Predictions:
         if self.trees is None:
             return None
         if not self._is_known(dag):
-            awaited = self._awaited.pop(dag.hash, None)
+            awaited = self._awaited.get(dag.hash)
             try:
                 found = awaited.result()[0] if awaited else self._predict(dag)
             except (WorkerFailure, TilewrightError):
@@ -166,6 +166,7 @@ class Predictions:
             else:
                 self._found[dag.hash] = found
                 default_cache().keep(self._key(dag), msgspec.json.encode(found))
+            self._awaited.pop(dag.hash, None)
         return self._found[dag.hash]
 
     def _predict(self, dag: ComputeDAG) -> Predicted | None:
@@ -206,8 +207,10 @@ _READY: list[Prior] = []  # of the last trees, which take as long to make ready 
 
 
 def _ready(trees: Trees) -> Prior:
-    """Trees ready to predict: a process that looks for many has them once."""
+    """Trees ready to predict: a process that looks for many has them once.  Such processes are
+    ours."""
     if not _READY or _READY[0].trees.digest != trees.digest:
+        import_alone()
         _READY[:] = [Prior(trees)]
     return _READY[0]
 

@@ -221,7 +221,10 @@ _OF_TVM = frozenset(
 
 def called(word: str) -> DeviceKind | None:
     """The kind of which `word` is the name, another name, or the word for its devices."""
-    return next((k for k in kinds() if word in (k.name, k.device, *k.aliases)), None)
+    for known in _KINDS.values():  # no generator: every call of a network asks
+        if word == known.name or word == known.device or word in known.aliases:
+            return known
+    return None
 
 
 def is_absent(word: str) -> bool:

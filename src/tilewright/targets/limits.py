@@ -30,8 +30,9 @@ class AtomRate(NamedTuple):
 
 
 def family(atom: str) -> str:
-    """The name that stands for all numbers of columns: m64nNk16.float16 for m64n128k16.float16."""
-    return re.sub(r"^m64n\d+", "m64nN", atom)
+    """The name that stands for all numbers of columns, and orders of the depth: m64nNk16.float16
+    for m64n128k16.float16, m16n8k16.float16 for m16n8k16.crossed.float16."""
+    return re.sub(r"^m64n\d+", "m64nN", atom).replace(".crossed.", ".")
 
 
 @dataclass(frozen=True)

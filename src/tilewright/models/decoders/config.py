@@ -9,26 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ModelError, TilewrightError
+from tilewright.models.decoders.rotary import KINDS, Rotary, positive, rotary_of
 
 MOST_LAYERS = 4096
 _OTHERS = "Export it with torch.export, or compile it where it runs: torch.compile(backend=)."
-
-
-@dataclass(frozen=True)
-class Rotary:
-    """frequencies: one for each pair of the first 2 * len(frequencies) elements of a head, in
-    radians a position; factor: of sine and cosine"""
-
-    frequencies: tuple[float, ...]
-    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,13 +36,16 @@ class Decoder:
     family:     its name in config.json
     shared:     heads of keys and values; size: elements of a head; wide: of the dense layers
     positions:  for how many it was made
-    norm:       "rms", "rms+1" (its weights are stored less one) or "layer" (with bias)
+    norm:       "rms", "rms+1" (its weights are stored less one), "layer" (with bias) or
+                "layer alone" (without)
     activation: a key of `graph.ACTIVATIONS`; gated: two products meet in it
     biases:     which products have one: of "qkv", "out", "dense", "head"
     parallel:   attention and dense layers read one norm, and both are added to what it read
-    after:      norms also behind both parts; head_norms: queries and keys have norms
+    before, after: norms before and behind both parts
+    head_norms, whole_norms: queries and keys have norms, of each head or of all heads at once
     learned:    positions are rows of a table
     scale:      of the embedding; attention_scale: of scores; caps: limits of scores and of logits
+    added:      what both parts are multiplied by before they are added; logit_scale: logits are
     tied:       logits by the table of the embedding
     dtype:      of the weights, as they are stored
     """
@@ -72,12 +65,16 @@ class Decoder:
     gated: bool = True
     biases: frozenset[str] = frozenset()
     parallel: bool = False
+    before: bool = True
     after: bool = False
     head_norms: bool = False
+    whole_norms: bool = False
     learned: bool = False
     scale: float = 1.0
     attention_scale: float = 0.0
     caps: tuple[float, float] = (0.0, 0.0)
+    added: float = 1.0
+    logit_scale: float = 1.0
     tied: bool = True
     dtype: str = "float32"
 
@@ -134,12 +131,13 @@ def _check(made: Decoder) -> None:
             f"{made.heads} heads of {made.size} elements with {made.shared} of keys, width "
             f"{made.width}, {len(made.layers)} layers cannot be"
         )
-    numbers = made.epsilon, made.scale, made.attention_scale, *made.caps
+    numbers = (made.epsilon, made.scale, made.attention_scale, *made.caps, made.added,
+               made.logit_scale)  # fmt: skip
     if not all(isinstance(n, float) and 0 <= n < math.inf for n in numbers):
         raise ValueError(f"epsilon, scales and caps are {numbers}, which cannot be")
     for rotary in {layer.rotary for layer in made.layers} - {None}:
         assert rotary is not None
-        if not all(0 <= f < math.inf for f in rotary.frequencies):
+        if not all(0 <= f < math.inf for f in (*rotary.frequencies, *rotary.long)):
             raise ValueError(f"its positions turn by {rotary.frequencies[-1]} radians")
         if not 2 <= 2 * len(rotary.frequencies) <= made.size:
             raise ValueError(
@@ -206,43 +204,37 @@ class _Config:
             raise self.refuse(f"activation {name!r}")
         return known[name]
 
-    def rotary(self, size: int, base: float | None = None) -> Rotary:
-        """The frequencies of `size` elements of each head."""
-        told = self.rope
-        base = float(base or told.get("rope_theta", self.get("rope_theta", 10000.0)))
-        if not 0 < base < math.inf:
-            raise ValueError(f"rope_theta is {base}")
-        plain = base ** (-np.arange(0, size, 2, dtype=np.float64) / size)
+    def kind(self, told: Mapping[str, Any]) -> Any:
+        """How positions turn heads.  Phi 3 has one way beside the plain one, by three names."""
         kind = told.get("rope_type", told.get("type", "default"))
-        if kind in ("default", None):
-            return Rotary(tuple(plain.tolist()))
-        if kind == "linear":
-            return Rotary(tuple((plain / _positive(told, "factor")).tolist()))
-        if kind == "llama3":
-            return Rotary(tuple(_llama3(plain, told).tolist()))
-        raise self.refuse(f"rope_type {kind!r}")
+        longer = self.found.get("model_type") == "phi3" and kind in ("su", "yarn")
+        return "longrope" if longer else kind
 
+    def trained(self, told: Mapping[str, Any]) -> int:
+        """How many positions it was first trained with: what stands beside `told` counts more."""
+        name = "original_max_position_embeddings"
+        usual = told.get(name) or self["max_position_embeddings"]
+        return int(positive({name: self.get(name, usual)}, name))
 
-def _llama3(plain: np.ndarray, told: Mapping[str, Any]) -> np.ndarray:
-    """Long waves slower by a factor, short ones as they are, and between them a mean of both."""
-    factor, low, high, length = (
-        _positive(told, k)
-        for k in ("factor", "low_freq_factor", "high_freq_factor",
-                  "original_max_position_embeddings")
-    )  # fmt: skip
-    if low >= high:
-        raise ValueError(f"low_freq_factor {low} is not below high_freq_factor {high}")
-    turns = length * plain / (2 * math.pi)
-    share = np.clip((turns - low) / (high - low), 0, 1)
-    made: np.ndarray = (1 - share) * plain / factor + share * plain
-    return made
+    @property
+    def positions(self) -> int:
+        """For how many it was made.  Yarn goes on to a multiple of those of its first training,
+        whether the config counts these or all."""
+        told, most = self.rope, self["max_position_embeddings"]
+        if self.kind(told) != "yarn" or told.get("factor") is None:
+            return most
+        return max(most, int(positive(told, "factor") * self.trained(told)))
 
-
-def _positive(told: Mapping[str, Any], name: str) -> float:
-    value = float(told[name])
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} is {value}")
-    return value
+    def rotary(self, size: int, told: Mapping[str, Any] | None = None) -> Rotary:
+        """The turn of `size` elements of each head, as `told` says, or the config."""
+        told = self.rope if told is None else told
+        if (kind := self.kind(told)) not in KINDS:
+            raise self.refuse(f"rope_type {kind!r:.40}")
+        told = {"rope_theta": self.get("rope_theta", 10000.0), **told}
+        if kind in ("llama3", "yarn", "longrope"):
+            told["original_max_position_embeddings"] = self.trained(told)
+            told["max_position_embeddings"] = self["max_position_embeddings"]
+        return rotary_of(kind, size, told)
 
 
 def _part(c: _Config, usual: float) -> int:
@@ -259,7 +251,7 @@ def _common(c: _Config) -> dict[str, Any]:
         "family": str(c.found["model_type"]), "vocabulary": c["vocab_size"],
         "width": c["hidden_size"], "heads": heads,
         "shared": c.whole("num_key_value_heads", heads), "size": c.head_size,
-        "wide": c["intermediate_size"], "positions": c["max_position_embeddings"],
+        "wide": c["intermediate_size"], "positions": c.positions,
         "dtype": c.dtype,
     }  # fmt: skip
 
@@ -282,7 +274,8 @@ def _windows(c: _Config, slides: Callable[[int], bool]) -> list[int | None]:
 
 
 def _llama(c: _Config) -> Decoder:
-    """Llama, Mistral, Qwen2, Qwen3: they differ in biases, windows and norms of heads."""
+    """Llama, Mistral, Qwen2, Qwen3: they differ in biases, windows and norms of heads; and what
+    others share with them."""
     family, common = c.found["model_type"], _common(c)
     biases = {"qkv", "out"} if c.flag("attention_bias") else set()
     if family == "qwen2":
@@ -292,13 +285,72 @@ def _llama(c: _Config) -> Decoder:
     windows: list[int | None] = [None] * len(c.layers())
     if family == "mistral":
         windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
-    elif family != "llama" and c.flag("use_sliding_window"):
+    elif family in ("qwen2", "qwen3") and c.flag("use_sliding_window"):
         windows = _windows(c, lambda k: k >= c["max_window_layers"])
     rotary = c.rotary(common["size"])
     return Decoder(
         **common, layers=tuple(Layer(rotary, w) for w in windows),
         epsilon=float(c.get("rms_norm_eps", 1e-6)), activation=c.activation(),
         biases=frozenset(biases), head_norms=family == "qwen3", tied=c.flag("tie_word_embeddings"),
+    )  # fmt: skip
+
+
+def _smollm3(c: _Config) -> Decoder:
+    """As Llama, but some layers are not turned, and only those may have a window."""
+    made, every = _llama(c), c["no_rope_layer_interval"]
+    turns = c.get("no_rope_layers", None)  # 1: it is
+    if turns is None:
+        turns = [(k + 1) % every for k in c.layers()]
+    if not isinstance(turns, list) or len(turns) < len(made.layers):
+        raise ValueError(f"no_rope_layers is {turns!r:.40}")
+    slides = c.flag("use_sliding_window") and c.get("sliding_window", None) is not None
+    windows = _windows(c, lambda k: slides and not turns[k])
+    layers = zip(made.layers, turns, windows, strict=False)
+    return replace(
+        made, layers=tuple(Layer(layer.rotary if t else None, w) for layer, t, w in layers)
+    )
+
+
+def _olmo2(c: _Config) -> Decoder:
+    return replace(_llama(c), before=False, after=True, whole_norms=True)
+
+
+def _granite(c: _Config) -> Decoder:
+    names = ("embedding_multiplier", "attention_multiplier", "residual_multiplier")
+    scale, attention, added = (float(c.get(name, 1.0)) for name in names)
+    divided = positive({"logits_scaling": c.get("logits_scaling", 1.0)}, "logits_scaling")
+    return replace(
+        _llama(c), scale=scale, attention_scale=attention, added=added, logit_scale=1 / divided
+    )
+
+
+def _cohere(c: _Config) -> Decoder:
+    """Cohere 1 and 2: as Phi they add both parts at once.  The second one turns only what has a
+    window."""
+    if c.flag("use_qk_norm"):
+        raise c.refuse("use_qk_norm")
+    common, rotary = _common(c), c.rotary(c.head_size)
+    layers = (Layer(rotary),) * len(c.layers())
+    if common["family"] == "cohere2":
+        every = c["sliding_window_pattern"]
+        windows = _windows(c, lambda k: (k + 1) % every != 0)
+        layers = tuple(Layer(None if w is None else rotary, w) for w in windows)
+    return Decoder(
+        **common, layers=layers, norm="layer alone", parallel=True,
+        epsilon=float(c.get("layer_norm_eps", 1e-5)), activation=c.activation(),
+        biases=frozenset(("qkv", "out") if c.flag("attention_bias") else ()),
+        logit_scale=float(c.get("logit_scale", 0.0625)), tied=c.flag("tie_word_embeddings", True),
+    )  # fmt: skip
+
+
+def _starcoder2(c: _Config) -> Decoder:
+    common, rotary = _common(c), c.rotary(c.head_size)
+    windows = _windows(c, lambda _: c.get("sliding_window", None) is not None)
+    return Decoder(
+        **common, layers=tuple(Layer(rotary, w) for w in windows), norm="layer", gated=False,
+        epsilon=float(c.get("norm_epsilon", 1e-5)), activation=c.activation(),
+        biases=frozenset(("qkv", "out", "dense") if c.flag("use_bias", True) else ()),
+        tied=c.flag("tie_word_embeddings", True),
     )  # fmt: skip
 
 
@@ -340,29 +392,26 @@ def _gemma(c: _Config) -> Decoder:
     else:
         every = c["sliding_window_pattern"]
         windows = _windows(c, lambda k: (k + 1) % every != 0)
-        scale = _positive(c.found, "query_pre_attn_scalar") ** -0.5
+        scale = positive(c.found, "query_pre_attn_scalar") ** -0.5
     if third:
         told = c.get("rope_parameters", None) or {}
+        near = {"rope_theta": float(c.get("rope_local_base_freq", 1e4))}
         if "full_attention" in told:
-            rotary, local = (
-                _Config({"rope_parameters": told[k], "rope_theta": theta}, c.place).rotary(
-                    common["size"]
-                )
-                for k, theta in (
-                    ("full_attention", c.found["rope_theta"]),
-                    ("sliding_attention", c.get("rope_local_base_freq", 1e4)),
-                )
-            )
-        else:
-            plain = _Config({}, c.place)
-            local = plain.rotary(common["size"], float(c.get("rope_local_base_freq", 10000.0)))
-    caps = (float(c.get(k, 0.0)) for k in ("attn_logit_softcapping", "final_logit_softcapping"))
+            far = {**told["full_attention"], **(c.get("rope_scaling", None) or {})}
+            rotary = c.rotary(common["size"], far)
+            near |= told["sliding_attention"]
+        local = c.rotary(common["size"], near)
+    # Gemma 1 has no caps, and what a config of Gemma 3 says of scores is not looked at.
+    caps = (
+        float(c.get("attn_logit_softcapping", 0.0)) if family == "gemma2" else 0.0,
+        float(c.get("final_logit_softcapping", 0.0)) if family != "gemma" else 0.0,
+    )
     return Decoder(
         **common, layers=tuple(Layer(rotary if w is None else local, w) for w in windows),
         epsilon=float(c.get("rms_norm_eps", 1e-6)), norm="rms+1",
         activation=activation, biases=frozenset(("qkv", "out") if c.flag("attention_bias") else ()),
         after=family != "gemma", head_norms=third, scale=common["width"] ** 0.5,
-        attention_scale=scale, caps=(0.0, 0.0) if family == "gemma" else tuple(caps),  # type: ignore[arg-type]
+        attention_scale=scale, caps=caps,
         tied=c.flag("tie_word_embeddings", True),
     )  # fmt: skip
 
@@ -384,6 +433,8 @@ def _gpt2(c: _Config) -> Decoder:
 FAMILIES: dict[str, Callable[[_Config], Decoder]] = {
     "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama, "phi": _phi,
     "phi3": _phi3, "gemma": _gemma, "gemma2": _gemma, "gemma3_text": _gemma, "gpt2": _gpt2,
+    "smollm3": _smollm3, "olmo2": _olmo2, "granite": _granite, "starcoder2": _starcoder2,
+    "cohere": _cohere, "cohere2": _cohere,
 }  # fmt: skip
 
 
@@ -395,6 +446,7 @@ _USUAL: dict[str, dict[str, Any]] = {
     "qwen2": {**_WINDOWED, "max_window_layers": 28},
     "qwen3": {**_WINDOWED, "max_window_layers": 28, "head_dim": 128},
     "phi": {"hidden_act": "gelu_new"},
+    "phi3": {"original_max_position_embeddings": 4096},
     "gemma": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256},
     "gemma2": {
         **_GEMMA, **_WINDOWED, "sliding_window_pattern": 2,
@@ -402,6 +454,14 @@ _USUAL: dict[str, dict[str, Any]] = {
     },
     "gemma3_text": {**_GEMMA, **_WINDOWED, "sliding_window_pattern": 6, "rope_theta": 1e6},
     "gpt2": {"activation_function": "gelu_new"},
+    "smollm3": {
+        "rope_theta": 2e6, "num_key_value_heads": 4, "no_rope_layer_interval": 4,
+        "tie_word_embeddings": True,
+    },
+    "olmo2": {"rms_norm_eps": 1e-5},
+    "cohere": {"rope_theta": 5e5},
+    "cohere2": {**_WINDOWED, "sliding_window_pattern": 4},
+    "starcoder2": {"hidden_act": "gelu_pytorch_tanh", "num_key_value_heads": 2},
 }  # fmt: skip
 
 

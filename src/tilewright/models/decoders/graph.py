@@ -17,7 +17,8 @@ from tilewright.graph.expr import Expr, Function, Tuple, Var
 from tilewright.graph.functions import activations, indexing, nn, normalize, tensor
 from tilewright.graph.functions.attention import Mask, between, probabilities, scores, weighted
 from tilewright.graph.leaves import const, var
-from tilewright.models.decoders.config import Decoder, Layer, Rotary
+from tilewright.models.decoders.config import Decoder, Layer
+from tilewright.models.decoders.rotary import Rotary
 
 EVERY = 16  # positions at once of which all have logits; of more only one each
 TOKENS, POSITION, LAST = "tokens", "position", "last"  # inputs
@@ -85,6 +86,8 @@ class _Graph:
         if "head" in d.biases:
             logits = logits + self.weight("lm_head.bias", d.vocabulary)
         logits = tensor.cast(logits, "float32")
+        if d.logit_scale != 1:
+            logits = logits * d.logit_scale
         if d.caps[1]:
             logits = tensor.tanh(logits * (1 / d.caps[1])) * d.caps[1]
         params = [self.tokens, self.position, last, *kept, *self.weights.values()]
@@ -110,18 +113,25 @@ class _Graph:
     def layer(self, x: Expr, layer: Layer, name: str, keys: Expr, values: Expr) -> tuple[Expr, ...]:
         """What follows the layer, and its caches."""
         d = self.decoder
-        normed = self.norm(x, f"{name}.input_layernorm", d.norm)
+        normed = self.norm(x, f"{name}.input_layernorm", d.norm) if d.before else x
         mixed, keys, values = self.attention(normed, layer, f"{name}.self_attn", keys, values)
         if d.parallel:
             return x + mixed + self.dense(normed, f"{name}.mlp"), keys, values
         if d.after:
             mixed = self.norm(mixed, f"{name}.post_attention_layernorm", d.norm)
-        x = x + mixed
+        x = x + self.times(mixed, d.added)
         before = "pre_feedforward_layernorm" if d.after else "post_attention_layernorm"
-        made = self.dense(self.norm(x, f"{name}.{before}", d.norm), f"{name}.mlp")
+        normed = self.norm(x, f"{name}.{before}", d.norm) if d.before else x
+        made = self.dense(normed, f"{name}.mlp")
         if d.after:
             made = self.norm(made, f"{name}.post_feedforward_layernorm", d.norm)
-        return x + made, keys, values
+        return x + self.times(made, d.added), keys, values
+
+    def times(self, x: Expr, factor: float) -> Expr:
+        """By a number that is not rounded to the type of values."""
+        if factor == 1:
+            return x
+        return tensor.cast(tensor.cast(x, "float32") * factor, self.dtype)
 
     def norm(self, x: Expr, name: str, kind: str) -> Expr:
         """Along the last axis; in float32, and rounded once more than its scale is."""
@@ -129,6 +139,8 @@ class _Graph:
         gamma: Expr = self.weight(f"{name}.weight", width)
         if kind == "layer":
             return normalize.layer_norm(x, gamma, self.weight(f"{name}.bias", width), -1, epsilon)
+        if kind == "layer alone":
+            return normalize.layer_norm(x, gamma, gamma, -1, epsilon, center=False)
         return normalize.rms_norm(x, gamma, -1, epsilon)
 
     def linear(self, x: Expr, name: str, units: int, biased: bool) -> Expr:
@@ -177,6 +189,8 @@ class _Graph:
         """[batch, heads, count, size]"""
         d = self.decoder
         made = self.linear(x, name, heads * d.size, "qkv" in d.biases)
+        if d.whole_norms and not name.endswith("v_proj"):
+            made = self.norm(made, name.replace("_proj", "_norm"), d.norm)
         parts = tensor.reshape(made, (self.batch, self.count, heads, d.size))
         return tensor.transpose(parts, (0, 2, 1, 3))
 
@@ -200,7 +214,7 @@ class _Graph:
 
     def waves(self, rotary: Rotary) -> tuple[Expr, Expr]:
         """Cosine and sine, [batch, 1, count, twice the pairs]."""
-        steps = np.asarray(rotary.frequencies, "float32")
+        steps = np.asarray(rotary.over(self.length), "float32")
         steps = np.concatenate([steps, steps]).reshape(1, 1, 1, -1)
         places = tensor.reshape(self.places(), (self.batch, 1, self.count, 1))
         angle = tensor.cast(places, "float32") * const(steps)

@@ -35,11 +35,13 @@ _PREFIXES = ("", "transformer.", "language_model.", "model.language_model.")
 
 @dataclass(frozen=True)
 class _Stored:
-    """name: in the file; rows: from and to which, None: all; turned: it lies there transposed"""
+    """name: in the file; rows: from and to which, None: all; turned: it lies there transposed;
+    side_by_side: rows of each so many lie there in pairs, which here lie half of them apart"""
 
     name: str
     rows: tuple[int, int] | None = None
     turned: bool = False
+    side_by_side: int = 0
 
 
 def _as_it_is(name: str, decoder: Decoder) -> _Stored:
@@ -50,6 +52,7 @@ _PHI = (
     ("self_attn.o_proj", "self_attn.dense"), ("mlp.up_proj", "mlp.fc1"),
     ("mlp.down_proj", "mlp.fc2"), ("model.norm.", "model.final_layernorm."),
 )  # fmt: skip
+_STARCODER = (("mlp.up_proj", "mlp.c_fc"), ("mlp.down_proj", "mlp.c_proj"))
 _GPT2 = (
     ("model.layers.", "h."), ("input_layernorm", "ln_1"), ("post_attention_layernorm", "ln_2"),
     ("self_attn.o_proj", "attn.c_proj"), ("mlp.up_proj", "mlp.c_fc"),
@@ -81,6 +84,11 @@ def _phi3(name: str, decoder: Decoder) -> _Stored:
     return _Stored(name)
 
 
+def _cohere(name: str, decoder: Decoder) -> _Stored:
+    """Scores are sums over elements of heads, whose order does not count."""
+    return _Stored(name, side_by_side=decoder.size if re.search(r"\.[qk]_proj\.", name) else 0)
+
+
 def _gpt2(name: str, decoder: Decoder) -> _Stored:
     turned = "_proj.weight" in name
     if found := re.search(r"self_attn\.([qkv])_proj", name):
@@ -91,6 +99,8 @@ def _gpt2(name: str, decoder: Decoder) -> _Stored:
 
 _STORED: dict[str, Callable[[str, Decoder], _Stored]] = {
     "phi": lambda name, _: _Stored(_renamed(name, _PHI)), "phi3": _phi3, "gpt2": _gpt2,
+    "starcoder2": lambda name, _: _Stored(_renamed(name, _STARCODER)),
+    "cohere": _cohere, "cohere2": _cohere,
 }  # fmt: skip
 
 
@@ -150,6 +160,9 @@ def read(folder: Path, decoder: Decoder, shapes: Shapes, dtype: str) -> dict[str
                     f"{place}: {found}", f"it has shape {list(value.shape)}, not {list(shape)}",
                     "The config.json is of another model.",
                 )  # fmt: skip
+            if stored.side_by_side:
+                pairs = value.reshape(-1, stored.side_by_side // 2, 2, *shape[1:])
+                value = pairs.swapaxes(1, 2).reshape(shape)
             if decoder.norm == "rms+1" and name.endswith("norm.weight"):
                 value = value.astype("float32") + 1
             made[name] = _converted(value, dtype, f"{place}: {found}")

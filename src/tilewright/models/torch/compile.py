@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,8 @@ from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
 from tilewright.network.narrow import Watch, asking
-from tilewright.network.tune import as_described, tasks_of, tune, with_layouts
+from tilewright.network.places import bounds_of_places
+from tilewright.network.tune import as_described, begun, tasks_of, tune, with_layouts
 from tilewright.runtime.device import device
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
@@ -397,8 +398,10 @@ class _Site:
     target: Target
     options: Options
 
-    def built(self, program: Program) -> Library:
+    def built(self, program: Program, written: Collection[str] = ()) -> Library:
+        """written: inputs that are written to"""
         mod, params = import_program(program, PLACE, staged=False)
+        bounds = bounds_of_places(mod["main"], written)
         if self.options.precision in HALVES:
             mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
         if self.options.weights is not None:
@@ -409,7 +412,9 @@ class _Site:
         log = self.options.log if has_log else None
         watch, verify = Watch(), self.options.verify
         passes = PassOptions(instruments=(watch,))
-        library = build(mod, self.target, params, log, verify=verify, pass_options=passes)
+        library = build(
+            mod, self.target, params, log, verify=verify, pass_options=passes, bounds=bounds
+        )
         if verify and (cost := watch.accuracy()) is not None:
             library.report = replace(library.report, accuracy=cost)
             warn(str(cost))
@@ -418,14 +423,15 @@ class _Site:
     def _tune(
         self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options
     ) -> None:
-        with Database(log) as database:
-            target = as_described(self.target)
-            tasks = tasks_of([mod], params, target)
+        with Database(log) as database, begun(self.target) as helpers:
+            target = as_described(self.target, None, helpers)
+            known = helpers.groupings
+            tasks = tasks_of([mod], params, target, known=known)
             if tasks:
-                every = with_layouts(tasks, [mod], params, target, budget, rules=True)
-                tune(every, database, budget).check()
+                every = with_layouts(tasks, [mod], params, target, budget, rules=True, known=known)
+                tune(every, database, budget, helpers=helpers).check()
                 with loading(target) as load:
-                    Trials(mod, params, target, load).confirm(database)
+                    Trials(mod, params, target, load, helpers=helpers).confirm(database)
 
     def loaded(self, library: Library, outputs: Sequence[Any], inputs: Sequence[int]) -> Run:
         """inputs: the position among the arguments of each input of the library."""
@@ -474,7 +480,7 @@ def _made_anew(
     if not program.outputs:
         raise ModelError(PLACE, "it computes nothing")
     try:
-        library = site.built(program)
+        library = site.built(program, [given[k][0] for k in writes])
     except Blocked as error:
         if any(s.args.get("dense") is False for s in program.steps):
             raise  # it reads memory, which parts lay out in another way than PyTorch does

@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -155,6 +155,47 @@ class Driver(Protocol):
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None: ...
     def load(self, artifact: Artifact) -> tuple[Kernel, ...]: ...
     def plan(self, launches: tuple[Launch, ...], capture: bool = False) -> Plan: ...
+
+
+class Together(Protocol):
+    """What a driver may have whose every copy is waited for by itself: many copies, few waits.
+
+    write_all: data may change behind it, as behind `write`; it is there for all that the driver is
+               asked for then, and for others behind `sync`
+    read_all:  waits once
+    """
+
+    def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
+    def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None: ...
+
+
+def write_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Write bytes to several blocks of memory of their size, see `Together`."""
+    _all(getattr(driver, "write_all", None), driver.write, wanted)
+
+
+def read_all(driver: Driver, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+    """Read several blocks of memory, each to bytes of its size."""
+    _all(getattr(driver, "read_all", None), driver.read, wanted)
+
+
+def _all(
+    together: Callable[..., None] | None, single: Callable[..., None],
+    wanted: Sequence[tuple[Memory, np.ndarray]],
+) -> None:  # fmt: skip
+    if together is not None:
+        together(wanted)
+        return
+    for memory, array in wanted:
+        single(memory, array)
+
+
+@runtime_checkable
+class KnowsRoom(Protocol):
+    """A driver that knows how much memory its device has left."""
+
+    def free_bytes(self) -> int:
+        """Bytes that nobody has allocated."""
 
 
 def why_not(name: str, index: int) -> TilewrightError | None:

@@ -33,6 +33,7 @@ from tilewright.runtime.drivers import (
 from tilewright.runtime.drivers.cuda_api import call as _call
 from tilewright.runtime.drivers.cuda_api import cu as _cu
 from tilewright.runtime.drivers.cuda_api import fork as _fork
+from tilewright.runtime.drivers.cuda_pinned import Block, Passage
 from tilewright.runtime.drivers.tensor_maps import TensorMaps
 from tilewright.targets.kind import LimitValue
 from tilewright.targets.spec import DeviceSpec
@@ -279,7 +280,8 @@ class CudaDriver:
     """One GPU: its primary context, one stream for all work, one for captures."""
 
     def __init__(self, index: int) -> None:
-        cu = _cu()
+        # For what follows `enter`, which has asked whether the process was forked.
+        self._api = cu = _cu()
         self.place = f"cuda({index})"
         self._device = self._ask("open", cu.cuDeviceGet(index))
         self.context = self._ask("open", cu.cuDevicePrimaryCtxRetain(self._device))
@@ -329,14 +331,16 @@ class CudaDriver:
 
     def enter(self) -> None:
         """Make the context current in the calling thread."""
-        self._ask("enter", _cu().cuCtxSetCurrent(self.context))
+        self._check("enter", _cu().cuCtxSetCurrent(self.context))
 
     def sync(self) -> None:
         self.enter()
-        self._wait()
+        self.wait()
 
-    def _wait(self) -> None:
-        self._ask("sync", _cu().cuStreamSynchronize(self.stream))
+    def wait(self) -> None:
+        sent = self._passage.sent
+        self._check("sync", self._api.cuStreamSynchronize(self.stream))
+        self._passage.arrived(sent)
 
     def allocate(self, nbytes: int) -> CudaMemory:
         self.enter()
@@ -344,6 +348,10 @@ class CudaDriver:
         memory = CudaMemory(pointer, nbytes, None)
         _on_death(memory, self, "cuMemFree", pointer)
         return memory
+
+    def free_bytes(self) -> int:
+        self.enter()
+        return int(self._ask("memory", _cu().cuMemGetInfo())[0])
 
     def fenced(self, nbytes: int) -> Fenced:
         whole = self.allocate(nbytes + 2 * ZONE_BYTES)
@@ -360,15 +368,47 @@ class CudaDriver:
 
     def write(self, memory: Memory, data: np.ndarray, offset: int = 0) -> None:
         self.enter()
-        target, source = memory.pointer + offset, data.ctypes.data
-        self._ask("write", _cu().cuMemcpyHtoDAsync(target, source, data.nbytes, self.stream))
-        self._wait()  # `data` may change or die after this call
+        self.send(memory.pointer + offset, data.ctypes.data, data.nbytes)
+        self.wait()  # `data` may change or die after this call, and others may read on any stream
+
+    def write_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
+        self.enter()
+        if not self._passage.send([(m.pointer, data) for m, data in wanted]):
+            for memory, data in wanted:
+                self.send(memory.pointer, data.ctypes.data, data.nbytes)
+            self.wait()
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
+        source = self.part(memory, offset, out.nbytes) if offset else memory
+        self.read_all([(source, out)])
+
+    def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
         self.enter()
-        target, source = out.ctypes.data, memory.pointer + offset
-        self._ask("read", _cu().cuMemcpyDtoHAsync(target, source, out.nbytes, self.stream))
-        self._wait()
+        if not self._passage.fetched([(m.pointer, out) for m, out in wanted]):
+            for memory, out in wanted:
+                self.fetch(out.ctypes.data, memory.pointer, out.nbytes)
+            self.wait()
+
+    @cached_property
+    def _passage(self) -> Passage:
+        return Passage(self)
+
+    def pin(self, nbytes: int) -> Block:
+        pointer = int(self._ask(f"pin({nbytes})", _cu().cuMemHostAlloc(nbytes, 0)))
+        block = Block(pointer, nbytes)
+        _on_death(block, self, "cuMemFreeHost", pointer)
+        return block
+
+    def send(self, target: int, source: int, nbytes: int) -> None:
+        self._check("write", self._api.cuMemcpyHtoDAsync(target, source, nbytes, self.stream))
+
+    def fetch(self, target: int, source: int, nbytes: int) -> None:
+        self._check("read", self._api.cuMemcpyDtoHAsync(target, source, nbytes, self.stream))
+
+    def reached(self, event: Any) -> None:
+        """Wait for an event, which is taken back."""
+        self._check("read", self._api.cuEventSynchronize(event))
+        self._events.append(event)
 
     def copy(self, source: Memory, target: Memory, nbytes: int) -> None:
         self.enter()
@@ -483,9 +523,8 @@ class CudaDriver:
         self._events.append(event)
 
     def launch_graph(self, graph: Any, stream: Any = None) -> None:
-        (status,) = _cu().cuGraphLaunch(graph, self.stream if stream is None else stream)
-        if status:
-            self._ask("launch graph", (status,))
+        where = self.stream if stream is None else stream
+        self._check("launch graph", self._api.cuGraphLaunch(graph, where))
 
     def record(self) -> Any:
         """An event recorded now; `elapsed` takes it back."""
@@ -514,6 +553,11 @@ class CudaDriver:
 
     def _ask(self, what: str, result: tuple[Any, ...]) -> Any:
         return _call(f"{self.place}.{what}", result)
+
+    def _check(self, what: str, result: tuple[Any, ...]) -> None:
+        """`_ask` of what gives nothing, in less time: every call of a network has some."""
+        if result[0]:
+            self._ask(what, result)
 
     def _attribute(self, name: str) -> int:
         cu = _cu()

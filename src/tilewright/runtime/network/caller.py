@@ -55,6 +55,7 @@ class Caller:
     copy:    copies on that stream: target and source addresses, how many bytes
     captured: whether that stream is being captured, so that `record` is to be called; None on a
              device without graphs
+    bounds:  what inputs may hold, with their names; `run` does not look at them
     turn:    to be held from the first `put` to the end of `run` or `record`
 
     stream: gives the handle of that stream; of no interest on a CPU
@@ -66,7 +67,9 @@ class Caller:
         self, module: LoadedLibrary, stream: Callable[[], int], plan: Plan | None = None
     ) -> None:
         self.device, self.turn = module.device, lock()
-        self._held = Instance(module, plan or module.library.plan, slots_of(module))
+        plan = plan or module.library.plan
+        self._held = Instance(module, plan, slots_of(module))
+        self.bounds = [(plan.inputs[bound.input].name, bound) for bound in plan.bounds]
         calls = (call for launch in self._held.launches for call in launch)
         launches = launches_of(calls, module.constants)
         opened = self.device.driver.plan(launches)

@@ -17,12 +17,12 @@ import numpy as np
 
 from tilewright.base.concurrency import cached_property, lock
 from tilewright.base.doors import door
-from tilewright.base.errors import DeviceError, ModelError, TilewrightError, named
+from tilewright.base.errors import DeviceError, ModelError, TilewrightError, named, renamed
 from tilewright.base.model_files import check_compiled
 from tilewright.runtime.device import Device, cpu, device
 from tilewright.runtime.dlpack import HOST_CODES
 from tilewright.runtime.load import load_module
-from tilewright.runtime.ndarray import NDArray, from_dlpack
+from tilewright.runtime.ndarray import NDArray, from_dlpack, to_numpy
 from tilewright.runtime.network.archives import complete
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.graph_executor import GraphModule
@@ -36,7 +36,7 @@ from tilewright.runtime.timing import BenchmarkResult
 from tilewright.targets.target import Target
 
 _FORK = "Give each thread states of its own, which share code and weights: run.fork()."
-Back = Callable[[NDArray], Any]  # from the buffer of an output, which the next run overwrites
+Back = Callable[[list[NDArray]], list[Any]]  # from buffers that the next run overwrites
 
 
 class Compiled:
@@ -100,12 +100,17 @@ class Compiled:
         quick = self._call_of(given)
         if quick is not None:
             return _unpacked(quick(given))
+        return _unpacked(self.computed(given, lambda buffers: _back(given)(buffers)))
+
+    def computed(self, given: Sequence[Any], back: Back) -> list[Any]:
+        """Run with these inputs, in their order; give what `back` makes of the outputs' buffers.
+
+        Raises DeviceError as a call does.
+        """
         with self._held() as module:
             self._set(module, dict(zip(self._names, given, strict=True)))
-            back = _back(given)
             module.run()
-            found = [back(module.get_output(k)) for k in self.library.plan.returned]
-        return _unpacked(found)
+            return back([module.get_output(k) for k in self.library.plan.returned])
 
     def time(self, /, *args: Any, **by_name: Any) -> float:
         """Measure how long a run takes: the median of five repeats of 100 ms or more, in seconds.
@@ -205,6 +210,12 @@ class Compiled:
     def _names(self) -> tuple[str, ...]:
         return tuple(spec.name for spec in self.inputs)
 
+    @cached_property
+    def _as_inputs(self) -> renamed:
+        return renamed(
+            {f"set_input({spec.name!r})": f"input {spec.name!r}" for spec in self.inputs}
+        )
+
     @contextmanager
     def _held(self) -> Iterator[GraphModule]:
         """The module, for this thread.
@@ -266,13 +277,13 @@ class Compiled:
         return ", ".join(map(str, self.inputs)) or "none"
 
     def _set(self, module: GraphModule, inputs: Mapping[str, Any]) -> None:
-        lent = []
+        lent = {}
         for name, value in inputs.items():
-            with named(f"input {name!r}", f"set_input({name!r})", "from_dlpack"):
-                taken = _taken(value)
-                module.set_input(name, taken)
-            if taken is not value:
-                lent.append(taken)
+            if _speaks_dlpack(value) and not isinstance(value, NDArray):
+                with named(f"input {name!r}", "from_dlpack"):
+                    lent[name] = _taken(value)
+        with self._as_inputs:
+            module.set_inputs({**inputs, **lent} if lent else inputs)
         if lent:  # it may be gone before a device has copied it
             self.device.sync()
 
@@ -346,13 +357,14 @@ def _unpacked(found: Sequence[Any]) -> Any:
 
 
 def _speaks_dlpack(value: Any) -> bool:
-    return hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray | np.generic)
+    return not isinstance(value, (np.ndarray, np.generic)) and hasattr(value, "__dlpack__")
 
 
 def _taken(value: Any) -> Any:
-    """An input as `GraphModule` takes it.  Raises DeviceError for one without memory of its own."""
-    if isinstance(value, NDArray) or not _speaks_dlpack(value):
-        return value
+    """An array that speaks DLPack as `GraphModule` takes it.
+
+    Raises DeviceError for one without memory of its own.
+    """
     try:
         for step in ("detach", "resolve_conj", "resolve_neg", "contiguous"):  # of PyTorch's
             value = getattr(value, step, lambda value=value: value)()
@@ -371,9 +383,9 @@ def _back(given: Sequence[Any]) -> Back:
     """How to hand an output on, as the first input is that is no array of numpy."""
     first = next(filter(_speaks_dlpack, given), None)
     if first is None:
-        return NDArray.numpy
+        return to_numpy
     if isinstance(first, NDArray):
-        return lambda held: held.copyto(held.device)
+        return lambda buffers: [held.copyto(held.device) for held in buffers]
     namespace = getattr(first, "__array_namespace__", None)
     library = sys.modules[type(first).__module__.partition(".")[0]]
     taken = (library if namespace is None else namespace()).from_dlpack
@@ -384,4 +396,4 @@ def _back(given: Sequence[Any]) -> Back:
         made = taken(held.copyto(cpu() if on_host else held.device))
         return made if to is None else made.to(to)
 
-    return back
+    return lambda buffers: [back(held) for held in buffers]

@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.base.doors import door, is_integer
 from tilewright.base.errors import DeviceError
+from tilewright.runtime.ndarray import to_numpy
 from tilewright.runtime.network.compiled import Compiled
 
 NAMES = ("tokens", "position", "last")  # of its inputs
@@ -56,7 +57,10 @@ class Decoder:
         self.counts = tuple(sorted(plan.inputs[index].shape[1] for plan in plans))
         self.length = run.states[0].shape[2]
         rows = {p.inputs[index].shape[1]: p.outputs[p.returned[0]][0].shape[1] for p in plans}
-        self._every = max((n for n, made in rows.items() if n == made), default=0)
+        self._of_each = {n for n, made in rows.items() if n == made}
+        self._every = max(self._of_each, default=0)
+        plan = run.library.plan
+        self._bounds = [b for b in plan.bounds if plan.inputs[b.input].name == NAMES[0]]
         self.position = 0
         _HOLDERS[run] = weakref.ref(self)
 
@@ -94,7 +98,7 @@ class Decoder:
         self.run.set_state(caches)
         self.position = int(given)
 
-    @door(DeviceError)
+    @door(DeviceError, strict=True)
     def back(self, count: int) -> None:
         """Forget the last `count` tokens, as what was guessed and is not so."""
         if not 0 <= count <= self.position:
@@ -110,19 +114,24 @@ class Decoder:
         Raises DeviceError for more than the caches hold, and for tokens of another shape or that
         are none; then nothing is written.
         """
-        given, made = self._checked(tokens), []
+        given = self._checked(tokens)
         if every and not self._every:
             raise DeviceError(
                 "feed(every=True)", f"{min(self.counts)} positions at once have logits of one only",
                 'Load it with fewer at once, too: shape={"tokens": [1, 64]}.',
             )  # fmt: skip
-        while given.shape[1]:
-            part, logits = self._part(given, every)
-            made.append(logits)
+        made = []
+        while left := given.shape[1]:
+            sizes = [n for n in self.counts if not every or n <= self._every]
+            size = next((n for n in sizes if n >= left), sizes[-1])
+            part = min(size, left)
+            for logits in self._part(given[:, :part], size, every or part == left):
+                wanted = slice(0 if every else part - 1, part)
+                made.append(logits[:, wanted] if size in self._of_each else logits)
             given = given[:, part:]
         return np.concatenate(made, 1) if every else made[-1][:, -1]
 
-    @door(DeviceError)
+    @door(DeviceError, strict=True)
     def generate(self, tokens: Any, count: int, choose: Choose = greedy) -> Iterator[list[int]]:
         """Read tokens [batch, any number], then give `count` tokens of each text, one by one.
 
@@ -144,20 +153,16 @@ class Decoder:
                     return
                 logits = self.feed(chosen)
 
-    def _part(self, tokens: np.ndarray, every: bool) -> tuple[int, np.ndarray]:
-        """Run the first of these tokens: how many that were, and logits of each or of the last."""
-        sizes = [n for n in self.counts if not every or n <= self._every]
-        left = tokens.shape[1]
-        size = next((n for n in sizes if n >= left), sizes[-1])
-        part = min(size, left)
+    def _part(self, tokens: np.ndarray, size: int, wanted: bool) -> list[np.ndarray]:
+        """Run tokens, filled up to `size`: the logits, if they are wanted."""
+        part = tokens.shape[1]
         filled = np.zeros((self.batch, size), "int64")
-        filled[:, :part] = tokens[:, :part]
-        first, last = (np.full(self.batch, n, "int64") for n in (self.position, part - 1))
-        made = self.run(filled, first, last)
+        filled[:, :part] = tokens
+        first, last = (np.array([n] * self.batch, "int64") for n in (self.position, part - 1))
+        given = filled, first, last
+        made = self.run.computed(given, lambda buffers: to_numpy(buffers[:1]) if wanted else [])
         self.position += part
-        if made.shape[1] == size:  # of each
-            made = made[:, :part] if every else made[:, part - 1 : part]
-        return part, made
+        return made
 
     def _checked(self, tokens: Any) -> np.ndarray:
         """Raises DeviceError for what cannot be fed."""
@@ -169,30 +174,32 @@ class Decoder:
                 "feed", f"tokens are no array ({str(error).partition('.')[0]})",
                 f"Give int64[{self.batch}, any number]: texts go on together.",
             ) from None  # fmt: skip
-        place = f"feed(tokens {given.dtype}{list(given.shape)})"
+        wrong = self._wrong(given)
+        if wrong is not None:
+            raise DeviceError(f"feed(tokens {given.dtype}{list(given.shape)})", *wrong)
+        return given
+
+    def _wrong(self, given: np.ndarray) -> tuple[str, str] | None:
+        """Why these cannot be fed, and the way out; None where they can."""
         if given.ndim != 2 or given.shape[0] != self.batch:
-            raise DeviceError(
-                place, f"they are not {self.batch} lists of tokens",
-                f"Give int64[{self.batch}, any number].",
-            )  # fmt: skip
+            told = f"they are not {self.batch} lists of tokens"
+            return told, f"Give int64[{self.batch}, any number]."
         if not given.shape[1]:
-            raise DeviceError(place, "there is nothing to go on from", "Give a token at least.")
+            return "there is nothing to go on from", "Give a token at least."
         if given.dtype.kind not in "iu":
-            raise DeviceError(place, "they are no whole numbers", "Give int64.")
+            return "they are no whole numbers", "Give int64."
         whole = self.position + given.shape[1]
         if whole > self.length:
-            raise DeviceError(
-                place, f"with them it is {whole} positions, the caches hold {self.length}",
+            return (
+                f"with them it is {whole} positions, the caches hold {self.length}",
                 'Begin anew with reset(), or load it with more: shape={"cache": ...}.',
-            )  # fmt: skip
-        plan = self.run.library.plan
-        for bound in plan.bounds:
-            own = plan.inputs[bound.input].name == NAMES[0]
-            wrong = bound.wrong(given) if own else None
+            )
+        for bound in self._bounds:
+            wrong = bound.wrong(given)
             if wrong is not None:
                 told = f"{wrong} is not from {bound.least} to {bound.most}"
-                raise DeviceError(place, told, "Give tokens of this model.")
-        return given
+                return told, "Give tokens of this model."
+        return None
 
     def _hold(self, place: str) -> None:
         """Raises DeviceError where another `Decoder` has been made of the same run since."""

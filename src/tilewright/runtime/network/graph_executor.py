@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from tilewright.base.doors import door, is_integer
 from tilewright.base.dtype import DType
 from tilewright.base.errors import DeviceError
 from tilewright.runtime.device import Device
-from tilewright.runtime.ndarray import NDArray, converted
+from tilewright.runtime.ndarray import NDArray, converted, overwrite, to_numpy
 from tilewright.runtime.network.functions import Functions, by_name
 from tilewright.runtime.network.instance import Instance, slots_of
 from tilewright.runtime.network.loaded import LoadedLibrary
@@ -74,6 +74,11 @@ class GraphModule:
         self._bounds = {bound.input: bound for bound in module.library.plan.bounds}
         self._now = self._instance(0)
         self._states = States(self._now)
+        # Of states, such as a position that the network counts itself: to look at one on a GPU, the
+        # host would wait for it.
+        kept = {s.input for s in module.library.plan.states} & self._bounds.keys()
+        counts = {k: self._bounds.pop(k) for k in kept}
+        self._counts = counts if self.device.kind == "cpu" else {}
 
     # -- inputs and outputs ------------------------------------------------------------------------
 
@@ -91,6 +96,16 @@ class GraphModule:
                 self._set(key, value)
             for name, item in params.items():
                 self._set(name, item)
+
+    def set_inputs(self, values: Mapping[str, Any]) -> None:
+        """`set_input` of inputs by name, whatever they are called."""
+        with self._own:
+            fitting = [(k, v) for n, v in values.items() if (k := self._fits(n, v)) is not None]
+            if len(fitting) == len(values):
+                self._set_fitting(fitting)
+                return
+            for name, value in values.items():
+                self._set(name, value)
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any
@@ -330,8 +345,7 @@ class GraphModule:
             for held, host in zip(self._now.inputs, hosts, strict=True):
                 held.copyfrom(host)
             self._run()
-            for result in self._now.outputs:
-                result.numpy()
+            to_numpy(self._now.outputs)
 
         once()
         results: list[float] = []
@@ -357,6 +371,7 @@ class GraphModule:
 
     def _run(self) -> None:
         self._check_set()
+        self._check_counts()
         if self._now.sequence is not None:
             self._now.sequence.run()
         self._states.advance()
@@ -378,21 +393,30 @@ class GraphModule:
         self._unset.discard(k)
         self._given.pop(k, None)
 
+    def _fits(self, key: Any, value: Any) -> int | None:
+        """The number of an input, named, whose value is like the one it has: as nearly always."""
+        k = self._index.get(key)
+        if k is None or not isinstance(value, np.ndarray):
+            return None
+        held = self._now.inputs[k]
+        return k if value.dtype == held.dtype.storage and value.shape == held.shape else None
+
+    def _set_fitting(self, values: Sequence[tuple[int, np.ndarray]]) -> None:
+        for k, value in values:
+            self._check_bound(k, value)
+        overwrite([(self._now.inputs[k], value) for k, value in values])
+        for k, _ in values:
+            self._unset.discard(k)
+            self._given.pop(k, None)
+
     def _set(self, key: str | int, value: Any) -> None:
+        fitting = self._fits(key, value)
+        if fitting is not None:
+            self._set_fitting([(fitting, value)])
+            return
         if isinstance(key, str) and key not in self._index and self._is_weight(key, value):
             return
         k = self._position("set_input", key)
-        held = self._now.inputs[k]
-        if (
-            isinstance(value, np.ndarray)
-            and value.dtype == held.dtype.storage
-            and value.shape == held.shape
-        ):  # as nearly always
-            self._check_bound(k, value)
-            held.copyfrom(value)
-            self._unset.discard(k)
-            self._given.pop(k, None)
-            return
         spec = self._now.plan.inputs[k]
         place = f"set_input({spec.name!r})"
         if not isinstance(value, NDArray):
@@ -431,6 +455,16 @@ class GraphModule:
                 f"set_input({name!r})", f"{wrong} is not from {bound.least} to {bound.most}",
                 "Give numbers from there: nothing was written.",
             )  # fmt: skip
+
+    def _check_counts(self) -> None:
+        """Raises DeviceError for states with which a run would write beyond others."""
+        for k, bound in self._counts.items():
+            if (wrong := bound.wrong(self._now.inputs[k].numpy())) is not None:
+                name = self._now.plan.inputs[k].name
+                raise DeviceError(
+                    "run()", f"state {name!r} is {wrong}, not from {bound.least} to {bound.most}",
+                    "Begin anew with reset(), or set it with set_state(): nothing was written.",
+                )  # fmt: skip
 
     def _take_plan(self, k: int, shape: tuple[int, ...]) -> None:
         """Run the plan whose input `k` has this shape from now on, if there is one; or the smallest

@@ -14,6 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilewright.base.artifact import Artifact
+from tilewright.base.concurrency import cached_property
 from tilewright.base.dtype import DType
 from tilewright.runtime.drivers import ALIGNMENT
 
@@ -95,6 +96,9 @@ class Bound:
 
     def wrong(self, value: Array) -> int | None:
         """Give a number of `value` that is none of them."""
+        if value.size == 1:  # as of a step: numpy takes ten times as long over one number
+            number = value.item()
+            return None if self.least <= number <= self.most else int(number)
         outside = value[(value < self.least) | (value > self.most)]
         return int(outside.flat[0]) if outside.size else None
 
@@ -123,13 +127,13 @@ class Plan:
     states: tuple[Kept, ...] = ()
     bounds: tuple[Bound, ...] = ()
 
-    @property
+    @cached_property
     def given(self) -> tuple[int, ...]:
         """Which inputs a caller gives."""
         kept = {state.input for state in self.states}
         return tuple(k for k in range(len(self.inputs)) if k not in kept)
 
-    @property
+    @cached_property
     def returned(self) -> tuple[int, ...]:
         """Which outputs a caller gets."""
         kept = {state.output for state in self.states}

@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from tilewright.base.errors import DeviceError
 from tilewright.runtime.drivers import ALIGNMENT
 from tilewright.runtime.network.caller import Caller
+from tilewright.runtime.network.plan import Bound
 
 Run = Callable[[Sequence[Any]], Any]  # of the arguments of a graph
 
@@ -35,11 +37,14 @@ def function(
         for o in caller.outputs
     ]
     over = _computed_in_place(caller, inputs, outputs)
+    bounds = _looked_at(caller, inputs, where)
     plain = [kind for kind, _ in outputs] == ["output"] * len(makers) and all(
         o.put is not None for o in caller.outputs
     )
 
     def run(args: Sequence[Any]) -> Any:
+        for k, name, bound in bounds:
+            _check(args[k], name, bound)
         with turn:
             kept, given = [], []  # until the kernels are enqueued
             recorded = capturing is not None and capturing()
@@ -90,6 +95,27 @@ def function(
             return given_back(outputs, made, args)
 
     return run
+
+
+def _looked_at(caller: Caller, inputs: Sequence[int], where: Any) -> list[tuple[int, str, Bound]]:
+    """Arguments with bounds, such as positions of a cache.  To look at one on a GPU, the host would
+    wait for it."""
+    if where.type != "cpu":
+        return []
+    return [(inputs[bound.input], name, bound) for name, bound in caller.bounds]
+
+
+def _check(tensor: Any, name: str, bound: Bound) -> None:
+    """Raises DeviceError for numbers that an argument may not have, before anything is written."""
+    ends = tensor.aminmax() if tensor.numel() > 1 else (tensor, tensor)
+    least, most = (int(end) for end in ends)
+    if least < bound.least or most > bound.most:
+        wrong = least if least < bound.least else most
+        raise DeviceError(
+            f"torch.compile: {name!r}", f"{wrong} is not from {bound.least} to {bound.most}, the "
+            "places of what is written",
+            "Use a longer cache, or begin it anew: nothing was written.",
+        )  # fmt: skip
 
 
 def _computed_in_place(

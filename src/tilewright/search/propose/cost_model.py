@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import repeat
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tilewright.base.concurrency import importing
 from tilewright.base.errors import ModelError
 from tilewright.base.output import FileKind, beginning, write
 from tilewright.cost.features import FEATURES, PLAIN, Matrix, Vector, with_atoms
@@ -76,6 +80,16 @@ class Lesson:
     weights: Vector
     groups: list[int]
     margin: Vector
+
+
+def begin_import() -> None:
+    """Begin to import what trees are made by, which takes up to two seconds, in a thread."""
+    Thread(target=_import, name="import", daemon=True).start()
+
+
+def _import() -> None:
+    with suppress(ImportError), importing:  # who needs it tells why it is missing
+        import_module("xgboost")
 
 
 class CostModel:

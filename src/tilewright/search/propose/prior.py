@@ -8,7 +8,10 @@ Read next: `cost_model.py`, `knowledge/trees.py`.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -193,6 +196,19 @@ def _tree(trees: Trees, blank: dict[str, Any], number: int, root: int) -> dict[s
         "sum_hessian": [1.0] * nodes,
         "tree_param": blank["tree_param"] | {"num_nodes": str(nodes)},
     }
+
+
+def import_alone() -> None:
+    """Import xgboost without scikit-learn, to which it offers its classes if that is there: in a
+    process of ours, where nobody asks for them, that saves two seconds of importing."""
+    if "xgboost" in sys.modules or "sklearn" in sys.modules:
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        with suppress(ImportError):  # who needs it tells why it is missing
+            import_module("xgboost")
+    finally:
+        del sys.modules["sklearn"]
 
 
 class Prior:

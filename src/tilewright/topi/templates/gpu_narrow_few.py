@@ -5,12 +5,13 @@ in the order in which lanes hold them, and become floats of the rows' type on th
 which is exact; what atoms add up of a line, or of a group, is scaled and added to sums of a warp:
 
     a block     some atoms of columns, all of the depth, all few rows
-      slices of lines       bytes, scales and rows come to rings in shared memory, bytes far ahead
+      slices of lines       bytes and scales come to rings in shared memory, bytes far ahead
         warps along lines   a step of each slice: board[kw, few, many], added by the whole block
           a line            16 bytes of each column: an atom, or two of which each has a half
 
-Where the rows are normed, each block norms them for itself, in shared memory.
-Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are floats.
+Rows come to shared memory at once where they fit: in a ring each of their slices would be waited
+for with all bytes that were asked for before.  Where they are normed, each block norms them for
+itself.  Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights that are floats.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ATOMS, WARP, Atom, Fragment
+from tilewright.ir.atoms import CROSSED, WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Stage
@@ -45,11 +46,13 @@ MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
+WHOLE = 32 << 10  # bytes of rows that are copied at once
 # Untuned.
-PAIR = (1, 2)  # warps of a block along the columns, atoms of each
+PAIR, WIDE, LOW = (1, 2), (1, 4), (2, 1)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
+DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
-ROOM = 0.9  # of shared memory, for rings and rows that are normed
+ROOM = 0.95  # of shared memory, for rings and rows that are normed
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -130,10 +133,12 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
     elif stays_a_copy(found.data):
         shared = s[s.cache_read(found.data, "shared", [held.tensor])]
-        shared.compute_at(stage, slices)
+        whole = prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
+        shared.compute_at(*((root, block) if whole else (stage, slices)))
         skew = SKEW // found.data.dtype.bytes
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
-        fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=cfg["stages"].val)
+        slots = 0 if whole else cfg["stages"].val
+        fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
     else:
         raise _refused(op, "its rows are computed")
     own = s[held.tensor]
@@ -152,38 +157,49 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
-    """What was fastest of some forms, as far as it fits: a slice of all lines where these are few
-    and so are the columns, a ring that has a slot for each of some slices, a deep one of many.
-    Groups are summed up where a step has whole ones."""
+    """What was fastest of some forms: of one row steps of whole groups, so that a scale counts
+    once, and rings as deep as there is room: most of the bytes are there before the kernel may
+    begin.  Of large products warps have several atoms where the sums of a group have one scale,
+    else two each take one."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
-    row = rows * data.shape[-1] // lines * data.dtype.bytes  # of a line
+    depth = data.shape[-1] // lines
+    row = rows * depth * data.dtype.bytes  # of a line
+    unit = lines // found.scale.shape[1]
 
     def blocks(tile: tuple[int, int]) -> float:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    if blocks(PAIR) >= WAVE:
-        tile, shares, step = PAIR, 4, 4  # larger ones leave no registers for the kernel behind
+    wide, step, may_group = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
+    tile = PAIR if wide >= BUSY else (1, 1)
+    if wide >= WAVE:
+        shares, step = 4, 4  # larger ones leave no registers for the kernel behind
     else:
-        tile = PAIR if blocks(PAIR) >= BUSY else (1, 1)
-        shares, step = 16 // tile[1], 2
-        if rows == 1 and lines in (n * STEPS[-1] for n in SHARES):
-            shares, step = lines // STEPS[-1], STEPS[-1]
-    unit = lines // found.scale.shape[1]
-    grouped = int(step % unit == 0 and knobs["grouped"][0].val)
-    unit = unit if grouped else 1
+        shares = 16 // tile[1]
+    if rows == 1:
+        step = max(DEPTH // depth, 1)
+        shares = 16 if lines >= 2 * 16 * step else 8
+        if wide >= WAVE:
+            shares = 4
+        if wide >= WAVE and may_group and blocks(WIDE) <= 2:
+            tile = WIDE
+        elif wide >= WAVE and not may_group and blocks(LOW) <= MOST_BLOCKS:
+            tile, shares, step = LOW, 2, 2 * step
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
+    grouped = int(may_group and step % unit == 0)
+    unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
     step *= unit
     slices = max(-(-lines // (shares * step)), 2)
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
-    normed = 0 if stays_a_copy(data) else 2 * row * lines
+    held = row * lines if row * lines <= WHOLE else 0
+    held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
     room = limits.shared_bytes_per_core * ROOM
-    slots = (room / resident - normed) / (shares * step * (M * prod(tile) * LINE + row))
+    slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
         index = sketch.space.index_of({**fixed, "stages": n})
@@ -226,10 +242,9 @@ def _spread(board: Stage, each: Any, atom: Atom) -> IterVar:
 
 
 def _atom_for(op: ComputeOp, data: Tensor, target: Target) -> Atom:
-    for name, atom in ATOMS.items():
-        kinds = {atom.a.dtype, atom.b.dtype}
-        if kinds == {data.dtype} and not (atom.cut or atom.split) and target.allows(name):
-            return atom
+    atom = CROSSED.get(str(data.dtype))
+    if atom is not None and target.allows(atom.name):
+        return atom
     raise _refused(op, f"{target} multiplies no matrices of {data.dtype}")
 
 

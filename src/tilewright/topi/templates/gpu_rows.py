@@ -57,6 +57,7 @@ SPLITS = (1, 2, 4)  # of the sum over blocks
 MOST_BESIDE = 2  # columns that make one element
 WASTE = 1.34
 TOGETHER = 4  # partial sums in one access
+PARTS = 4  # of the sum of a row that is normed alone: a number that makes no more kinds of nests
 # Untuned.
 FEWER = 4  # rows, of which no matrix unit is faster
 USUAL = {"lanes": 32, "threads": 4, "each": 1, "ahead": 4, "slots": 4, "split_k": 1}
@@ -264,7 +265,7 @@ def norm_rows(
 ) -> None:  # fmt: skip
     """The rows in shared memory, normed by all threads of a block, from a copy that is in shared
     memory, too; their sums by a warp for each row where lines of threads are warps, whose lanes
-    exchange what they have, else by all threads.
+    exchange what they have, else by all threads.  Of a row that is alone several have a share.
 
     width: elements of the rows in one access; block: its threads along x and y
     """
@@ -281,6 +282,9 @@ def norm_rows(
     own = _first(data, deal(data, outer, lanes * threads, lanes))
     for stage in inner:
         reduced, alone = stage.op.reduce_axis, bool(lanes == WARP)
+        if reduced and alone and prod(stage.op.shape) == 1:
+            _shared_out(s, stage, width, threads, place)
+            reduced = ()
         if not reduced and alone:
             stage.set_scope("local")
             stage.compute_at(data, own)
@@ -300,12 +304,34 @@ def _first(stage: Stage, thread: IterVar) -> IterVar:
     return thread
 
 
+def _shared_out(
+    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
+) -> None:
+    """The sum of one row by several warps, in vectors; `stage` adds up what these have."""
+    loop, _ = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
+    turn, _ = stage.split(loop, factor=WARP)
+    _, share = stage.split(turn, factor=PARTS)
+    part = s[s.rfactor(stage.tensor, share)]
+    part.set_scope("shared")
+    part.compute_at(*place)
+    _, warp = part.split(part.op.axis[0], factor=warps)
+    part.bind(warp, "threadIdx.y")
+    _, lane, vector = part.op.reduce_axis
+    part.bind(lane, "threadIdx.x")
+    _by_lanes(s, part, lane, vector)
+    stage.unroll(stage.op.reduce_axis[0])
+
+
 def _by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
     """A sum along rows by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
     stage.bind(warp, "threadIdx.y")
-    lane = deal(stage, loop, WARP)
+    _by_lanes(s, stage, deal(stage, loop, WARP), vector)
+
+
+def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar) -> None:
+    """Lanes exchange what they have added up of vectors in registers."""
     stage.pragma(lane, "exchange", 1)
     own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
     for source in dict.fromkeys(own_reads):
