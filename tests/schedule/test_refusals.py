@@ -527,8 +527,8 @@ def test_a_size_that_is_none(step: Callable[..., None]) -> None:
     assert not s[copy].is_copied
 
 
-def test_what_a_device_lacks_is_told_before_what_is_too_large() -> None:
-    """`build` and `lower` say the same of an instruction, and what to do instead."""
+def by_atoms() -> tuple[Schedule, list[Tensor], list[Tensor]]:
+    """A product of halves by matrix instructions: tiles in shared memory, and what lanes hold."""
     a, b = (te.placeholder((16, 32), "float16", name=name) for name in "AB")
     k = te.reduce_axis((0, 32), "k")
     c = te.compute((16, 16), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k, acc_dtype="float32"))
@@ -540,9 +540,26 @@ def test_what_a_device_lacks_is_told_before_what_is_too_large() -> None:
     (io, i), (jo, j) = s[sums].split(i, factor=16), s[sums].split(j, factor=8)
     ro, r = s[sums].split(r, factor=16)
     s[sums].reorder(io, jo, ro, i, j, r)
-    for tensor in (a, b):
-        s[s.cache_read(tensor, "fragment", [sums])].compute_at(s[sums], ro)
+    tiles = [s.cache_read(t, "shared", [sums]) for t in (a, b)]
+    held = [s.cache_read(t, "fragment", [sums]) for t in tiles]
+    for tensor in (*tiles, *held):
+        s[tensor].compute_at(s[sums], ro)
     s[sums].tensorize(i, "m16n8k16.float16")
+    return s, tiles, held
+
+
+@pytest.mark.parametrize("loop", [0, 1])
+def test_nothing_is_computed_inside_the_loops_of_an_operand(loop: int) -> None:
+    """Lanes fetch what an atom takes at once: one step of a loop would not be enough."""
+    s, (tile, _), (held, _) = by_atoms()
+    s[tile].compute_at(s[held], held.op.axis[loop])
+    with pytest.raises(ScheduleError, match="not fetched loop by loop. Compute A.shared where"):
+        lower_schedule(s, Target("cuda"))
+
+
+def test_what_a_device_lacks_is_told_before_what_is_too_large() -> None:
+    """`build` and `lower` say the same of an instruction, and what to do instead."""
+    s, _, _ = by_atoms()
     for build in (lower_schedule, generate_source):
         build(s, Target("cuda -arch=sm_80"))
         with pytest.raises(LoweringError, match=r"has none: .* build for cuda -arch=sm_80"):

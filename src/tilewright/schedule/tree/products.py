@@ -80,11 +80,13 @@ def find_products(nodes: Iterable[Node]) -> None:
             node.product = _product(node, nodes)
     found = [n.product for n in nodes if n.product is not None and n.product.atom.by_thread]
     of_threads = {operand.node for product in found for operand in (product.a, product.b)}
+    brought: set[Node] = set()
     for node in nodes:
         if node.product is not None:
             node.held = _of_sums(node, node.product)
         elif (node.scope == FRAGMENT and node.op.combiner is None) or node in of_threads:
             node.held = _of_operand(node)
+            brought.add(node)
     for node in nodes:
         if node.scope == FRAGMENT and node.held is None:
             node.held = _of_terms(node, nodes)
@@ -92,6 +94,20 @@ def find_products(nodes: Iterable[Node]) -> None:
             node.fold = _fold(node, nodes)
             dim = node.op.axis.index(node.fold.row)
             node.held = Held(node.fold.source.atom, "rows", ((dim, "m"),), node.op.dtype)
+    for node in nodes:
+        if node.parent is not None and node.parent in brought:
+            _refuse_within(node)
+
+
+def _refuse_within(node: Node) -> None:
+    """Nothing is computed inside the loops of an operand: its lanes fetch elements at once."""
+    parent, axis = node.parent, node.attach_axis
+    assert parent is not None and axis is not None
+    raise ScheduleError(
+        f"compute_at({node.name}, {parent.name}.{axis.name})",
+        f"{parent.name} is an operand of a matrix instruction, and is not fetched loop by loop",
+        f"Compute {node.name} where {parent.name} is computed.",
+    )  # fmt: skip
 
 
 def _place(node: Node) -> str:
