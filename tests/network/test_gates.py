@@ -11,7 +11,7 @@ import pytest
 from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import IRModule
 from tilewright.graph.passes import join_gates
-from tilewright.network import decide
+from tilewright.network import extract
 from tilewright.network.build import build
 from tilewright.network.extract import fused_groups, groupings
 from tilewright.network.memory import steps
@@ -99,7 +99,7 @@ def test_products_join_and_the_network_computes_the_same(
     assert before - after == fewer
     shape = mod["main"].params[0].shape
     x = np.random.default_rng(0).integers(-2, 3, shape).astype("float32")
-    monkeypatch.setattr(decide, "ways_to_group", lambda m, last, target: [join_gates(last(m))])
+    monkeypatch.setattr(extract, "ways_to_group", lambda m, last, target: [join_gates(last(m))])
     library = build(mod, "llvm", schedules=[], use_knowledge=False)
     assert before - sum(k.count for k in library.report.kernels) == fewer
     net = GraphModule(library["default"](device("llvm")))

@@ -12,7 +12,7 @@ from tilewright.graph.evaluate import evaluate
 from tilewright.graph.expr import IRModule
 from tilewright.graph.layers import layers_of, name_by_weights
 from tilewright.graph.passes import join_readers
-from tilewright.network import decide
+from tilewright.network import extract
 from tilewright.network.build import build
 from tilewright.network.extract import fused_groups, groupings
 from tilewright.network.memory import lifetimes, made_in, steps
@@ -93,7 +93,7 @@ def test_readers_join_and_the_network_computes_the_same(
     before, after = (len(steps(m["main"].body)) for m in (usual, joined))
     rng = np.random.default_rng(0)
     x = rng.integers(-2, 3, (1, 8, 6, 6)).astype("float32")
-    monkeypatch.setattr(decide, "ways_to_group", lambda m, last, target: [join_readers(last(m))])
+    monkeypatch.setattr(extract, "ways_to_group", lambda m, last, target: [join_readers(last(m))])
     library = build(mod, "llvm", schedules=[], use_knowledge=False)
     assert before - sum(k.count for k in library.report.kernels) == before - after == fewer
     net = GraphModule(library["default"](device("llvm")))
@@ -137,7 +137,7 @@ def test_what_may_be_written_in_place_stays_by_itself() -> None:
 def test_a_batch_that_is_filled_up_goes_through_kernels_with_two_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(decide, "ways_to_group", lambda m, last, target: [join_readers(last(m))])
+    monkeypatch.setattr(extract, "ways_to_group", lambda m, last, target: [join_readers(last(m))])
     library = build(
         module(norms_first()), "llvm", schedules=[], use_knowledge=False,
         batch_sizes=[1, 4], partial_batches=True,
