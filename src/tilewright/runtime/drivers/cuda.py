@@ -379,8 +379,7 @@ class CudaDriver:
             self.wait()
 
     def read(self, memory: Memory, out: np.ndarray, offset: int = 0) -> None:
-        source = self.part(memory, offset, out.nbytes) if offset else memory
-        self.read_all([(source, out)])
+        self.read_all([(self.part(memory, offset, out.nbytes) if offset else memory, out)])
 
     def read_all(self, wanted: Sequence[tuple[Memory, np.ndarray]]) -> None:
         self.enter()
