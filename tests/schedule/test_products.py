@@ -325,5 +325,5 @@ def test_extents_that_calls_give_stay_open() -> None:
 def test_a_multiple_is_a_number() -> None:
     dag, s = weights()
     sums = dag.outputs[0]
-    with pytest.raises(ScheduleError, match="no integer"):
+    with pytest.raises(ScheduleError, match="not an integer"):
         s.pad(sums, {sums.op.axis[1]: None})
