@@ -148,9 +148,11 @@ _SYNC: Rules[Callable[..., tuple[Stmt, Accesses]]] = Rules(
 
 
 def starts_with_barrier(stmt: Stmt) -> bool:
-    """Whether a barrier is surely the first thing that happens: a loop may also run not at all."""
+    """Whether a barrier is surely the first thing that happens, waits for copies aside, which touch
+    nothing themselves: a loop may also run not at all."""
     if isinstance(stmt, Seq):
-        return bool(stmt.body) and starts_with_barrier(stmt.body[0])
+        first = next((s for s in stmt.body if not isinstance(s, Wait)), None)
+        return first is not None and starts_with_barrier(first)
     if isinstance(stmt, For):
         runs = not isinstance(stmt.extent, Expr) and stmt.extent > 0
         return runs and starts_with_barrier(stmt.body)
