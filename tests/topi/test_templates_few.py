@@ -3,6 +3,7 @@ ahead of their use."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,8 @@ from tilewright.schedule.template import anchor_templates, sketch_of_anchor
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.tensor import Tensor
+from tilewright.topi.templates import gpu_few
+from tilewright.topi.templates.gpu_few import WHOLE
 
 TF32, SPLIT = (Target(f"cuda -arch=sm_90 -precision={p}") for p in ("tf32", "3xtf32"))
 CASES: dict[str, tuple[Case, Target]] = {
@@ -43,6 +46,7 @@ CASES: dict[str, tuple[Case, Target]] = {
     "bytes": (of_bytes(6, 128, 64), CUDA),
     "tf32": (dense(8, 64, 64, "float32"), TF32),
     "3xtf32": (dense(8, 64, 64, "float32"), SPLIT),
+    "rows in a ring": (dense(16, 1048, 24), CUDA),
     "constants are turned": (matmul(4, 128, 64, constant=True), CUDA),
     "a gate": (gated(4, 128, 32), CUDA),
 }
@@ -75,7 +79,26 @@ def test_members_compute_what_numpy_says(name: str) -> None:
         check(case, sketch, int(index))
 
 
-def test_no_warp_reads_what_another_still_copies() -> None:
+@pytest.mark.parametrize("rows", [1, 3, 8, 16])
+@pytest.mark.parametrize("whole", [True, False])
+def test_depths_that_are_no_multiple_of_slices(
+    rows: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a kernel alone, and as one of a chain."""
+    monkeypatch.setattr(gpu_few, "WHOLE", WHOLE if whole else 0)
+    for depth in (208, 216):  # 13 steps, and half a one
+        case = dense(rows, depth, 24, "bfloat16")
+        sketch = sketch_of(case[0])
+        index = member(sketch, warps_k=4, step_k=2, stages=3)
+        for chained in (False, True):
+            check(case, sketch, index, chained=chained)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_warp_reads_what_another_still_copies(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_few, "WHOLE", WHOLE if whole else 0)
     case = dense(3, 96, 16)
     sketch = sketch_of(case[0])
     check(case, sketch, member(sketch, warps_k=2, step_k=1, stages=3), run_defined)
@@ -93,19 +116,41 @@ def test_every_extent(m: int, n: int, k: int, seed: int) -> None:
     check(case, sketch, int(some[sketch.legal(some)][0]))
 
 
-def test_weights_are_asked_for_before_the_kernel_waits() -> None:
-    tensors = CASES["sixteen rows"][0][0]
+def around_the_wait(tensors: list[Tensor], **wanted: int) -> tuple[str, str]:
+    """The text of a kernel of a chain before it waits for the one before it, and behind that."""
     sketch = sketch_of(tensors)
-    index = member(sketch, (1, 2), warps_k=2, step_k=1, stages=4)
-    program = program_of(sketch, index, tensors)
+    program = program_of(sketch, member(sketch, (1, 1), **wanted), tensors)
     copied = [s for k in program.kernels for s in statements(k.body) if isinstance(s, AsyncCopy)]
     assert {s.source.count * s.source.buffer.dtype.bytes for s in copied} == {16}
     steady = frozenset(b for b in program.args if b.name in ("weight.packed", "bias"))
     text = generate(replace(program, steady=steady, lets_in=True), CUDA).text
     body = text.partition("__global__")[2]
-    before, _, behind = body.partition("tw_await_kernel_only()")
-    assert "weight_packed_shared[" in before and "data_shared[" not in before
-    assert "tw_wait_copies(2)" in behind  # both rings are as far ahead
+    before, behind = re.split(r"tw_await_kernel\w*\(\)", body, maxsplit=1)
+    return before, behind
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 16])
+def test_slices_of_weights_are_asked_for_before_the_kernel_waits_and_waited_for_alone(
+    rows: int,
+) -> None:
+    """Rows are copied at once, none that there are not."""
+    before, behind = around_the_wait(
+        dense(rows, 1024, 64, "bfloat16")[0], warps_k=4, step_k=1, stages=4
+    )
+    slices = re.findall(r"\w+_first = 0; \w+ < (\d+);.*?tw_commit\(\);", before, re.DOTALL)
+    assert slices == ["3"] and before.count("tw_copy_16(&weight_packed_shared[") == 1
+    assert "data_shared" not in before.partition("tw_copy_16")[2]
+    at_once, _, loop = behind.partition("tw_wait_copies(2)")  # two more may be under way
+    assert "*reinterpret_cast<uint4*>(data_shared" in at_once and "tw_commit()" not in at_once
+    assert "(data + " not in loop and "tw_copy_16(&data" not in behind
+    turns = re.findall(r"< (\d+); \+\+\w+\) {\n *\*reinterpret_cast", at_once) or ["1"]
+    assert [int(n) for n in turns] == [rows * 1024 // 8 // 128]  # of 128 threads
+
+
+def test_more_rows_have_a_ring_as_far_ahead_as_that_of_the_weights() -> None:
+    before, behind = around_the_wait(dense(16, 2048, 64)[0], warps_k=2, step_k=1, stages=4)
+    assert "tw_copy_16(&weight_packed_shared[" in before and "data_shared[" not in before
+    assert "tw_copy_16(&data_shared[" in behind and "tw_wait_copies(2)" in behind
 
 
 @pytest.mark.parametrize("rows", [1, 8, 16])

@@ -331,7 +331,7 @@ def multiply(
         own = s.cache_read(shared, "fragment", [local])
         s[shared].compute_at(stage, slices)
         s[own].compute_at(stage, at[held])
-        copy(cfg, s[shared], dims, width, warps)
+        copy(s[shared], dims, width, warps, cfg["stages"].val)
 
 
 @dataclass(frozen=True)
@@ -556,9 +556,9 @@ class Tiling:
         return block, thread
 
 
-def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
+def copy(shared: Stage, dims: Dims, width: int, warps: Any, slots: Any) -> None:
     """A slice comes to shared memory, along what is contiguous in memory; rows are as far apart as
-    neighbouring rows of a matrix must be to lie in different banks."""
+    neighbouring rows of a matrix must be to lie in different banks.  slots: of its ring, or 0."""
     axes = list(shared.op.axis)
     inner, size = len(axes) - 1, shared.tensor.dtype.bytes
     row = dims.row if dims.k == inner else dims.k
@@ -568,14 +568,14 @@ def copy(cfg: Any, shared: Stage, dims: Dims, width: int, warps: Any) -> None:
     skew = SKEW // size
     shared.storage_align(axes[row], 2 * skew, skew)
     vector = width if width > 1 else None
-    stages = cfg["stages"].val if width * size in ASYNC_BYTES else 0
+    slots = slots if width * size in ASYNC_BYTES else 0
     if not dims.along and width * size in ASYNC_BYTES:
         # neighbouring threads take what fills the same banks once: parts of rows, of a few rows
         depth = axes.pop(dims.k)
         outer, part = shared.split(depth, factor=max(skew, width))
         axes = [*axes[: dims.k], outer, *axes[dims.k :], part]
         shared.reorder(*axes)
-    fetch(shared, WARP * warps, vector, axes, lanes=WARP, slots=stages)
+    fetch(shared, WARP * warps, vector, axes, lanes=WARP, slots=slots)
 
 
 # -- who uses it -----------------------------------------------------------------------------------

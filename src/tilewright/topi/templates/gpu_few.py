@@ -4,12 +4,15 @@ In: anchors of `topi.nn.dense` of which one axis is short.  Out: their schedule,
 weights are stored in the order in which lanes hold them, and each is read once:
 
     a block     some atoms of weights' rows, all of the depth, all few rows
-      slices of the depth   weights and rows come to two rings in shared memory, weights far ahead
+      slices of the depth   weights come to a ring in shared memory, far ahead
         warps along k       a step of each slice: board[kw, few, many], added by the whole block
 
 What a device needs under way to be busy is in the ring of the weights, which asks for them before a
-kernel of a chain waits for the one before it.  Neighbouring warps have neighbouring steps, so that
-what a block reads at a time is one piece.  Read next: `gpu_rows.py`, for fewer rows still.
+kernel of a chain waits for the one before it.  Groups of copies end in order: a slice of rows in a
+ring, asked for behind that wait, would be waited for with all weights that were asked for before.
+So rows come at once where they are few, through registers.  Neighbouring warps have neighbouring
+steps, so that what a block reads at a time is one piece.  Read next: `gpu_rows.py`, for fewer rows
+still.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.ir.atoms import WARP, Atom, Fragment
-from tilewright.schedule.copies import stays_a_copy
+from tilewright.schedule.copies import source_of, stays_a_copy
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.sketch import Sketch
 from tilewright.schedule.space.decision import Size
@@ -56,6 +59,7 @@ MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the weights' rows
 SHARES = (2, 4, 8, 16)  # warps along the depth
 STEPS = (1, 2, 4)  # atoms along the depth of a warp in a slice
+WHOLE = 32 << 10  # bytes of rows that are copied at once
 # Untuned.
 USUAL = 8  # shares
 FEWEST = 8  # rows: each slice costs a wait and a barrier, so its steps are many, its slices AHEAD
@@ -86,13 +90,16 @@ def schedule_few(cfg: Any, a: Anchored) -> None:
         raise _refused(op, "its depth is one atom")
     lines = tiles(many.size, M, EACH, WARPS)
     cfg.define_split("tile_m", many.size // M, policy="candidate", candidate=lines)
-    whole = [[-1, 1, few.size // N]]
-    cfg.define_split("tile_n", few.size // N, policy="candidate", candidate=whole)
+    alone = [[-1, 1, few.size // N]]
+    cfg.define_split("tile_n", few.size // N, policy="candidate", candidate=alone)
     cfg.define_knob("warps_k", [n for n in SHARES if n <= depth])
     cfg.define_knob("step_k", [n for n in STEPS if n <= depth])
     cfg.define_knob("stages", STAGES)
     cfg.define_knob("auto_unroll_max_step", [0, 512])
-    last = inline_around(replace(a, anchor=product))
+    source = _unpadded(s, rows)
+    size = source.shape[factors[1].k] * source.shape[factors[1].row] * rows.dtype.bytes
+    inside = [s[rows]] if size <= WHOLE and source is not rows else []
+    last = inline_around(replace(a, anchor=product), inside=inside)
     tiling, shares, step = Tiling(cfg, atom, groups, axes), cfg["warps_k"].val, cfg["step_k"].val
 
     atoms, _ = s[product].split(axes.depth(op_of(s, product)), factor=atom.extents["k"])
@@ -111,7 +118,18 @@ def schedule_few(cfg: Any, a: Anchored) -> None:
     s[local].compute_at(s[board], tiling.spread(s[board]))
     s[last].pragma(s[last].leaf_iter_vars[0], "auto_unroll_max_step",
                    cfg["auto_unroll_max_step"].val)  # fmt: skip
-    _multiply(cfg, s, local, atom, axes, tiling.warps * shares)
+    whole = (source, s[last], block) if size <= WHOLE else None
+    _multiply(cfg, s, local, atom, axes, tiling.warps * shares, whole)
+
+
+def _unpadded(s: Schedule, rows: Tensor) -> Tensor:
+    """What a factor of the product is without zeros beyond."""
+    op = s[rows].op
+    found = source_of(op.body) if isinstance(op, ComputeOp) and op.combiner is None else None
+    if found is None or list(found[1].args) != [ax.var for ax in op.axis]:
+        return rows
+    source: Tensor = found[1].attr
+    return source if len(s.readers(rows)) == 1 else rows
 
 
 def _accesses(stage: Stage) -> list[IterVar]:
@@ -139,8 +157,14 @@ def _share_out(stage: Stage, groups: Groups, tile: Size, threads: Size) -> tuple
     return block, deal(stage, stage.fuse(few, inner), threads, WARP)
 
 
-def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any) -> None:
-    """The sum of a warp: steps of slices that come to rings in shared memory."""
+def _multiply(
+    cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warps: Any,
+    whole: tuple[Tensor, Stage, IterVar] | None,
+) -> None:  # fmt: skip
+    """The sum of a warp: steps of slices that come to rings in shared memory.
+
+    whole: the rows, without zeros beyond, and where all are copied; None: they have a ring, too
+    """
     stage, op = s[local], op_of(s, local)
     m, n = axes.tiled(op)
     batch = [ax for ax in op.axis if ax not in (m, n)]
@@ -161,11 +185,16 @@ def _multiply(cfg: Any, s: Schedule, local: Tensor, atom: Atom, axes: Axes, warp
     *places, held_together = _accesses(s[ring])
     s[ring].vectorize(held_together)
     fetch(s[ring], WARP * warps, None, places, lanes=WARP, slots=cfg["stages"].val)
-    shared = s.cache_read(few.tensor, "shared", [local])
-    own = s.cache_read(shared, "fragment", [local])
-    s[shared].compute_at(stage, slices)
+    source, outer, place = whole or (few.tensor, stage, slices)
+    if source is few.tensor:
+        shared = s.cache_read(source, "shared", [local])
+        own = s.cache_read(shared, "fragment", [local])
+    else:  # lanes of rows beyond have zeros
+        shared, own = s.cache_read(source, "shared", [few.tensor]), few.tensor
+        s[own].set_scope("fragment")
+    s[shared].compute_at(outer, place)
     s[own].compute_at(stage, step)
-    copy(cfg, s[shared], few, width_of(s, few), warps)
+    copy(s[shared], few, width_of(s, few), warps, 0 if whole else cfg["stages"].val)
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:

@@ -36,7 +36,7 @@ from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
 from tilewright.topi.templates.gpu_epilogue import inline_around
-from tilewright.topi.templates.gpu_few import APART, STAGES
+from tilewright.topi.templates.gpu_few import APART, STAGES, WHOLE
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
 from tilewright.topi.templates.narrow import operands_of
 
@@ -46,7 +46,6 @@ MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
-WHOLE = 32 << 10  # bytes of rows that are copied at once
 # Untuned.
 PAIR, WIDE, LOW = (1, 2), (1, 4), (2, 1)  # warps of a block along the columns, atoms of each
 BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
