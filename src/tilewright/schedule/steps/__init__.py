@@ -14,6 +14,7 @@ stages), `apart.py`
 from tilewright.schedule.steps.apart import Apart
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.digits import Digits
 from tilewright.schedule.steps.groups import SumGroups
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack

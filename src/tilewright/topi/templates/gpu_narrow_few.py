@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import CROSSED, WARP, Atom, Fragment
+from tilewright.ir.atoms import ATOMS, CROSSED, WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Stage
@@ -33,12 +33,14 @@ from tilewright.schedule.thread_loops import deal, fetch, lanes
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
+from tilewright.topi.templates.gpu_digits import ATOM, BYTES, COUNT, Cut
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_few import APART, STAGES
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
-from tilewright.topi.templates.narrow import operands_of
+from tilewright.topi.templates.narrow import Operands, operands_of
 
 KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
@@ -53,6 +55,7 @@ BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
 DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.95  # of shared memory, for rings and rows that are normed
+WHOLE_NUMBERS = ("int8", "int4")  # kinds of which a byte holds each number
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -61,7 +64,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     s, found = a.schedule, operands_of(a)
     op = op_of(s, a.anchor)
     (rows, columns), (line,) = op.shape, op.reduce_axis
-    atom = _atom_for(op, found.data, a.target)
+    digits = _in_digits(a, found)
+    atom = ATOMS[ATOM] if digits else _atom_for(op, found.data, a.target)
     if rows > MOST_ROWS:
         raise _refused(op, f"it has more than {MOST_ROWS} rows")
     if not all(is_constant(s, t) for t in (found.weight, found.scale)):
@@ -80,26 +84,30 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     norm = norm_of(a, s[found.data], (s[found.part],))
     part, groups = found.part, found.scale.shape[1]
     fits = min(SHARES) <= groups < line.size
-    cfg.define_knob("grouped", [1, 0] if fits else [0])
+    cfg.define_knob("grouped", ([1] if digits else [1, 0]) if fits else [0])
     if bool(cfg["grouped"].val):
         part = s.sum_groups(a.anchor)
-        (line,) = op_of(s, a.anchor).reduce_axis
-
-    apart = s.apart(part, str(found.data.dtype))
+    cut, sums, fragment = None, a.anchor, atom.a
+    if digits:
+        cut = Cut.made(s, a.anchor)
+        sums, part, apart, fragment = cut.sums, cut.products, cut.numbers, BYTES
+    else:
+        apart = s.apart(part, str(found.data.dtype))
+    (line,) = op_of(s, sums).reduce_axis
     few, many, _ = op_of(s, part).axis
     product = s.pad(part, {few: N, many: M})
     numbers, held = operands(op_of(s, product), _AXES)
-    assert isinstance(atom.a, Fragment)
-    weight = s.pack(found.weight, *fragment_order(atom.a, 3, (0, 2)))
+    assert isinstance(fragment, Fragment)
+    weight = s.pack(found.weight, *fragment_order(fragment, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
-    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
+    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm, *(cut.stages(s) if cut else ()))
     last = inline_around(a, end, inside)
     if product is not part:
         s[part].compute_inline()
 
-    slices, rest = s[a.anchor].split(line, factor=shares * step)
-    share, _ = s[a.anchor].split(rest, factor=step)
-    board = s.rfactor(a.anchor, share)
+    slices, rest = s[sums].split(line, factor=shares * step)
+    share, _ = s[sums].split(rest, factor=step)
+    board = s.rfactor(sums, share)
     accumulated = accumulator(s, a.anchor, last)
     local = s.cache_write(board, "fragment")
     s[board].set_scope("shared")
@@ -115,6 +123,10 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     s[board].storage_align(s[board].op.axis[-2], 2 * APART, APART)
     s[accumulated].compute_at(root, thread)
     s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
+    if cut is not None:
+        s[sums].set_scope("local")
+        s[sums].compute_at(root, thread)
+        s[sums].unroll(op_of(s, sums).reduce_axis[0])
     s[local].compute_at(s[board], _spread(s[board], each, atom))
 
     stage = s[local]
@@ -132,8 +144,9 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     if norm:
         norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
     elif stays_a_copy(found.data):
-        shared = s[s.cache_read(found.data, "shared", [held.tensor])]
-        whole = prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
+        readers = [r.tensor for r in s.readers(s[found.data]) if r in inside]
+        shared = s[s.cache_read(found.data, "shared", readers)]
+        whole = cut is not None or prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
         shared.compute_at(*((root, block) if whole else (stage, slices)))
         skew = SKEW // found.data.dtype.bytes
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
@@ -141,6 +154,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
     else:
         raise _refused(op, "its rows are computed")
+    if cut is not None:
+        cut.schedule(s, width, (root, block), warps * shares)
     own = s[held.tensor]
     own.set_scope("fragment")
     own.compute_at(made, half)
@@ -154,6 +169,15 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     threads, slots = WARP * warps * shares, cfg["stages"].val
     fetch(weights, threads, None, [*places, outer], lanes=WARP, slots=slots)
     fetch(scales, threads, LINE // found.scale.dtype.bytes, lanes=WARP, slots=slots)
+
+
+def _in_digits(a: Anchored, found: Operands) -> bool:
+    """Whether rows are multiplied digit by digit: a few, by whole numbers of a byte in groups."""
+    op = op_of(a.schedule, a.anchor)
+    groups, lines = found.scale.shape[1], op.reduce_axis[0].size
+    depth = found.data.shape[-1] // (groups if groups >= min(SHARES) else lines)
+    few = op.shape[0] * COUNT <= N and depth % ATOMS[ATOM].extents["k"] == 0
+    return few and workload_of(op, 3, 1)[4] in WHOLE_NUMBERS and a.target.allows(ATOM)
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:

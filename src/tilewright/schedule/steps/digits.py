@@ -1,0 +1,223 @@
+"""The step by which floats meet small integers digit by digit, as whole numbers.
+
+In: sums of products of rows of floats and of what is computed of bytes, times scales.  Out: sums of
+products of bytes, which matrix units add up exactly.  Read next: `apart.py`, `groups.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, nan, prod
+from typing import Any, ClassVar
+
+from tilewright.base.dtype import FLOAT32, INT32, DType
+from tilewright.base.errors import ScheduleError
+from tilewright.ir import expr as E
+from tilewright.ir.expr import Expr
+from tilewright.schedule.state import StageState
+from tilewright.schedule.steps.apart import computed_factor, holds, uncast, unwidened
+from tilewright.schedule.steps.names import PythonNames
+from tilewright.schedule.steps.products import refuse_scheduled, sum_of_products
+from tilewright.schedule.steps.stages import copy_axes
+from tilewright.schedule.steps.step import AnyState, Step, stage_of
+from tilewright.te.reductions import builtin_combiner, reduction
+from tilewright.te.tensor import ComputeOp, IterVar, Tensor, reduction_of
+
+BITS = 8  # of a digit
+INT8 = DType("int8")
+COUNTS = (2, 3, 4)
+NEAREST = 22  # bits of what is rounded, not cut off
+LEAST = 2.0**-90  # of a largest element: what 2 ** 30 may be divided by
+
+
+@dataclass(frozen=True)
+class Digits(Step):
+    """Rows of floats become whole numbers of `count` digits, each of which is a row of bytes.
+
+    The largest element of a row decides what a whole number counts: it has 2 ** (8 * count - 2) of
+    it.  What is left of an element is cut off, so that results differ by that, as far as a row has
+    elements that are 2 ** (8 * count - 26) times as small as its largest, and by what rounding to
+    float32 takes off a product.  Digits are from -128 to 127.  Sums of their products with integers
+    of at most 8 bits are exact.  Where a row has an infinity or NaN, results are NaN.
+    rewrite:  s.digits(C, 2)
+    legal:    a sum of products of two reads along one axis, without scheduled loops, where one is
+              of a sum that nothing else reads and that has no loops either, over the same rows and
+              columns, of products of a read of floats in rows and of a function of one read of
+              integers of at most 8 bits, of which int8 holds all values; so many of these that
+              int32 holds the sum.
+    """
+
+    count: int
+    verb: ClassVar[str] = "digits"
+
+    def apply(self, s: AnyState) -> tuple[Tensor, ...]:
+        stage = stage_of(self, s)
+        place = f"digits({stage.name}, {self.count})"
+        if self.count not in COUNTS:
+            raise ScheduleError(place, "so many digits are not known", "Take 2, 3 or 4.")
+        refuse_scheduled(self, s, stage, place)
+        op = sum_of_products(self, stage, place).op
+        found = _found(s, stage, op, place)
+        refuse_scheduled(self, s, s[found.part.attr], place)
+        made = _Rows(s, found, self.count)
+        source = s[found.part.attr]
+        for own in (made.largest, made.scale, made.whole, made.digits, made.numbers):
+            s.insert_stage(own, before=source)
+        s.replace_op(source, made.products(source.op))
+        sums = made.sums(source.tensor, op, s.new_name(f"{op.name}.digits"))
+        s.insert_stage(sums, before=stage)
+        stage.restart(op.over(op.axis, made.total(sums.output_tensor, op)))
+        rows = (made.largest, made.scale, made.whole, made.digits)
+        stages = (sums, source.op, made.numbers, *rows)
+        return tuple(own.output_tensor for own in stages if isinstance(own, ComputeOp))
+
+    def python(self, names: PythonNames) -> str:
+        return f"s.digits({names.tensor(self.stage)}, {self.count})"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """part, scale: what the stage reads; axes: those of the part that are rows, columns, terms;
+    row, column, term: the axes of the stage that these are; data: the read of floats; number: the
+    factor that is computed of `read`"""
+
+    part: Expr
+    scale: Expr
+    inner: ComputeOp
+    data: Expr
+    number: Expr
+    read: Expr
+
+
+def _found(s: AnyState, stage: StageState, op: ComputeOp, place: str) -> _Found:
+    if len(op.reduce_axis) != 1 or len(op.axis) != 2 or op.dtype is not FLOAT32:
+        raise _refused(place, "it is no matrix of float32, or adds up along several axes")
+    row, column, term = (ax.var for ax in (*op.axis, *op.reduce_axis))
+    reads = [uncast(factor) for factor in op.reduced.args]
+    for part, scale in (reads, reads[::-1]):
+        source = s[part.attr]
+        inner = source.op
+        plain = part.args == (row, column, term) and row not in E.free_variables(*scale.args)
+        if not plain or not isinstance(inner, ComputeOp) or s.readers(source) != [stage]:
+            continue
+        reduced = reduction_of(inner.body)
+        if reduced is not inner.body or reduced.attr[0].name != "sum" or source.is_output:
+            continue
+        number, read = computed_factor(inner, place)
+        (data,) = (_moved(s, uncast(f)) for f in reduced.args[0].args if f is not number)
+        own, across, _ = (ax.var for ax in inner.axis)
+        apart = own not in E.free_variables(number) and across not in E.free_variables(*data.args)
+        alone = [i for i in data.args if own in E.free_variables(i)]
+        if not apart or alone != [own]:
+            continue
+        if not holds(INT8, number, read, inner):
+            raise _refused(place, f"int8 does not hold every value of {str(number)[:80]}")
+        if prod(ax.size for ax in inner.reduce_axis) << 2 * (BITS - 1) > 1 << 30:
+            raise _refused(place, f"int32 does not hold a sum of {inner.name}")
+        return _Found(part, scale, inner, data, number, read)
+    raise _refused(place, "neither factor is a sum of floats, in rows, times numbers of columns")
+
+
+def _moved(s: AnyState, read: Expr) -> Expr:
+    """What is read where it lies, if the stage between only moves it."""
+    op = s[read.attr].op
+    if not isinstance(op, ComputeOp) or op.body.op != "read":
+        return read
+    at = {ax.var: i for ax, i in zip(op.axis, read.args, strict=True)}
+    return E.substitute(op.body, at)
+
+
+def _refused(place: str, why: str) -> ScheduleError:
+    return ScheduleError(
+        place, why, "C[i, j] += P[i, j, l] * S[j, l], P[i, j, l] += float32(A[i, l, k]) * W[j, l, k]."
+    )
+
+
+class _Rows:
+    """The stages: of the rows of floats, and of what they are multiplied by.
+
+    Elements of a row are numbered by term and by place in it, in the order of the loops.
+    """
+
+    def __init__(self, s: AnyState, found: _Found, count: int) -> None:
+        self.found, self.count = found, count
+        inner, data = found.inner, found.data
+        rows, columns, terms = inner.shape
+        depth = prod(ax.size for ax in inner.reduce_axis)
+        self.sizes = rows, columns, terms, depth
+
+        def name(of: Tensor, what: str) -> str:
+            return s.new_name(f"{of.name}.{what}")
+
+        kind = FLOAT32
+        (i,) = own = copy_axes((rows,), ["i"])
+        over = tuple(IterVar(n, size, "reduce") for n, size in (("l", terms), ("k", depth)))
+        size = E.call("abs", E.cast(kind, self._at(data, i.var, *(ax.var for ax in over))))
+        size = E.select(size < inf, size, E.const(inf, kind))  # of NaN, too
+        most = reduction(builtin_combiner("max", kind), size, over)
+        self.largest = ComputeOp(name(data.attr, "largest"), own, most)
+        (i,) = own = copy_axes((rows,), ["i"])
+        self.scale = ComputeOp(
+            name(data.attr, "scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var)
+        )
+        i, g, k = own = copy_axes((rows, terms, depth), ["i", "l", "k"])
+        value = E.cast(kind, self._at(data, i.var, g.var, k.var)) * self.scale.output_tensor[i.var]
+        if BITS * count - 2 <= NEAREST:
+            value = E.call("nearest", value)
+        half = sum(1 << (BITS * d - 1) for d in range(1, count))
+        whole = E.binary("bitxor", E.cast(INT32, value) + half, half)
+        self.whole = ComputeOp(name(data.attr, "whole"), own, whole)
+        r, g, k = own = copy_axes((rows * count, terms, depth), ["r", "l", "k"])
+        whole = self.whole.output_tensor[r.var // count, g.var, k.var]
+        digit = E.binary("shr", whole, (count - 1 - r.var % count) * BITS)
+        self.digits = ComputeOp(name(data.attr, "digits"), own, E.cast(INT8, digit))
+        j, g, k = own = copy_axes((columns, terms, depth), ["j", "l", "k"])
+        number = E.cast(INT8, unwidened(self._at(found.number, j.var, g.var, k.var)))
+        self.numbers = ComputeOp(name(found.read.attr, "apart"), own, number)
+
+    def _at(self, value: Expr, line: Expr, term: Expr, place: Expr) -> Expr:
+        """What is computed for a place of a row, or of a column."""
+        inner, at = self.found.inner, dict[Expr, Any]()
+        at |= dict.fromkeys((ax.var for ax in inner.axis[:2]), line)
+        at[inner.axis[2].var] = term
+        size = 1
+        for ax in reversed(inner.reduce_axis):
+            at[ax.var] = place // size % ax.size if ax is not inner.reduce_axis[0] else place // size
+            size *= ax.size
+        return E.substitute(value, at)
+
+    def _most(self, row: Expr) -> Expr:
+        return E.maximum(self.largest.output_tensor[row], E.const(LEAST, FLOAT32))
+
+    def products(self, old: Any) -> ComputeOp:
+        """Sums of a term, exact."""
+        rows, columns, terms, depth = self.sizes
+        own = copy_axes((rows * self.count, columns, terms), ["r", "j", "l"])
+        r, j, g = (ax.var for ax in own)
+        k = IterVar("k", depth, "reduce")
+        digit = E.cast(INT32, self.digits.output_tensor[r, g, k.var])
+        value = digit * E.cast(INT32, self.numbers.output_tensor[j, g, k.var])
+        return ComputeOp(old.name, own, reduction(builtin_combiner("sum", INT32), value, k), old.tag)
+
+    def sums(self, products: Tensor, op: ComputeOp, name: str) -> ComputeOp:
+        """What is added up of all terms, with their scales."""
+        rows, columns, terms, _ = self.sizes
+        r, j = own = copy_axes((rows * self.count, columns), ["r", "j"])
+        g = IterVar(op.reduce_axis[0].name, terms, "reduce")
+        at: Mapping[Expr, Any] = {op.axis[1].var: j.var, op.reduce_axis[0].var: g.var}
+        scale = E.cast(FLOAT32, E.substitute(self.found.scale, at))
+        value = E.cast(FLOAT32, products[r.var, j.var, g.var]) * scale
+        return ComputeOp(name, own, reduction(builtin_combiner("sum", FLOAT32), value, g))
+
+    def total(self, sums: Tensor, op: ComputeOp) -> Expr:
+        """The sums of digits as one number."""
+        row, column = (ax.var for ax in op.axis)
+        d = IterVar("d", self.count, "reduce")
+        most = self.largest.output_tensor[row]
+        unit = E.select(most < inf, self._most(row) * 2.0 ** (2 - BITS), E.const(nan, FLOAT32))
+        weight: Expr = E.const(2.0 ** (-BITS * (self.count - 1)), FLOAT32)
+        for n in reversed(range(self.count - 1)):
+            weight = E.select(d.var <= n, E.const(2.0 ** (-BITS * n), FLOAT32), weight)
+        value = sums[row * self.count + d.var, column] * weight * unit
+        return reduction(builtin_combiner("sum", FLOAT32), value, d)
