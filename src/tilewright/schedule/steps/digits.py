@@ -19,6 +19,7 @@ from tilewright.schedule.state import StageState
 from tilewright.schedule.steps.apart import computed_factor, holds, uncast, unwidened
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.products import refuse_scheduled, sum_of_products
+from tilewright.schedule.steps.quotients import whole_body
 from tilewright.schedule.steps.stages import copy_axes
 from tilewright.schedule.steps.step import AnyState, Step, stage_of
 from tilewright.te.reductions import builtin_combiner, reduction
@@ -78,14 +79,18 @@ class Digits(Step):
 
 @dataclass(frozen=True)
 class _Found:
-    """part, scale: what the stage reads; axes: those of the part that are rows, columns, terms;
-    row, column, term: the axes of the stage that these are; data: the read of floats; number: the
-    factor that is computed of `read`"""
+    """part, scale: what the stage reads, of which `inner` computes the former
+
+    name:   of the floats; value: of one of them, but for `factor`, that of its whole row
+    number: the factor that is computed of `read`
+    """
 
     part: Expr
     scale: Expr
     inner: ComputeOp
-    data: Expr
+    name: str
+    value: Expr
+    factor: Expr | None
     number: Expr
     read: Expr
 
@@ -105,27 +110,34 @@ def _found(s: AnyState, stage: StageState, op: ComputeOp, place: str) -> _Found:
         if reduced is not inner.body or reduced.attr[0].name != "sum" or source.is_output:
             continue
         number, read = computed_factor(inner, place)
-        (data,) = (_moved(s, uncast(f)) for f in reduced.args[0].args if f is not number)
+        (data,) = (uncast(f) for f in reduced.args[0].args if f is not number)
         own, across, _ = (ax.var for ax in inner.axis)
-        apart = own not in E.free_variables(number) and across not in E.free_variables(*data.args)
-        alone = [i for i in data.args if own in E.free_variables(i)]
-        if not apart or alone != [own]:
+        if own in E.free_variables(number) or across in E.free_variables(data):
+            continue
+        if not data.dtype.is_float:
             continue
         if not holds(INT8, number, read, inner):
             raise _refused(place, f"int8 does not hold every value of {str(number)[:80]}")
         if prod(ax.size for ax in inner.reduce_axis) << 2 * (BITS - 1) > 1 << 30:
             raise _refused(place, f"int32 does not hold a sum of {inner.name}")
-        return _Found(part, scale, inner, data, number, read)
+        inside = {ax.var for ax in (*inner.axis[2:], *inner.reduce_axis)}
+        value, factor = _row_apart(whole_body(s, data), inside)
+        return _Found(part, scale, inner, data.attr.name, value, factor, number, read)
     raise _refused(place, "neither factor is a sum of floats, in rows, times numbers of columns")
 
 
-def _moved(s: AnyState, read: Expr) -> Expr:
-    """What is read where it lies, if the stage between only moves it."""
-    op = s[read.attr].op
-    if not isinstance(op, ComputeOp) or op.body.op != "read":
-        return read
-    at = {ax.var: i for ax, i in zip(op.axis, read.args, strict=True)}
-    return E.substitute(op.body, at)
+def _row_apart(value: Expr, inside: set[Expr]) -> tuple[Expr, Expr | None]:
+    """What is left of an element without the factors that all elements of its row have, and their
+    product; both in float32, without roundings to other types between."""
+    value = uncast(value) if value.dtype.is_float else value
+    if value.op == "mul":
+        parts = [_row_apart(factor, inside) for factor in value.args]
+        left = [part for part, _ in parts if E.free_variables(part) & inside]
+        common = [part for part, _ in parts if not E.free_variables(part) & inside]
+        common += [factor for _, factor in parts if factor is not None]
+        if left:
+            return prod(left[1:], start=left[0]), prod(common[1:], start=common[0]) if common else None
+    return E.cast(FLOAT32, value), None
 
 
 def _refused(place: str, why: str) -> ScheduleError:
@@ -142,39 +154,39 @@ class _Rows:
 
     def __init__(self, s: AnyState, found: _Found, count: int) -> None:
         self.found, self.count = found, count
-        inner, data = found.inner, found.data
+        inner = found.inner
         rows, columns, terms = inner.shape
         depth = prod(ax.size for ax in inner.reduce_axis)
         self.sizes = rows, columns, terms, depth
 
-        def name(of: Tensor, what: str) -> str:
-            return s.new_name(f"{of.name}.{what}")
+        def name(what: str, of: str = found.name) -> str:
+            return s.new_name(f"{of}.{what}")
 
         kind = FLOAT32
         (i,) = own = copy_axes((rows,), ["i"])
         over = tuple(IterVar(n, size, "reduce") for n, size in (("l", terms), ("k", depth)))
-        size = E.call("abs", E.cast(kind, self._at(data, i.var, *(ax.var for ax in over))))
+        size = E.call("abs", self._at(found.value, i.var, *(ax.var for ax in over)))
         size = E.select(size < inf, size, E.const(inf, kind))  # of NaN, too
         most = reduction(builtin_combiner("max", kind), size, over)
-        self.largest = ComputeOp(name(data.attr, "largest"), own, most)
+        self.largest = ComputeOp(name("largest"), own, most)
         (i,) = own = copy_axes((rows,), ["i"])
         self.scale = ComputeOp(
-            name(data.attr, "scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var)
+            name("scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var)
         )
         i, g, k = own = copy_axes((rows, terms, depth), ["i", "l", "k"])
-        value = E.cast(kind, self._at(data, i.var, g.var, k.var)) * self.scale.output_tensor[i.var]
+        value = self._at(found.value, i.var, g.var, k.var) * self.scale.output_tensor[i.var]
         if BITS * count - 2 <= NEAREST:
             value = E.call("nearest", value)
         half = sum(1 << (BITS * d - 1) for d in range(1, count))
         whole = E.binary("bitxor", E.cast(INT32, value) + half, half)
-        self.whole = ComputeOp(name(data.attr, "whole"), own, whole)
+        self.whole = ComputeOp(name("whole"), own, whole)
         r, g, k = own = copy_axes((rows * count, terms, depth), ["r", "l", "k"])
         whole = self.whole.output_tensor[r.var // count, g.var, k.var]
         digit = E.binary("shr", whole, (count - 1 - r.var % count) * BITS)
-        self.digits = ComputeOp(name(data.attr, "digits"), own, E.cast(INT8, digit))
+        self.digits = ComputeOp(name("digits"), own, E.cast(INT8, digit))
         j, g, k = own = copy_axes((columns, terms, depth), ["j", "l", "k"])
         number = E.cast(INT8, unwidened(self._at(found.number, j.var, g.var, k.var)))
-        self.numbers = ComputeOp(name(found.read.attr, "apart"), own, number)
+        self.numbers = ComputeOp(name("apart", found.read.attr.name), own, number)
 
     def _at(self, value: Expr, line: Expr, term: Expr, place: Expr) -> Expr:
         """What is computed for a place of a row, or of a column."""
@@ -216,6 +228,8 @@ class _Rows:
         d = IterVar("d", self.count, "reduce")
         most = self.largest.output_tensor[row]
         unit = E.select(most < inf, self._most(row) * 2.0 ** (2 - BITS), E.const(nan, FLOAT32))
+        if self.found.factor is not None:
+            unit = unit * E.substitute(self.found.factor, {self.found.inner.axis[0].var: row})
         weight: Expr = E.const(2.0 ** (-BITS * (self.count - 1)), FLOAT32)
         for n in reversed(range(self.count - 1)):
             weight = E.select(d.var <= n, E.const(2.0 ** (-BITS * n), FLOAT32), weight)

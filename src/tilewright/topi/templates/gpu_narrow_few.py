@@ -87,9 +87,11 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("grouped", ([1] if digits else [1, 0]) if fits else [0])
     if bool(cfg["grouped"].val):
         part = s.sum_groups(a.anchor)
+    if not norm and not stays_a_copy(found.data):
+        raise _refused(op, "its rows are computed")
     cut, sums, fragment = None, a.anchor, atom.a
     if digits:
-        cut = Cut.made(s, a.anchor)
+        cut, norm = Cut.made(a, part, norm[:-1]), norm[:-1]
         sums, part, apart, fragment = cut.sums, cut.products, cut.numbers, BYTES
     else:
         apart = s.apart(part, str(found.data.dtype))
@@ -100,7 +102,7 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     assert isinstance(fragment, Fragment)
     weight = s.pack(found.weight, *fragment_order(fragment, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
-    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm, *(cut.stages(s) if cut else ()))
+    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm, *(cut.stages if cut else ()))
     last = inline_around(a, end, inside)
     if product is not part:
         s[part].compute_inline()
@@ -141,21 +143,18 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     floats.set_scope("fragment")
     floats.compute_at(made, half)
     width = vector_widths(found.data.dtype, a.target)[0]
-    if norm:
+    if cut is not None:
+        cut.schedule(width, (root, block), thread, warps * shares)
+    elif norm:
         norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
-    elif stays_a_copy(found.data):
-        readers = [r.tensor for r in s.readers(s[found.data]) if r in inside]
-        shared = s[s.cache_read(found.data, "shared", readers)]
-        whole = cut is not None or prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
+    else:
+        shared = s[s.cache_read(found.data, "shared", [held.tensor])]
+        whole = prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
         shared.compute_at(*((root, block) if whole else (stage, slices)))
         skew = SKEW // found.data.dtype.bytes
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
         slots = 0 if whole else cfg["stages"].val
         fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
-    else:
-        raise _refused(op, "its rows are computed")
-    if cut is not None:
-        cut.schedule(s, width, (root, block), warps * shares)
     own = s[held.tensor]
     own.set_scope("fragment")
     own.compute_at(made, half)

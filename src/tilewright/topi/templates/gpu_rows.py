@@ -305,9 +305,11 @@ def first_of(stage: Stage, thread: IterVar) -> IterVar:
 
 
 def share_out(
-    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
-) -> None:
-    """The sum of one row by several warps, in vectors; `stage` adds up what these have."""
+    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar],
+    scope: str = "shared",
+) -> None:  # fmt: skip
+    """The sum of one row, which lies in `scope`, by several warps, in vectors; `stage` adds up what
+    these have."""
     loop, _ = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     turn, _ = stage.split(loop, factor=WARP)
     _, share = stage.split(turn, factor=PARTS)
@@ -318,24 +320,26 @@ def share_out(
     part.bind(warp, "threadIdx.y")
     _, lane, vector = part.op.reduce_axis
     part.bind(lane, "threadIdx.x")
-    _by_lanes(s, part, lane, vector)
+    _by_lanes(s, part, lane, vector, scope)
     stage.unroll(stage.op.reduce_axis[0])
 
 
-def by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
+def by_warps(
+    s: Schedule, stage: Stage, width: int, warps: Any, scope: str = "shared"
+) -> None:
     """A sum along rows by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
     stage.bind(warp, "threadIdx.y")
-    _by_lanes(s, stage, deal(stage, loop, WARP), vector)
+    _by_lanes(s, stage, deal(stage, loop, WARP), vector, scope)
 
 
-def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar) -> None:
+def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar, scope: str) -> None:
     """Lanes exchange what they have added up of vectors in registers."""
     stage.pragma(lane, "exchange", 1)
     own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
     for source in dict.fromkeys(own_reads):
-        if s[source].scope == "shared" and prod(source.shape) > prod(stage.op.shape):
+        if s[source].scope == scope and prod(source.shape) > prod(stage.op.shape):
             own = s[s.cache_read(source, "local", [stage.tensor])]
             own.compute_at(stage, lane)
             own.vectorize(own.op.axis[-1])
