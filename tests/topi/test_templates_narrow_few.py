@@ -154,3 +154,52 @@ def test_others_are_refused() -> None:
     assert "multiplies no matrices" in why(dense("int8"), Target("cuda -arch=sm_75"))
     assert "not constant" in why([x, w, s, topi.nn.dense_narrow(x, w, s, "int8")])
     assert "few lines" in why(dense("int4", k=32, group=32))
+
+
+def computed(sketch: Sketch, index: int, tensors: list[Tensor], values: list[np.ndarray]) -> Any:
+    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
+    out = np.zeros(tensors[-1].shape, "float32")
+    pairs = zip(values, program.args, strict=False)
+    run_fast(program, [*(a if b.packing is None else b.packing.apply(a) for a, b in pairs), out])
+    return out
+
+
+@pytest.mark.parametrize(("kind", "m"), [("int4", 1), ("int8", 1), ("int8", 2)])
+def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int) -> None:
+    """As near to the exact result as float32 brings it, whatever sizes the rows have."""
+    tensors = dense(kind, m, 512, 24, 128 if kind == "int8" else 32)
+    sketch = sketch_of(tensors)
+    assert any(step.verb == "digits" for step in sketch.close(int(sketch.fallback() or 0)).steps)
+    rng = np.random.default_rng(0)
+    data, weight, scale, bias, _ = tensors
+    for size, spread in ((1.0, 1.0), (1e-20, 1.0), (1e20, 1.0), (3.0, 6.0)):
+        floats = rng.standard_normal(data.shape) * np.exp(spread * rng.standard_normal(data.shape))
+        values = [
+            (floats * size).astype(data.dtype.storage),
+            rng.integers(-128, 128, weight.shape).astype("int8"),
+            (rng.random(scale.shape) + 0.5).astype(scale.dtype.storage),
+            np.zeros(bias.shape, bias.dtype.storage),
+        ]
+        out = computed(sketch, int(sketch.fallback() or 0), tensors, values)
+        rows = values[0].astype(np.float64)
+        weights = unpacked(values[1], values[2], kind).astype(np.float64)
+        exact = np.maximum(rows @ weights.T, 0)
+        # An element is off by half of 2**-22 of the largest in its row, and by roundings.
+        room = 2.0**-22 * np.abs(rows).max(1, keepdims=True) * np.abs(weights).sum(1)
+        room += 2.0**-20 * np.abs(rows) @ np.abs(weights).T
+        assert (np.abs(out - exact) <= room).all()
+        assert np.abs(out - exact).max() <= 1e-4 * exact.max()
+
+
+def test_rows_of_zeros_and_without_numbers() -> None:
+    tensors = dense("int4", 2, 256, 24, 32)
+    sketch = sketch_of(tensors)
+    rng = np.random.default_rng(0)
+    values = [np.zeros(t.shape, t.dtype.storage) for t in tensors[:-1]]
+    values[1] = rng.integers(-128, 128, values[1].shape).astype("int8")
+    values[2] += 1
+    out = computed(sketch, int(sketch.fallback() or 0), tensors, values)
+    assert (out == 0).all()
+    values[0][0, 5], values[0][1, 7] = np.nan, np.inf
+    out = computed(sketch, int(sketch.fallback() or 0), tensors, values)
+    assert (out == 0).all() or np.isnan(out).all()  # max(NaN, 0), as the device has it

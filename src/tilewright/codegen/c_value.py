@@ -172,10 +172,11 @@ class ValuePrinter:
     def _bytes(self, lanes: Sequence[Expr]) -> str | None:
         """A word of the same byte of four words; None where it is none, or nothing finds it."""
         moved = [lane.args[0] for lane in lanes if lane.op == "cast" and lane.dtype == "int8"]
-        alike = all(m.op == "shr" and m.dtype == INT32 and m.args[1] is moved[0].args[1] for m in moved)
-        if len(moved) < WORD_BYTES or not alike:
+        if len(moved) < WORD_BYTES or any(m.op != "shr" or m.dtype is not INT32 for m in moved):
             return None
         shift = moved[0].args[1]
+        if any(m.args[1] is not shift for m in moved):
+            return None
         low, high = self._simplify.interval(shift)
         if low < 0 or high > 24 or not self._simplify.is_multiple(shift, 8):
             return None

@@ -51,7 +51,7 @@ __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "Apart", "AsProduct",
     "AsyncCopy", "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline",
     "ComputeRoot",
-    "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
+    "Digits", "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
     "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "SumGroups",
     "Swizzle",
     "Tensorize", "Widen", "describe", "step_from_json",

@@ -6,9 +6,11 @@ products of bytes, which matrix units add up exactly.  Read next: `apart.py`, `g
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import inf, nan, prod
+from operator import mul
 from typing import Any, ClassVar
 
 from tilewright.base.dtype import FLOAT32, INT32, DType
@@ -37,17 +39,70 @@ class Digits(Step):
     """Rows of floats become whole numbers of `count` digits, each of which is a row of bytes.
 
     The largest element of a row decides what a whole number counts: it has 2 ** (8 * count - 2) of
-    it.  What is left of an element is cut off, so that results differ by that, as far as a row has
-    elements that are 2 ** (8 * count - 26) times as small as its largest, and by what rounding to
-    float32 takes off a product.  Digits are from -128 to 127.  Sums of their products with integers
-    of at most 8 bits are exact.  Where a row has an infinity or NaN, results are NaN.
+    it, up to which elements are rounded, of 4 digits cut off.  Digits are from -128 to 127, and the
+    sums of their products with integers of at most 8 bits exact.  Factors that all elements of a
+    row have multiply the results, and roundings of elements to narrower floats on the way, in
+    stages that are inlined, are left out.  Where a row has an infinity or NaN, results are NaN.
     rewrite:  s.digits(C, 2)
+        X: inlined into P
+        P: float32[1, 3, 2] global, 6 elements, 24 bytes
+          for i in 1:
+            for j in 3:
+              for q in 2:
+                for k in 4:
+                  P[0, j, q] += float32(float16(float32(A[0, q*4 + k])*F[0]))*float32(W[j, q, k] & -16)
+        C: float32[1, 3] global, 3 elements, 12 bytes
+          for i in 1:
+            for j in 3:
+              for u in 2:
+                C[0, j] += P[0, j, u]*S[j, u]
+        ->
+        X: inlined into nothing
+        X.largest: float32[1] global, 1 element, 4 bytes
+          for i in 1:
+            for l in 2:
+              for k in 4:
+                X.largest[0] max= select(abs(float32(A[0, l*4 + k])) < inf, abs(float32(A[0, l*4 + k])), inf)
+        X.scale: float32[1] global, 1 element, 4 bytes
+          for i in 1:
+            X.scale[0] = 16384.0/max(X.largest[0], 8.077935669463161e-28)
+        X.whole: int32[1, 2, 4] global, 8 elements, 32 bytes
+          for i in 1:
+            for l in 2:
+              for k in 4:
+                X.whole[0, l, k] = int32(nearest(float32(A[0, l*4 + k])*X.scale[0])) + 128 ^ 128
+        X.digits: int8[2, 2, 4] global, 16 elements, 16 bytes
+          for r in 2:
+            for l in 2:
+              for k in 4:
+                X.digits[r, l, k] = int8(X.whole[0, l, k] >> (1 - r%2)*8)
+        W.apart: int8[3, 2, 4] global, 24 elements, 24 bytes
+          for j in 3:
+            for l in 2:
+              for k in 4:
+                W.apart[j, l, k] = W[j, l, k] & -16
+        P: int32[2, 3, 2] global, 12 elements, 48 bytes
+          for r in 2:
+            for j in 3:
+              for l in 2:
+                for k in 4:
+                  P[r, j, l] += int32(X.digits[r, l, k])*int32(W.apart[j, l, k])
+        C.digits: float32[2, 3] global, 6 elements, 24 bytes
+          for r in 2:
+            for j in 3:
+              for u in 2:
+                C.digits[r, j] += float32(P[r, j, u])*S[j, u]
+        C: float32[1, 3] global, 3 elements, 12 bytes
+          for i in 1:
+            for j in 3:
+              for d in 2:
+                C[0, j] += C.digits[d, j]*select(d <= 0, 1.0, 0.00390625)*(select(X.largest[0] < inf, max(X.largest[0], 8.077935669463161e-28)*0.015625, nan)*F[0])
     legal:    a sum of products of two reads along one axis, without scheduled loops, where one is
               of a sum that nothing else reads and that has no loops either, over the same rows and
               columns, of products of a read of floats in rows and of a function of one read of
               integers of at most 8 bits, of which int8 holds all values; so many of these that
               int32 holds the sum.
-    """
+    """  # noqa: E501
 
     count: int
     verb: ClassVar[str] = "digits"
@@ -65,7 +120,7 @@ class Digits(Step):
         source = s[found.part.attr]
         for own in (made.largest, made.scale, made.whole, made.digits, made.numbers):
             s.insert_stage(own, before=source)
-        s.replace_op(source, made.products(source.op))
+        s.replace_op(source, made.products(found.inner))
         sums = made.sums(source.tensor, op, s.new_name(f"{op.name}.digits"))
         s.insert_stage(sums, before=stage)
         stage.restart(op.over(op.axis, made.total(sums.output_tensor, op)))
@@ -136,14 +191,17 @@ def _row_apart(value: Expr, inside: set[Expr]) -> tuple[Expr, Expr | None]:
         common = [part for part, _ in parts if not E.free_variables(part) & inside]
         common += [factor for _, factor in parts if factor is not None]
         if left:
-            return prod(left[1:], start=left[0]), prod(common[1:], start=common[0]) if common else None
+            return _times(left), _times(common) if common else None
     return E.cast(FLOAT32, value), None
 
 
+def _times(factors: Sequence[Expr]) -> Expr:
+    return reduce(mul, factors)
+
+
 def _refused(place: str, why: str) -> ScheduleError:
-    return ScheduleError(
-        place, why, "C[i, j] += P[i, j, l] * S[j, l], P[i, j, l] += float32(A[i, l, k]) * W[j, l, k]."
-    )
+    way = "C[i, j] += P[i, j, l] * S[j, l], where P[i, j, l] += float32(A[i, l, k]) * W[j, l, k]."
+    return ScheduleError(place, why, way)
 
 
 class _Rows:
@@ -195,14 +253,15 @@ class _Rows:
         at[inner.axis[2].var] = term
         size = 1
         for ax in reversed(inner.reduce_axis):
-            at[ax.var] = place // size % ax.size if ax is not inner.reduce_axis[0] else place // size
+            number = place // size
+            at[ax.var] = number if ax is inner.reduce_axis[0] else number % ax.size
             size *= ax.size
         return E.substitute(value, at)
 
     def _most(self, row: Expr) -> Expr:
         return E.maximum(self.largest.output_tensor[row], E.const(LEAST, FLOAT32))
 
-    def products(self, old: Any) -> ComputeOp:
+    def products(self, old: ComputeOp) -> ComputeOp:
         """Sums of a term, exact."""
         rows, columns, terms, depth = self.sizes
         own = copy_axes((rows * self.count, columns, terms), ["r", "j", "l"])
@@ -210,7 +269,8 @@ class _Rows:
         k = IterVar("k", depth, "reduce")
         digit = E.cast(INT32, self.digits.output_tensor[r, g, k.var])
         value = digit * E.cast(INT32, self.numbers.output_tensor[j, g, k.var])
-        return ComputeOp(old.name, own, reduction(builtin_combiner("sum", INT32), value, k), old.tag)
+        body = reduction(builtin_combiner("sum", INT32), value, k)
+        return ComputeOp(old.name, own, body, old.tag)
 
     def sums(self, products: Tensor, op: ComputeOp, name: str) -> ComputeOp:
         """What is added up of all terms, with their scales."""

@@ -14,10 +14,12 @@ from math import prod
 from typing import Any
 
 from tilewright.base.dtype import DType
+from tilewright.ir import expr as E
 from tilewright.ir.atoms import WARP, Fragment
 from tilewright.schedule.schedule import Schedule, Stage
 from tilewright.schedule.template import Anchored
-from tilewright.schedule.thread_loops import deal
+from tilewright.schedule.thread_loops import deal, fetch
+from tilewright.schedule.vectors import inlined_body
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu_rows import by_warps, share_out
 
@@ -34,6 +36,7 @@ class Cut:
     what is computed of these, that its results are multiplied by."""
 
     s: Schedule
+    behind: tuple[Stage, ...]
     sums: Tensor
     products: Tensor
     numbers: Tensor
@@ -41,7 +44,6 @@ class Cut:
     scale: Tensor
     whole: Tensor
     digits: Tensor
-    behind: tuple[Stage, ...]
 
     @staticmethod
     def made(a: Anchored, part: Tensor, behind: tuple[Stage, ...]) -> Cut:
@@ -52,7 +54,7 @@ class Cut:
             plain = isinstance(op, ComputeOp) and op.combiner is None and stage not in behind
             if plain and s.reaches(stage, s[part]):
                 stage.compute_inline()
-        return Cut(s, *s.digits(a.anchor, COUNT), behind)
+        return Cut(s, behind, *s.digits(a.anchor, COUNT))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -69,15 +71,23 @@ class Cut:
         """
         s, (root, _) = self.s, place
         largest = s[self.largest]
+        inside = (largest, s[self.whole], *self.behind)
+        reads = [e.attr for st in inside for e in E.walk(inlined_body(s, st)) if e.op == "read"]
+        size = prod(self.whole.shape)
+        for source in dict.fromkeys(t for t in reads if prod(t.shape) == size):
+            readers = [r.tensor for r in s.readers(source) if s.reaches(r, s[self.products])]
+            near = s[s.cache_read(source, "shared", [*readers])]
+            near.compute_at(*place)
+            fetch(near, WARP * warps, width, lanes=WARP)
         for stage in (largest, *self.behind):
             end = place if stage is largest else (root, thread)
             if not stage.op.reduce_axis:
                 stage.set_scope("local")
             elif prod(stage.op.shape) == 1:  # each thread puts together what warps have found
-                share_out(s, stage, width, warps, place, "global")
+                share_out(s, stage, width, warps, place)
                 stage.set_scope("local")
             else:
-                by_warps(s, stage, width, warps, "global")
+                by_warps(s, stage, width, warps)
                 stage.set_scope("shared")
                 end = place
             stage.compute_at(*end)

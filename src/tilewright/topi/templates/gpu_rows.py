@@ -279,7 +279,7 @@ def norm_rows(
     data.compute_at(*place)
     outer, lane = data.split(data.fuse(*data.op.axis), factor=width)
     data.vectorize(lane)
-    own = first_of(data, deal(data, outer, lanes * threads, lanes))
+    own = _first(data, deal(data, outer, lanes * threads, lanes))
     for stage in inner:
         reduced, alone = stage.op.reduce_axis, bool(lanes == WARP)
         if reduced and alone and prod(stage.op.shape) == 1:
@@ -297,7 +297,7 @@ def norm_rows(
             deal(stage, stage.fuse(*reduced), lanes * threads, lanes)
 
 
-def first_of(stage: Stage, thread: IterVar) -> IterVar:
+def _first(stage: Stage, thread: IterVar) -> IterVar:
     """Threads outside what each of them does in turn; returns the inner one, `thread`."""
     *_, turn, row, _, lane = stage.leaf_iter_vars
     stage.reorder(row, thread, turn, lane)
@@ -305,11 +305,9 @@ def first_of(stage: Stage, thread: IterVar) -> IterVar:
 
 
 def share_out(
-    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar],
-    scope: str = "shared",
-) -> None:  # fmt: skip
-    """The sum of one row, which lies in `scope`, by several warps, in vectors; `stage` adds up what
-    these have."""
+    s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
+) -> None:
+    """The sum of one row by several warps, in vectors; `stage` adds up what these have."""
     loop, _ = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     turn, _ = stage.split(loop, factor=WARP)
     _, share = stage.split(turn, factor=PARTS)
@@ -320,26 +318,24 @@ def share_out(
     part.bind(warp, "threadIdx.y")
     _, lane, vector = part.op.reduce_axis
     part.bind(lane, "threadIdx.x")
-    _by_lanes(s, part, lane, vector, scope)
+    _by_lanes(s, part, lane, vector)
     stage.unroll(stage.op.reduce_axis[0])
 
 
-def by_warps(
-    s: Schedule, stage: Stage, width: int, warps: Any, scope: str = "shared"
-) -> None:
+def by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
     """A sum along rows by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
     stage.bind(warp, "threadIdx.y")
-    _by_lanes(s, stage, deal(stage, loop, WARP), vector, scope)
+    _by_lanes(s, stage, deal(stage, loop, WARP), vector)
 
 
-def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar, scope: str) -> None:
+def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar) -> None:
     """Lanes exchange what they have added up of vectors in registers."""
     stage.pragma(lane, "exchange", 1)
     own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
     for source in dict.fromkeys(own_reads):
-        if s[source].scope == scope and prod(source.shape) > prod(stage.op.shape):
+        if s[source].scope == "shared" and prod(source.shape) > prod(stage.op.shape):
             own = s[s.cache_read(source, "local", [stage.tensor])]
             own.compute_at(stage, lane)
             own.vectorize(own.op.axis[-1])
