@@ -50,8 +50,8 @@ from tilewright.schedule.steps.widening import Widen
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "Apart", "AsProduct",
     "AsyncCopy", "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline",
-    "ComputeRoot",
-    "Digits", "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
+    "ComputeRoot", "Digits",
+    "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
     "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "SumGroups",
     "Swizzle",
     "Tensorize", "Widen", "describe", "step_from_json",

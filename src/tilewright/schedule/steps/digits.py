@@ -70,7 +70,7 @@ class Digits(Step):
           for i in 1:
             for l in 2:
               for k in 4:
-                X.whole[0, l, k] = int32(nearest(float32(A[0, l*4 + k])*X.scale[0])) + 128 ^ 128
+                X.whole[0, l, k] = if_then_else(X.largest[0] < inf, int32(nearest(float32(A[0, l*4 + k])*X.scale[0])) + 128 ^ 128, 0)
         X.digits: int8[2, 2, 4] global, 16 elements, 16 bytes
           for r in 2:
             for l in 2:
@@ -237,6 +237,7 @@ class _Rows:
             value = E.call("nearest", value)
         half = sum(1 << (BITS * d - 1) for d in range(1, count))
         whole = E.binary("bitxor", E.cast(INT32, value) + half, half)
+        whole = E.if_then_else(self.largest.output_tensor[i.var] < inf, whole, 0)
         self.whole = ComputeOp(name("whole"), own, whole)
         r, g, k = own = copy_axes((rows * count, terms, depth), ["r", "l", "k"])
         whole = self.whole.output_tensor[r.var // count, g.var, k.var]

@@ -55,6 +55,7 @@ BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
 DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.95  # of shared memory, for rings and rows that are normed
+ROOM_ALONE = 0.7  # of digits, in blocks that are alone on a core: others come beside them
 WHOLE_NUMBERS = ("int8", "int4")  # kinds of which a byte holds each number
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
@@ -183,7 +184,8 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     """What was fastest of some forms: of one row steps of whole groups, so that a scale counts
     once, and rings as deep as there is room: most of the bytes are there before the kernel may
     begin.  Of large products warps have several atoms where the sums of a group have one scale,
-    else two each take one."""
+    else two each take one.  Digits of a row times weights of half a byte have a block for each
+    core, which makes the digits once."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
@@ -195,6 +197,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
+    digits, narrow = _in_digits(a, found), depth > LINE
     wide, step, may_group = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
     tile = PAIR if wide >= BUSY else (1, 1)
     if wide >= WAVE:
@@ -210,9 +213,14 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
             tile = WIDE
         elif wide >= WAVE and not may_group and blocks(LOW) <= MOST_BLOCKS:
             tile, shares, step = LOW, 2, 2 * step
+    atoms = -(-columns // (M * limits.cores))
+    if digits and narrow:  # a block for each core
+        each = min(atoms, 2)
+        tile = min(1 << (-(-atoms // each) - 1).bit_length(), max(WARPS)), each
+        shares = min(16 // tile[0], 16 if lines >= 2 * 16 * step else 8)
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    grouped = int(may_group and step % unit == 0)
+    grouped = int(may_group and (digits or step % unit == 0))
     unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
@@ -221,7 +229,9 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
     held = row * lines if row * lines <= WHOLE else 0
     held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
-    room = limits.shared_bytes_per_core * ROOM
+    room = limits.shared_bytes_per_core * (ROOM_ALONE if digits and resident == 1 else ROOM)
+    if digits:
+        held, row = rows * depth * lines * (data.dtype.bytes + COUNT), 0
     slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
