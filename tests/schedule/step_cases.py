@@ -75,6 +75,26 @@ def narrow(n: int, m: int, r: int) -> list[Tensor]:
     return [a, w, te.compute((n, m), one, name="C")]
 
 
+def narrow_sums(n: int, m: int, t: int, r: int, mask: int = -16) -> list[Tensor]:
+    """Rows of floats, each times a number of its own, times bytes, of which some have a scale."""
+    a, f = te.placeholder((n, t * r), "float16", "A"), te.placeholder((n,), name="F")
+    w, s = te.placeholder((m, t, r), "int8", "W"), te.placeholder((m, t), name="S")
+    k, u = te.reduce_axis((0, r), "k"), te.reduce_axis((0, t), "u")
+
+    def wide(i: Expr, c: Expr) -> Expr:
+        return (a[i, c].astype("float32") * f[i]).astype("float16")
+
+    x = te.compute((n, t * r), wide, name="X")
+
+    def term(i: Expr, j: Expr, q: Expr) -> Expr:
+        number = E.binary("bitand", w[j, q, k], mask).astype("float32")
+        return te.sum(x[i, q * r + k].astype("float32") * number, axis=k)
+
+    p = te.compute((n, m, t), term, name="P")
+    sums = te.compute((n, m), lambda i, j: te.sum(p[i, j, u] * s[j, u], axis=u), name="C")
+    return [a, f, w, s, sums]
+
+
 def scaled_sums(n: int, m: int, r: int, each: int = 2) -> list[Tensor]:
     """Sums of rows, times a scale of some of them."""
     a, s = te.placeholder((n, m, r), name="A"), te.placeholder((n, -(-m // each)), name="S")
@@ -214,6 +234,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         quotients_of_columns,
         half_chain,
         narrow,
+        narrow_sums,
         scaled_sums,
         softmax_of_products,
     )
@@ -460,6 +481,15 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("scaled_sums(2, 5, 3)", "s.sum_groups(C)"),
         Case("scaled_sums(2, 4, 3)", "s.sum_groups(C)", ("s[P].split(k, factor=2)",)),
         Case("matmul(2, 3, 4)", "s.sum_groups(C)"),
+    ],
+    S.Digits: [
+        Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 2)", ("s[X].compute_inline()",)),
+        Case("narrow_sums(2, 3, 2, 4)", "s.digits(C, 4)"),
+        Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 5)"),
+        Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 2)", ("s[P].split(k, factor=2)",)),
+        Case("narrow_sums(1, 2, 1, 70000)", "s.digits(C, 3)"),
+        Case("scaled_sums(2, 4, 3)", "s.digits(C, 2)"),
+        Case("matmul(2, 3, 4)", "s.digits(C, 2)"),
     ],
     S.AccumulateAt: [
         Case(

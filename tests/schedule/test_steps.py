@@ -33,7 +33,7 @@ def test_every_step_is_drawn_at_random_and_stands_in_the_page() -> None:
     # test_folds.py, test_bulk.py, test_joins.py
     dag, drawn = matmul(5, 7, 6, epilogue="bias_relu"), {S.ComputeRoot, S.Tensorize, S.BulkCopy}
     drawn |= {S.AccumulateAt, S.DivideLast, S.SplitSoftmax, S.Widen, S.Apart, S.Join}
-    drawn |= {S.SumGroups}
+    drawn |= {S.SumGroups, S.Digits}
     for seed in range(40):
         drawn |= {type(s) for s in draw_schedule(dag, Random(seed), gpu=seed % 2 > 0).steps}
     assert drawn == set(S.STEPS.values())

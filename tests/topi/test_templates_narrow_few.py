@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from tests.topi.test_templates_narrow import sketch_of as sketch_by_name
 from tilewright import te, topi
 from tilewright.base.errors import ScheduleError
 from tilewright.codegen.cuda import generate
+from tilewright.graph.narrow import unpacked
+from tilewright.ir.fast_interpreter import run_fast
 from tilewright.ir.stmt import AsyncCopy, Mma, statements
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.sketch import Sketch
@@ -59,8 +62,8 @@ def test_gates_and_norms_are_computed_beside_the_product(
 
 
 def test_the_norm_of_a_row_that_is_alone_is_shared_by_warps() -> None:
-    for rows, shared in ((1, True), (2, False)):
-        tensors = normed("int8", rows, 2048, 64)
+    for kind, rows, shared in (("float8", 1, True), ("int8", 1, True), ("int8", 2, False)):
+        tensors = normed(kind, rows, 2048, 64)
         sketch = sketch_of(tensors)
         program = lower_schedule(sketch.close(sketch.fallback()), CUDA, args=tensors)
         found = re.search(r"(\w*squares\w*)\[thread_y\] =", generate(program, CUDA).text)
@@ -112,8 +115,13 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     before, behind = re.split(r"tw_await_kernel\w*\(\)", body, maxsplit=1)
     assert "weight_packed_shared[" in before and "data_shared[" not in before
     assert "tw_commit();" in before, "a slice is waited for alone, not all that was asked for"
-    call = f"tw_bfloat16_of_{kind}(&weight_apart["
-    assert call in behind and "tw_float32_to_bfloat16(" not in behind
+    if kind == "float8":
+        call = f"tw_bfloat16_of_{kind}(&weight_apart["
+        assert call in behind and "tw_float32_to_bfloat16(" not in behind
+        return
+    # Bytes are multiplied as they are, by digits, of which a word is stored at once.
+    assert "tw_mma_m16n8k32_int8(" in behind and "uint1*>(T_rows_digits" in behind
+    assert (f"tw_int8_of_{kind}(&weight_apart[" in behind) is (kind == "int4")
 
 
 @pytest.mark.parametrize(
@@ -121,12 +129,14 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
     [
         (("int4", 1, 2048, 2048), (1, 8, 4, 2, 0)), (("int8", 1, 2048, 3072), (1, 8, 1, 2, 1)),
         (("int4", 1, 8192, 2048), (1, 16, 4, 4, 0)), (("int8", 1, 2048, 16384), (4, 4, 1, 3, 1)),
-        (("int8", 1, 8192, 2048), (1, 16, 1, 4, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
+        (("int8", 1, 8192, 2048), (1, 16, 1, 3, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
         (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
+        (("int4", 1, 2048, 16384), (2, 4, 8, 2, 0)), (("int4", 1, 2048, 3072), (2, 8, 4, 2, 0)),
     ],
 )  # fmt: skip
 def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
-    """Of one row a step is 128 of the depth, or more; rings are as deep as there is room."""
+    """Of one row a step is 128 of the depth, or more; rings are as deep as there is room.  Rows in
+    digits have a block for each core where weights are half a byte."""
     kind, m, k, n = case
     sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
     index = sketch.fallback()
@@ -150,7 +160,55 @@ def test_others_are_refused() -> None:
     x, w = te.placeholder((1, 64), "bfloat16", "x"), te.placeholder((8, 4, 16), "int8", "w")
     s = te.placeholder((8, 2), "bfloat16", "s")
     assert "more than 16 rows" in why(dense("int4", 17))
-    assert "multiplies no matrices of float32" in why(dense("int4", dtype="float32"))
+    assert "multiplies no matrices of float32" in why(dense("int4", 3, dtype="float32"))
     assert "multiplies no matrices" in why(dense("int8"), Target("cuda -arch=sm_75"))
     assert "not constant" in why([x, w, s, topi.nn.dense_narrow(x, w, s, "int8")])
     assert "few lines" in why(dense("int4", k=32, group=32))
+
+
+def computed(sketch: Sketch, index: int, tensors: list[Tensor], values: list[np.ndarray]) -> Any:
+    program = lower_schedule(sketch.close(index), CUDA, args=tensors)
+    out = np.zeros(tensors[-1].shape, "float32")
+    pairs = zip(values, program.args, strict=False)
+    run_fast(program, [*(a if b.packing is None else b.packing.apply(a) for a, b in pairs), out])
+    return out
+
+
+@pytest.mark.parametrize(("kind", "m"), [("int4", 1), ("int8", 1), ("int8", 2)])
+def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int) -> None:
+    """As near to the exact result as float32 brings it, whatever sizes the rows have."""
+    tensors = dense(kind, m, 512, 24, 128 if kind == "int8" else 32)
+    sketch = sketch_of(tensors)
+    assert any(step.verb == "digits" for step in sketch.close(int(sketch.fallback() or 0)).steps)
+    rng = np.random.default_rng(0)
+    data, weight, scale, bias, _ = tensors
+    for size, spread in ((1.0, 1.0), (1e-20, 1.0), (1e20, 1.0), (3.0, 6.0)):
+        floats = rng.standard_normal(data.shape) * np.exp(spread * rng.standard_normal(data.shape))
+        values = [
+            (floats * size).astype(data.dtype.storage),
+            rng.integers(-128, 128, weight.shape).astype("int8"),
+            (rng.random(scale.shape) + 0.5).astype(scale.dtype.storage),
+            np.zeros(bias.shape, bias.dtype.storage),
+        ]
+        out = computed(sketch, int(sketch.fallback() or 0), tensors, values)
+        rows = values[0].astype(np.float64)
+        weights = unpacked(values[1], values[2], kind).astype(np.float64)
+        exact = np.maximum(rows @ weights.T, 0)
+        # An element is off by half of 2**-22 of the largest in its row, and by roundings.
+        room = 2.0**-22 * np.abs(rows).max(1, keepdims=True) * np.abs(weights).sum(1)
+        room += 2.0**-20 * np.abs(rows) @ np.abs(weights).T
+        assert (np.abs(out - exact) <= room).all()
+        assert np.abs(out - exact).max() <= 1e-4 * exact.max()
+
+
+def test_rows_of_zeros_and_without_numbers() -> None:
+    tensors = dense("int4", 2, 256, 24, 32)
+    sketch = sketch_of(tensors)
+    rng = np.random.default_rng(0)
+    values = [np.zeros(t.shape, t.dtype.storage) for t in tensors[:-1]]
+    values[1] = rng.integers(-128, 128, values[1].shape).astype("int8")
+    values[2] += 1
+    out = computed(sketch, int(sketch.fallback() or 0), tensors, values)
+    assert (out == 0).all()
+    values[0][0, 5], values[0][1, 7] = np.nan, np.inf
+    assert np.isnan(computed(sketch, int(sketch.fallback() or 0), tensors, values)).all()

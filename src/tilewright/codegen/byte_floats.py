@@ -54,8 +54,8 @@ def of_words(value: Expr, words: Collection[Buffer], simplify: Simplifier) -> Ex
 def may_be_halves(buffer: Buffer, index: Expr, value: Expr) -> bool:
     """Whether a store is one of halves, side by side in registers, that something is cast to."""
     beside = index.op == "ramp" and index.args[1].op == "const" and index.args[1].attr == 1
-    half = (str(buffer.dtype), 0xFF) in HALVES and buffer.scope == "local"
-    return beside and half and value.op == "cast" and value.lanes % WORD == 0
+    known = any(kind == str(buffer.dtype) for kind, _ in HALVES) and buffer.scope == "local"
+    return beside and known and value.op == "cast" and value.lanes % WORD == 0
 
 
 def halves_of(
@@ -70,10 +70,11 @@ def halves_of(
         if lane.op != "cast" or number.op != FLOAT:
             return None
         found.append(number)
-    (index, shift), (buffer, mask) = found[0].args, found[0].attr
+    (index, _), (buffer, mask) = found[0].args, found[0].attr
+    shift = simplify(found[0].args[1])
     for k, number in enumerate(found):
         apart = simplify(number.args[0] - index - k)
-        alike = number.attr == found[0].attr and number.args[1] is shift
+        alike = number.attr == found[0].attr and simplify(number.args[1]) is shift
         if not alike or apart.op != "const" or apart.attr:
             return None
     name = HALVES.get((str(lanes[0].dtype), mask))
@@ -81,8 +82,8 @@ def halves_of(
 
 
 def _inner(value: Expr) -> Expr:
-    """What is converted to a float, perhaps by way of a wider one."""
-    while value.op == "cast" and value.dtype.is_float:
+    """What is converted to a float, perhaps by way of a wider one, or cut out of a byte."""
+    while value.op == "cast" and (value.dtype.is_float or value.args[0].op == "bitand"):
         value = value.args[0]
     return value
 
@@ -209,3 +210,29 @@ HALVES = {key: f"tw_{key[0]}_of_{_WORDS[key[1]]}" for key in _BODIES}  # by type
 HALVES_TEXTS = {
     HALVES[key]: _HALVES_TEXT.format(name=HALVES[key], body=body) for key, body in _BODIES.items()
 }
+# Bytes of the upper halves of bytes, or of the lower ones.
+HALVES["int8", 0xF0] = "tw_int8_of_int4"
+HALVES_TEXTS["tw_int8_of_int4"] = """static __device__ __forceinline__
+void tw_int8_of_int4(signed char* to, unsigned int word, int shift) {
+  const unsigned int bytes = word << shift & 0xf0f0f0f0u;
+  to[0] = (signed char)bytes;
+  to[1] = (signed char)(bytes >> 8);
+  to[2] = (signed char)(bytes >> 16);
+  to[3] = (signed char)(bytes >> 24);
+}
+"""
+# A number up to 2**22 as an integer, by its bits beside those of 1.5 * 2**23: conversions have an
+# eighth of the rate of arithmetic.
+WHOLE = "whole"
+WHOLE_TEXT = f"""static __device__ __forceinline__ int tw_{WHOLE}(float x) {{
+  return __float_as_int(x + 12582912.0f) - 0x4b400000;
+}}
+"""
+# The same byte of each of four words.
+BYTES = "bytes"  # (four words, shift)
+BYTES_TEXT = f"""static __device__ __forceinline__
+unsigned int tw_{BYTES}(int a, int b, int c, int d, int shift) {{
+  const unsigned int pair = (shift >> 3) * 0x11u + 0x40u;
+  return __byte_perm(__byte_perm(a, b, pair), __byte_perm(c, d, pair), 0x5410u);
+}}
+"""

@@ -35,8 +35,8 @@ _REFUSED = frozenset(_C_WORDS.split())
 # What CUDA C and OpenCL C spell alike.
 _FLOAT_FUNCTIONS = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "rsqrt": "rsqrt", "tanh": "tanh", "erf": "erf",
-    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "pow": "pow", "sin": "sin",
-    "cos": "cos", "min": "fmin", "max": "fmax",
+    "abs": "fabs", "floor": "floor", "ceil": "ceil", "round": "rint", "nearest": "rint",
+    "pow": "pow", "sin": "sin", "cos": "cos", "min": "fmin", "max": "fmax",
     **{name: name for name in (
         "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "fmod",
     )},

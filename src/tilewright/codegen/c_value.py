@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.base.dtype import BOOL, FLOAT32, FLOAT64, INT64, DType
+from tilewright.base.dtype import BOOL, FLOAT32, FLOAT64, INT32, INT64, DType
 from tilewright.base.errors import InternalError
-from tilewright.codegen.byte_floats import BYTE, BYTE8, FLOAT
+from tilewright.codegen.byte_floats import BYTE, BYTE8, BYTES, FLOAT, WHOLE
 from tilewright.codegen.c_dialect import (
     Dialect,
     conversion,
@@ -32,7 +32,6 @@ APART = "apart"  # a test of two arguments: whether they lie in different memory
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
 ACCESS_BYTES = (8, 16)  # of a vector access
-HALVES = 2  # in a word
 INDEX_LIMIT = 2**31  # buffers of so many elements are indexed with 64 bits
 
 # How tightly a piece of text binds, loosest first.
@@ -57,9 +56,9 @@ _HELPERS = {
 
 
 def _is_wide(node: Expr) -> bool:
-    """Whether a vector has the size of an access: of several words, or of one of two halves."""
+    """Whether a vector has the size of an access: of words, or of one of several elements."""
     size = node.lanes * node.dtype.bytes
-    return size in ACCESS_BYTES or (size == WORD_BYTES and node.lanes == HALVES)
+    return size in ACCESS_BYTES or (size == WORD_BYTES and node.lanes > 1)
 
 
 def widened(index: Expr) -> Expr:
@@ -162,11 +161,29 @@ class ValuePrinter:
         dtype = lanes[0].dtype
         if all(lane.op == "const" for lane in lanes):
             return f"0x{packed_bits([lane.attr for lane in lanes], dtype):08x}u"
+        if (bytes_of := self._bytes(lanes)) is not None:
+            return bytes_of
         texts = [self._print(lane, UNARY) for lane in lanes]
         if dtype.kind == "int":
             texts = [f"({text} & {2**dtype.bits - 1})" for text in texts]
         shifted = [f"(unsigned int){text} << {dtype.bits * k}" for k, text in enumerate(texts) if k]
         return " | ".join([texts[0], *shifted])
+
+    def _bytes(self, lanes: Sequence[Expr]) -> str | None:
+        """A word of the same byte of four words; None where it is none, or nothing finds it."""
+        moved = [lane.args[0] for lane in lanes if lane.op == "cast" and lane.dtype == "int8"]
+        if len(moved) < WORD_BYTES or any(m.op != "shr" or m.dtype is not INT32 for m in moved):
+            return None
+        shift = moved[0].args[1]
+        if any(m.args[1] is not shift for m in moved):
+            return None
+        low, high = self._simplify.interval(shift)
+        if low < 0 or high > 24 or not self._simplify.is_multiple(shift, 8):
+            return None
+        if (function := self._instruction(BYTES)) is None:
+            return None
+        words = ", ".join(self._print(m.args[0]) for m in moved)
+        return f"{function}({words}, {self._print(shift)})"
 
     def _lane(self, node: Expr) -> tuple[str, int]:
         """One element of a vector that was read into a C variable."""
@@ -245,6 +262,10 @@ class ValuePrinter:
     def _cast(self, node: Expr) -> tuple[str, int]:
         """Integers wrap around in C; what it has no cast for goes through another type."""
         (value,), to = node.args, node.dtype
+        if to is INT32 and value.op == "call" and value.attr == "nearest":
+            function = self._instruction(WHOLE)
+            if function is not None:
+                return f"{function}({self._print(value.args[0])})", ATOM
         between = _through(value.dtype, to)
         if between is not None:
             return self._expression(E.make("cast", (E.cast(between, value),), None, to))

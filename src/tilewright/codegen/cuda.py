@@ -295,6 +295,8 @@ _INSTRUCTIONS = {
     byte_floats.BYTE: byte_floats.TEXT,
     byte_floats.BYTE8: byte_floats.TEXT8,
     **byte_floats.HALVES_TEXTS,
+    instruction(byte_floats.BYTES): byte_floats.BYTES_TEXT,
+    instruction(byte_floats.WHOLE): byte_floats.WHOLE_TEXT,
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));

@@ -43,7 +43,7 @@ _COEFFICIENTS = {
 # Functions that LLVM lowers to instructions, or lane by lane to calls of the C library
 _INTRINSICS = {
     "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "fabs", "floor": "floor", "ceil": "ceil",
-    "round": "rint", "pow": "pow", "sin": "sin", "cos": "cos",
+    "round": "rint", "nearest": "rint", "pow": "pow", "sin": "sin", "cos": "cos",
 }  # fmt: skip
 _LIBRARY = (
     "tanh", "erf", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",

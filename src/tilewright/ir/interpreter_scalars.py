@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., float], Callable[..., Any]]] = {
     "fmod": (math.fmod, np.fmod),
     "product": (operator.mul, operator.mul),
     "tf32": (tf32, tf32),
+    "nearest": (np.rint, np.rint),
     "two_to": (lambda x: math.pow(2.0, x), np.exp2),
 }
 

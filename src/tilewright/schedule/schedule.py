@@ -386,6 +386,16 @@ class Schedule(ScheduleState[Stage]):
         """
         return self.do(S.SumGroups(self[tensor].name))  # type: ignore[no-any-return]
 
+    @door(ScheduleError)
+    def digits(self, tensor: Tensor, count: int) -> tuple[Tensor, ...]:
+        """Multiply rows of floats by small integers digit by digit, as whole numbers; see
+        `steps.Digits`.
+
+        Returns the tensors (sums of digits, their products, the integers as bytes; of each row the
+        largest element, the scale, its whole numbers, their digits).
+        """
+        return self.do(S.Digits(self[tensor].name, count))  # type: ignore[no-any-return]
+
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:
         """Give the schedule that `steps` (or their JSON) build on `dag`.

@@ -14,6 +14,7 @@ stages), `apart.py`
 from tilewright.schedule.steps.apart import Apart
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.digits import Digits
 from tilewright.schedule.steps.groups import SumGroups
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
@@ -49,7 +50,7 @@ from tilewright.schedule.steps.widening import Widen
 __all__ = [
     "ANNOTATIONS", "PRAGMAS", "STEPS", "AccumulateAt", "Annotate", "Apart", "AsProduct",
     "AsyncCopy", "Bind", "BulkCopy", "CacheRead", "CacheWrite", "ComputeAt", "ComputeInline",
-    "ComputeRoot",
+    "ComputeRoot", "Digits",
     "DivideLast", "Fuse", "Join", "Pack", "Pad", "Pipeline", "Pragma", "RFactor", "Reorder",
     "SetScope", "Split", "SplitSoftmax", "Step", "StorageAlign", "StorageOrder", "SumGroups",
     "Swizzle",

@@ -64,8 +64,8 @@ class Apart(Step):
         kind = DType(self.dtype) if self.dtype in TYPES else None
         op = stage.op
         assert isinstance(op, ComputeOp)
-        factor, read = _computed(op, place)
-        if kind is None or not kind.is_float or not _holds(kind, factor, read, op):
+        factor, read = computed_factor(op, place)
+        if kind is None or not kind.is_float or not holds(kind, factor, read, op):
             raise ScheduleError(
                 place, f"{self.dtype} does not hold every value of {str(factor)[:80]}",
                 "Name a float of more digits, or more exponents.",
@@ -74,7 +74,7 @@ class Apart(Step):
         axes = [ax for ax in (*op.axis, *op.reduce_axis) if ax.var in used]
         own = copy_axes(tuple(ax.size for ax in axes), [ax.name for ax in axes])
         new = {a.var: b.var for a, b in zip(axes, own, strict=True)}
-        value = E.substitute(_unwidened(factor), new)
+        value = E.substitute(unwidened(factor), new)
         made = ComputeOp(s.new_name(f"{read.attr.name}.apart"), own, E.cast(kind, value))
         s.insert_stage(made, before=stage)
         at = made.output_tensor[tuple(ax.var for ax in axes)]
@@ -85,12 +85,12 @@ class Apart(Step):
         return f's.apart({names.tensor(self.stage)}, "{self.dtype}")'
 
 
-def _computed(op: ComputeOp, place: str) -> tuple[Expr, Expr]:
+def computed_factor(op: ComputeOp, place: str) -> tuple[Expr, Expr]:
     """The factor that is computed, and what it is computed of."""
     reduced = reduction_of(op.body)
     value = reduced.args[0] if reduced is not None and reduced.attr[0].name == "sum" else None
     factors = value.args if value is not None and value.op == "mul" else ()
-    found = [f for f in factors if (n := _uncast(f)).op != "read" or not n.dtype.is_float]
+    found = [f for f in factors if (n := uncast(f)).op != "read" or not n.dtype.is_float]
     reads = [n for f in found for n in E.walk(f) if n.op == "read"]
     if len(factors) != len(found) + 1 or len(set(reads)) != 1:
         raise ScheduleError(
@@ -100,19 +100,19 @@ def _computed(op: ComputeOp, place: str) -> tuple[Expr, Expr]:
     return found[0], reads[0]
 
 
-def _uncast(value: Expr) -> Expr:
+def uncast(value: Expr) -> Expr:
     while value.op == "cast":
         value = value.args[0]
     return value
 
 
-def _unwidened(value: Expr) -> Expr:
+def unwidened(value: Expr) -> Expr:
     """`value` without a last conversion of integers to another float."""
     inner = value.args[0] if value.op == "cast" else value
     return value if inner.dtype.is_float else inner
 
 
-def _holds(kind: DType, factor: Expr, read: Expr, op: ComputeOp) -> bool:
+def holds(kind: DType, factor: Expr, read: Expr, op: ComputeOp) -> bool:
     """Whether all values of `factor` are numbers of `kind`."""
     given = read.attr.dtype
     if given.kind not in ("int", "uint") or given.bits > _BITS:

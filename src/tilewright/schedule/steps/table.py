@@ -13,6 +13,7 @@ from tilewright.schedule.space.decision import Choice
 from tilewright.schedule.steps.apart import Apart
 from tilewright.schedule.steps.atoms import Tensorize
 from tilewright.schedule.steps.copies import AsyncCopy, BulkCopy, Pipeline
+from tilewright.schedule.steps.digits import Digits
 from tilewright.schedule.steps.groups import SumGroups
 from tilewright.schedule.steps.joins import Join
 from tilewright.schedule.steps.layouts import Pack
@@ -41,7 +42,7 @@ STEPS: dict[str, type[Step]] = {
         Split, Fuse, Reorder, Bind, Annotate, Pragma, ComputeAt, ComputeInline, ComputeRoot,
         SetScope, CacheRead, CacheWrite, RFactor, StorageAlign, StorageOrder, Pack, Pad, AsProduct,
         Tensorize, AsyncCopy, Pipeline, Swizzle, BulkCopy, Join, AccumulateAt, DivideLast, Widen,
-        SplitSoftmax, Apart, SumGroups,
+        SplitSoftmax, Apart, SumGroups, Digits,
     )
 }  # fmt: skip
 

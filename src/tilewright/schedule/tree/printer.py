@@ -82,7 +82,7 @@ class _Writer:
             self._line(0, f"{stage.name}: {_type(stage.op.dtype, stage.op.shape)} {role}")
         elif stage.attach_kind == "inline":
             readers = ", ".join(reader.name for reader in self.schedule.readers(stage))
-            self._line(0, f"{stage.name}: inlined into {readers}")
+            self._line(0, f"{stage.name}: inlined into {readers or 'nothing'}")
         elif isinstance(stage.op, OpaqueOp):
             types = ", ".join(_type(t.dtype, t.shape) for t in stage.tensors)
             scope = stage.scope if self.tree is None else "global"

@@ -246,10 +246,11 @@ def _of_terms(node: Node, nodes: list[Node]) -> Held | None:
         return None
     marks = [how for how in stage.annotations.values() if how != "unroll"]
     whole = all(ax in stage.leaf_iter_vars for ax in op.axis)
-    if not whole or stage.binds or marks or stage.aligned or op.dtype is not held.fragment.dtype:
+    large = op.dtype.bits != held.fragment.dtype.bits
+    if not whole or stage.binds or marks or stage.aligned or large:
         raise ScheduleError(
             f"stage {node.name}", "lanes add up what they hold tile by tile, but its rows are"
-            " split, or loops are bound or marked, or it is of another type",
+            " split, or loops are bound or marked, or its type has another size",
             "Leave its loops as they are, or split the reduction; s.cache_write(..) gives a type.",
         )  # fmt: skip
     return Held(held.atom, held.part, tuple(sorted(own)))

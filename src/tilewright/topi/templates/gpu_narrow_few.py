@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import CROSSED, WARP, Atom, Fragment
+from tilewright.ir.atoms import ATOMS, CROSSED, WARP, Atom, Fragment
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Stage
@@ -33,12 +33,14 @@ from tilewright.schedule.thread_loops import deal, fetch, lanes
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
+from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
+from tilewright.topi.templates.gpu_digits import ATOM, BYTES, COUNT, Cut
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_few import APART, STAGES, WHOLE
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
-from tilewright.topi.templates.narrow import operands_of
+from tilewright.topi.templates.narrow import Operands, operands_of
 
 KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
@@ -52,6 +54,8 @@ BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
 DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.95  # of shared memory, for rings and rows that are normed
+ROOM_ALONE = 0.7  # of digits, in blocks that are alone on a core: others come beside them
+WHOLE_NUMBERS = ("int8", "int4")  # kinds of which a byte holds each number
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -60,7 +64,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     s, found = a.schedule, operands_of(a)
     op = op_of(s, a.anchor)
     (rows, columns), (line,) = op.shape, op.reduce_axis
-    atom = _atom_for(op, found.data, a.target)
+    digits = _in_digits(a, found)
+    atom = ATOMS[ATOM] if digits else _atom_for(op, found.data, a.target)
     if rows > MOST_ROWS:
         raise _refused(op, f"it has more than {MOST_ROWS} rows")
     if not all(is_constant(s, t) for t in (found.weight, found.scale)):
@@ -79,26 +84,32 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     norm = norm_of(a, s[found.data], (s[found.part],))
     part, groups = found.part, found.scale.shape[1]
     fits = min(SHARES) <= groups < line.size
-    cfg.define_knob("grouped", [1, 0] if fits else [0])
+    cfg.define_knob("grouped", ([1] if digits else [1, 0]) if fits else [0])
     if bool(cfg["grouped"].val):
         part = s.sum_groups(a.anchor)
-        (line,) = op_of(s, a.anchor).reduce_axis
-
-    apart = s.apart(part, str(found.data.dtype))
+    if not norm and not stays_a_copy(found.data):
+        raise _refused(op, "its rows are computed")
+    cut, sums, fragment = None, a.anchor, atom.a
+    if digits:
+        cut, norm = Cut.made(a, part, norm[:-1]), norm[:-1]
+        sums, part, apart, fragment = cut.sums, cut.products, cut.numbers, BYTES
+    else:
+        apart = s.apart(part, str(found.data.dtype))
+    (line,) = op_of(s, sums).reduce_axis
     few, many, _ = op_of(s, part).axis
     product = s.pad(part, {few: N, many: M})
     numbers, held = operands(op_of(s, product), _AXES)
-    assert isinstance(atom.a, Fragment)
-    weight = s.pack(found.weight, *fragment_order(atom.a, 3, (0, 2)))
+    assert isinstance(fragment, Fragment)
+    weight = s.pack(found.weight, *fragment_order(fragment, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
-    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm)
+    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm, *(cut.stages if cut else ()))
     last = inline_around(a, end, inside)
     if product is not part:
         s[part].compute_inline()
 
-    slices, rest = s[a.anchor].split(line, factor=shares * step)
-    share, _ = s[a.anchor].split(rest, factor=step)
-    board = s.rfactor(a.anchor, share)
+    slices, rest = s[sums].split(line, factor=shares * step)
+    share, _ = s[sums].split(rest, factor=step)
+    board = s.rfactor(sums, share)
     accumulated = accumulator(s, a.anchor, last)
     local = s.cache_write(board, "fragment")
     s[board].set_scope("shared")
@@ -114,6 +125,10 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     s[board].storage_align(s[board].op.axis[-2], 2 * APART, APART)
     s[accumulated].compute_at(root, thread)
     s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
+    if cut is not None:
+        s[sums].set_scope("local")
+        s[sums].compute_at(root, thread)
+        s[sums].unroll(op_of(s, sums).reduce_axis[0])
     s[local].compute_at(s[board], _spread(s[board], each, atom))
 
     stage = s[local]
@@ -128,9 +143,11 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     floats.set_scope("fragment")
     floats.compute_at(made, half)
     width = vector_widths(found.data.dtype, a.target)[0]
-    if norm:
+    if cut is not None:
+        cut.schedule(width, (root, block), thread, warps * shares)
+    elif norm:
         norm_rows(s, norm, width, (root, block), (WARP, warps * shares))
-    elif stays_a_copy(found.data):
+    else:
         shared = s[s.cache_read(found.data, "shared", [held.tensor])]
         whole = prod(found.data.shape) * found.data.dtype.bytes <= WHOLE
         shared.compute_at(*((root, block) if whole else (stage, slices)))
@@ -138,8 +155,6 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
         slots = 0 if whole else cfg["stages"].val
         fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
-    else:
-        raise _refused(op, "its rows are computed")
     own = s[held.tensor]
     own.set_scope("fragment")
     own.compute_at(made, half)
@@ -155,11 +170,21 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     fetch(scales, threads, LINE // found.scale.dtype.bytes, lanes=WARP, slots=slots)
 
 
+def _in_digits(a: Anchored, found: Operands) -> bool:
+    """Whether rows are multiplied digit by digit: a few, by whole numbers of a byte in groups."""
+    op = op_of(a.schedule, a.anchor)
+    groups, lines = found.scale.shape[1], op.reduce_axis[0].size
+    depth = found.data.shape[-1] // (groups if groups >= min(SHARES) else lines)
+    few = op.shape[0] * COUNT <= N and depth % ATOMS[ATOM].extents["k"] == 0
+    return few and workload_of(op, 3, 1)[4] in WHOLE_NUMBERS and a.target.allows(ATOM)
+
+
 def fallback(sketch: Sketch, a: Anchored) -> int:
     """What was fastest of some forms: of one row steps of whole groups, so that a scale counts
     once, and rings as deep as there is room: most of the bytes are there before the kernel may
     begin.  Of large products warps have several atoms where the sums of a group have one scale,
-    else two each take one."""
+    else two each take one.  Digits of a row times weights of half a byte have a block for each
+    core, which makes the digits once."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
@@ -171,6 +196,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
+    digits, narrow = _in_digits(a, found), depth > LINE
     wide, step, may_group = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
     tile = PAIR if wide >= BUSY else (1, 1)
     if wide >= WAVE:
@@ -186,9 +212,14 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
             tile = WIDE
         elif wide >= WAVE and not may_group and blocks(LOW) <= MOST_BLOCKS:
             tile, shares, step = LOW, 2, 2 * step
+    atoms = -(-columns // (M * limits.cores))
+    if digits and narrow:  # a block for each core
+        each = min(atoms, 2)
+        tile = min(1 << (-(-atoms // each) - 1).bit_length(), max(WARPS)), each
+        shares = min(16 // tile[0], 16 if lines >= 2 * 16 * step else 8)
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
     fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    grouped = int(may_group and step % unit == 0)
+    grouped = int(may_group and (digits or step % unit == 0))
     unit = unit if grouped else 1
     fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
     fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
@@ -197,7 +228,9 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
     held = row * lines if row * lines <= WHOLE else 0
     held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
-    room = limits.shared_bytes_per_core * ROOM
+    room = limits.shared_bytes_per_core * (ROOM_ALONE if digits and resident == 1 else ROOM)
+    if digits:
+        held, row = rows * depth * lines * (data.dtype.bytes + COUNT), 0
     slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:

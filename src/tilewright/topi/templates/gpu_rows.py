@@ -283,7 +283,7 @@ def norm_rows(
     for stage in inner:
         reduced, alone = stage.op.reduce_axis, bool(lanes == WARP)
         if reduced and alone and prod(stage.op.shape) == 1:
-            _shared_out(s, stage, width, threads, place)
+            share_out(s, stage, width, threads, place)
             reduced = ()
         if not reduced and alone:
             stage.set_scope("local")
@@ -292,7 +292,7 @@ def norm_rows(
         stage.set_scope("shared")
         stage.compute_at(*place)
         if reduced and alone:
-            _by_warps(s, stage, width, threads)
+            by_warps(s, stage, width, threads)
         elif reduced:
             deal(stage, stage.fuse(*reduced), lanes * threads, lanes)
 
@@ -304,7 +304,7 @@ def _first(stage: Stage, thread: IterVar) -> IterVar:
     return thread
 
 
-def _shared_out(
+def share_out(
     s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
 ) -> None:
     """The sum of one row by several warps, in vectors; `stage` adds up what these have."""
@@ -322,7 +322,7 @@ def _shared_out(
     stage.unroll(stage.op.reduce_axis[0])
 
 
-def _by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
+def by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
     """A sum along rows by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
