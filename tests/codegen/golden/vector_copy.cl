@@ -35,12 +35,6 @@ void vectors(const __global float* restrict f_in, const __global double* restric
   const int4 v_16 = *(const __global int4*)(i_in + t * 8);
   const float4 v_17 = *(const __global float4*)(f_in + (t * 8 + 4));
   const int4 v_18 = *(const __global int4*)(i_in + (t * 8 + 4));
-  mask[t * 8] = v_15.x > (float)v_16.x;
-  mask[t * 8 + 1] = v_15.y > (float)v_16.y;
-  mask[t * 8 + 2] = v_15.z > (float)v_16.z;
-  mask[t * 8 + 3] = v_15.w > (float)v_16.w;
-  mask[t * 8 + 4] = v_17.x > (float)v_18.x;
-  mask[t * 8 + 5] = v_17.y > (float)v_18.y;
-  mask[t * 8 + 6] = v_17.z > (float)v_18.z;
-  mask[t * 8 + 7] = v_17.w > (float)v_18.w;
+  *(__global uchar4*)(mask + t * 8) = (uchar4)(v_15.x > (float)v_16.x, v_15.y > (float)v_16.y, v_15.z > (float)v_16.z, v_15.w > (float)v_16.w);
+  *(__global uchar4*)(mask + (t * 8 + 4)) = (uchar4)(v_17.x > (float)v_18.x, v_17.y > (float)v_18.y, v_17.z > (float)v_18.z, v_17.w > (float)v_18.w);
 }

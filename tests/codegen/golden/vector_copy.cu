@@ -32,12 +32,6 @@ extern "C" __global__ void __launch_bounds__(8) vectors(const float* __restrict_
   const int4 v_16 = *reinterpret_cast<const int4*>(i_in + t * 8);
   const float4 v_17 = *reinterpret_cast<const float4*>(f_in + (t * 8 + 4));
   const int4 v_18 = *reinterpret_cast<const int4*>(i_in + (t * 8 + 4));
-  mask[t * 8] = v_15.x > (float)v_16.x;
-  mask[t * 8 + 1] = v_15.y > (float)v_16.y;
-  mask[t * 8 + 2] = v_15.z > (float)v_16.z;
-  mask[t * 8 + 3] = v_15.w > (float)v_16.w;
-  mask[t * 8 + 4] = v_17.x > (float)v_18.x;
-  mask[t * 8 + 5] = v_17.y > (float)v_18.y;
-  mask[t * 8 + 6] = v_17.z > (float)v_18.z;
-  mask[t * 8 + 7] = v_17.w > (float)v_18.w;
+  *reinterpret_cast<uint1*>(mask + t * 8) = make_uint1((v_15.x > (float)v_16.x) | (unsigned int)(v_15.y > (float)v_16.y) << 8 | (unsigned int)(v_15.z > (float)v_16.z) << 16 | (unsigned int)(v_15.w > (float)v_16.w) << 24);
+  *reinterpret_cast<uint1*>(mask + (t * 8 + 4)) = make_uint1((v_17.x > (float)v_18.x) | (unsigned int)(v_17.y > (float)v_18.y) << 8 | (unsigned int)(v_17.z > (float)v_18.z) << 16 | (unsigned int)(v_17.w > (float)v_18.w) << 24);
 }
