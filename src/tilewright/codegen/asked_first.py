@@ -160,12 +160,13 @@ class _Kernel:
             if asked is None or extent < 1:
                 return None, 0
             return replace(stmt, extent=extent, body=asked), extent * count
-        if isinstance(stmt, If) and stmt.orelse is None:
+        if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition):
             asked, count = self._asked(stmt.then, most, once)
-            if asked is None or not _reads(stmt.condition):
-                return (None, 0) if asked is None else (replace(stmt, then=asked), count)
+            return (None, 0) if asked is None else (replace(stmt, then=asked), count)
+        if isinstance(stmt, If) and isinstance(stmt.then, AsyncCopy):
             # What the condition reads may be written by another kernel: all is asked for.
-            return (asked, count) if self._is_inside(asked) else (None, 0)
+            asked, count = self._asked(stmt.then, most, once)
+            return (asked, count) if asked and self._is_inside(asked) else (None, 0)
         return None, 0
 
     def _is_inside(self, asked: Stmt) -> bool:
