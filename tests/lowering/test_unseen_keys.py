@@ -219,3 +219,16 @@ def test_a_kernel_of_a_chain_asks_for_all_that_may_be_seen() -> None:
     body = text[text.index('extern "C"') :]
     order = [body.index(word) for word in ("tw_prefetch(", "tw_await_kernel", "_end[0] =")]
     assert order == sorted(order)
+
+
+def test_caches_that_nothing_writes_before_are_copied_before_the_wait() -> None:
+    """And the position says how much of them."""
+    made = lowered(dag := step(), pieces=1, warps=2)
+    names = [t.name for t in dag.args if t.dtype == "int64" or t.shape[-2:] == (KEYS, SIZE)]
+    steady = frozenset(b for b in made.args if b.name in names)
+    assert len(steady) == 4
+    text = generate(replace(made, steady=steady, lets_in=True), CUDA).text
+    body = text[text.index('extern "C"') :]
+    end, copies, waits = body.index("_end[0] ="), body.index("tw_copy_16("), body.index("tw_await")
+    assert end < copies < waits and "tw_prefetch(" not in body
+    assert body[:waits].count("tw_copy_16(") == 2

@@ -21,6 +21,7 @@ it:
     running.py     sums that follow a maximum while it grows
     unseen.py      slices of such a loop that a mask hides from all rows are not computed
     unseen_keys.py keys that it hides from all rows of a block are not brought to shared memory
+    masked_scores.py  what there is to know of these before
     powers.py      exponentials of such sums
 
 A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
