@@ -157,10 +157,11 @@ def test_hidden_numbers_are_not_met(
         assert is_right(program, dag, at, hidden), at
 
 
-def test_a_step_writes_its_row_and_meets_it() -> None:
+@pytest.mark.parametrize("warps", [4, 8])
+def test_a_step_writes_its_row_and_meets_it(warps: int) -> None:
+    """Also where a block has more threads than keys."""
     dag = step()
-    sketch = sketch_of(dag)
-    program = lower_schedule(sketch.close(sketch.fallback()), CUDA)
+    program = lowered(dag, pieces=1, warps=warps)
     assert len(left_out(program)) == PARTS
     for at in (0, 31, 32, KEYS - 1):
         assert is_right(program, dag, at), at

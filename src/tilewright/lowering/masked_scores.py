@@ -64,20 +64,42 @@ class Scores:
         """Scores of a row."""
         return int(self.buffer.shape[-1])
 
+    @cached_property
+    def blocks(self) -> set[Expr]:
+        return {t.var for t in self.kernel.threads if t.tag in BLOCKS}
+
     def place(self, at: Store, index: Expr) -> Linear:
         """In its row, of an element that a statement writes or reads."""
-        simple = self.where[at]
+        return self.places(at, index)[0]
+
+    def places(self, at: Store, index: Expr) -> list[Linear]:
+        """The same in each form that it may have: of more threads than keys, under a guard, some
+        are written as remainders."""
+        simple, rest = self.where[at], index % self.count
         least, most = simple.interval(index)
-        return simple.linear(index if least >= 0 and most < self.count else index % self.count)
+        inside = [simple.linear(index)] if least >= 0 and most < self.count else []
+        return [*inside, simple.linear(rest), self.simple.linear(rest)]
 
     @cached_property
     def chosen(self) -> list[tuple[Store, Expr, Linear]]:
-        """Each choice, where it is made, and the place of its score."""
+        """Each choice, where it is made, and the place of its score, in the form that its test has
+        where there is one."""
         found = list[tuple[Store, Expr, Linear]]()
         for s in self.stores:
             for choice in (n for n in E.walk(s.value) if n in self.choices):
                 (score,) = (n for n in E.walk(choice.args[1]) if n.op == "load")
-                found.append((s, choice, self.place(s, score.args[0])))
+                forms = self.places(s, score.args[0])
+                fits = (f for f in forms if any(map(len, self.keys_at(s, choice, f))))
+                found.append((s, choice, next(fits, forms[0])))
+        return found
+
+    def keys_at(self, at: Store, choice: Expr, place: Linear) -> list[list[Linear]]:
+        """For each comparison of a choice the sides that are the place, and what is the same for a
+        block: that."""
+        simple, found = self.where[at], list[list[Linear]]()
+        for test in _comparisons(choice.args[0]):
+            sides = (simple.linear(_plain(a)).add(place, -1) for a in test.args)
+            found.append([f for f in sides if all(_is_of(atom, self.blocks) for atom in f.terms)])
         return found
 
     @cached_property
@@ -201,18 +223,10 @@ class Keys:
 
     @staticmethod
     def of(scores: Scores) -> Keys | None:
-        blocks = {t.var for t in scores.kernel.threads if t.tag in BLOCKS}
-        found = list[Linear]()
-        for at, choice, place in scores.chosen:
-            for test in _comparisons(choice.args[0]):
-                sides = (scores.where[at].linear(_plain(a)).add(place, -1) for a in test.args)
-                own = [f for f in sides if all(_is_of(atom, blocks) for atom in f.terms)]
-                if len(own) != 1:
-                    return None
-                found += own
-        if not all(same(f, found[0]) for f in found):
+        sides = [own for each in scores.chosen for own in scores.keys_at(*each)]
+        if not all(len(own) == 1 and same(own[0], sides[0][0]) for own in sides):
             return None
-        return Keys(scores, found[0], _joined(scores.kernel, blocks))
+        return Keys(scores, sides[0][0], _joined(scores.kernel, scores.blocks))
 
     def of_place(self, place: Linear) -> Linear:
         return self.first.add(place)
@@ -291,14 +305,13 @@ class Seen:
 
     @staticmethod
     def of(scores: Scores, keys: Keys) -> Seen | None:
-        blocks = {t.var for t in scores.kernel.threads if t.tag in BLOCKS}
         above, below = list[Side](), list[Side]()
         for at, choice, place in scores.chosen:
             simple, key = scores.where[at], keys.of_place(place)
             upper, lower = list[Linear](), list[Linear]()
             for test in _comparisons(choice.args[0]):
                 behind = same(simple.linear(_plain(test.args[0])), key)
-                own = Side.of(test.args[behind], simple, blocks)
+                own = Side.of(test.args[behind], simple, scores.blocks)
                 if own is None:
                     return None
                 (above if behind else below).append(own)
@@ -359,8 +372,8 @@ def _source(scores: Scores, buffer: Buffer) -> Expr | None:
     if buffer.size != 1 or len(found) != 1 or found[0].op != "load":
         return None
     memory, at = found[0].attr, scores.simple(found[0].args[0])
-    blocks = {t.var for t in scores.kernel.threads if t.tag in BLOCKS}
-    return load(memory, at) if memory.scope == "global" and _is_of(at, blocks) else None
+    known = memory.scope == "global" and _is_of(at, scores.blocks)
+    return load(memory, at) if known else None
 
 
 def probabilities(scores: Scores) -> set[Buffer]:
@@ -376,7 +389,8 @@ def probabilities(scores: Scores) -> set[Buffer]:
         if place is None or not known or not shape or shape[-1] != scores.count:
             other.add(s.buffer)
         else:
-            (found if same(scores.place(s, s.index), place) else other).add(s.buffer)
+            own = scores.places(s, s.index)
+            (found if any(same(form, place) for form in own) else other).add(s.buffer)
     moved = {b for s in statements(scores.kernel.body) for b in _moved_to(s)}
     return {b for b in found - other - moved if b.scope == "shared"}
 
