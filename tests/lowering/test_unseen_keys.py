@@ -144,6 +144,7 @@ def test_what_rows_see_is_computed(
     assert is_right(backwards(program), dag, 33)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [np.nan, np.inf])
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_hidden_numbers_are_not_met(
@@ -157,6 +158,7 @@ def test_hidden_numbers_are_not_met(
         assert is_right(program, dag, at, hidden), at
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warps", [4, 8])
 def test_a_step_writes_its_row_and_meets_it(warps: int) -> None:
     """Also where a block has more threads than keys."""
@@ -177,7 +179,6 @@ def test_of_other_masks_nothing_is_left_out(mask: str) -> None:
         assert is_right(program, dag, at), at
 
 
-@pytest.mark.slow
 def test_scores_that_are_capped_are_chosen_as_others_are() -> None:
     program = lowered(dag := masked(1, "capped"), pieces=1, warps=2)
     assert len(left_out(program)) == PARTS
@@ -213,6 +214,7 @@ def _number(value: Expr, at: int) -> int:
     return int(E.substitute(value, loads).attr)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_a_chain_asks_for_all_that_may_be_seen() -> None:
     """Its position may be written by the kernel before."""
     program = replace(lowered(step(), pieces=1, warps=2), steady=frozenset(), lets_in=True)
@@ -222,6 +224,7 @@ def test_a_kernel_of_a_chain_asks_for_all_that_may_be_seen() -> None:
     assert order == sorted(order)
 
 
+@pytest.mark.slow
 def test_caches_that_nothing_writes_before_are_copied_before_the_wait() -> None:
     """And the position says how much of them."""
     made = lowered(dag := step(), pieces=1, warps=2)
