@@ -159,13 +159,13 @@ def test_hidden_numbers_are_not_met(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("warps", [4, 8])
-def test_a_step_writes_its_row_and_meets_it(warps: int) -> None:
-    """Also where a block has more threads than keys."""
-    dag = step()
-    program = lowered(dag, pieces=1, warps=warps)
-    assert len(left_out(program)) == PARTS
-    for at in (0, 31, 32, KEYS - 1):
+@pytest.mark.parametrize("cache, pieces, warps", [(KEYS, 1, 4), (KEYS, 1, 8), (640, 8, 8)])
+def test_a_step_writes_its_row_and_meets_it(cache: int, pieces: int, warps: int) -> None:
+    """Also where a block has more threads than keys, or copies go beyond its last one."""
+    dag = step(cache=cache)
+    program = lowered(dag, pieces=pieces, warps=warps)
+    assert len(left_out(program)) >= PARTS
+    for at in (0, 31, 32, 79, 80, cache - 1):
         assert is_right(program, dag, at), at
 
 

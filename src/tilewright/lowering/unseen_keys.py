@@ -173,19 +173,24 @@ class _Rewrite:
     # -- copies ------------------------------------------------------------------------------------
     def _row_of(self, buffer: Buffer) -> int | None:
         """How many elements from a key to the next one, where all reads keep to theirs."""
-        if not isinstance(buffer.size, int):
-            return None
-        row = -(-buffer.size // self.scores.count)
-        for index, key in self.read[buffer]:
-            at = index.args[0] if index.op == "ramp" else index
-            every = [self._key_at(at, index.lanes, row, wraps) for wraps in (False, True)]
-            if not any(own is not None and same(own, key) for own in every):
-                return None
-        return row
+        read = [(i.args[0] if i.op == "ramp" else i, i.lanes, key) for i, key in self.read[buffer]]
+        at, _, key = read[0]
+        forms = self.simple.linear(at).terms, key.terms
+        steps = {forms[0][v] // forms[1][v] for v in forms[0].keys() & forms[1].keys()}
+        for row in sorted(step for step in steps if step > 0):
+            if all(self._keeps_to(first, lanes, own, row, buffer) for first, lanes, own in read):
+                return row
+        return None
+
+    def _keeps_to(self, first: Expr, count: int, key: Linear, row: int, buffer: Buffer) -> bool:
+        """Whether neighbours are in the row of a key.  Where more threads than keys come under a
+        guard, keys may be remainders, and rows too, if the buffer has no more of them."""
+        whole = isinstance(buffer.size, int) and buffer.size <= row * self.scores.count
+        forms = [self._key_at(first, count, row, wraps) for wraps in (False, True)[: 1 + whole]]
+        return any(own is not None and same(own, key) for own in forms)
 
     def _key_at(self, first: Expr, count: int, row: int, wraps: bool = False) -> Linear | None:
-        """Of `count` neighbours, if they are in one row.  wraps: where more threads than keys come
-        here under a guard, their places are remainders; no buffer has a row more"""
+        """Of `count` neighbours, if they are in one row.  wraps: as a remainder"""
         places = [(first + k) // row for k in (0, count - 1)]
         own, last = (self.simple.linear(p % self.scores.count if wraps else p) for p in places)
         return self.keys.of_place(own) if same(own, last) else None
