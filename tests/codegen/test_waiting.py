@@ -249,6 +249,15 @@ def test_a_job_to_build_says_whether_it_is_chained() -> None:
     assert "w_packed = " not in made.text and "x = tw_fresh(x);" in made.text
 
 
+@pytest.mark.slow
+def test_inputs_are_read_before_the_wait_by_their_names() -> None:
+    schedule = default_schedule(computation(), SM90)
+    plain, named = (generate_source(schedule, SM90, chained=c).text for c in ("early", "early b"))
+    for text, count in ((plain, 1), (named, 0)):
+        assert "x = tw_fresh(x);" in text and text.count(" b = tw_fresh(b);") == count
+    assert "tw_let_next_in" in named
+
+
 def test_threads_in_turns_do_not_wait_for_a_kernel() -> None:
     source = generate_source(default_schedule(computation(), SM90), SM90, chained=True)
     turned = serialized(source)

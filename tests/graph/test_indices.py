@@ -55,6 +55,25 @@ def test_each_choice_has_an_index_of_its_own() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_mask_is_worked_out_behind_a_view_of_fewer_axes() -> None:
+    """As a step of a decoder has it, whose heads of queries are rows."""
+    every = relay.const(np.arange(SIZE, dtype="int64").reshape(1, 1, 1, SIZE))
+    here = relay.less(every, relay.reshape(index(tensor("i", 1, dtype="int64")), (1, 1, 1, 1)))
+    rows = relay.where(
+        relay.reshape(here, (1, 1, SIZE)), tensor("x", 2, 3, SIZE), tensor("y", 2, 3, SIZE)
+    )
+    columns = relay.where(
+        relay.reshape(here, (1, SIZE, 1)), tensor("x", 2, SIZE, 3), tensor("y", 2, SIZE, 3)
+    )
+    for body, count in ((rows, 1), (columns, 3)):  # a mask that is moved keeps its kernel
+        mod = canonicalize(IRModule.from_expr(function(body)))
+        made = work_out_indices(mod)
+        assert len(fused_groups(fuse(made)["main"])) == count
+        for at in (0, 3, -1):
+            for one, other in zip(values(made, at), values(mod, at), strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
 def tables(*places: np.ndarray) -> Expr:
     i = relay.reshape(tensor("i", 1, dtype="int64"), (1, 1))
     apart = [relay.subtract(relay.const(p), i) for p in places]

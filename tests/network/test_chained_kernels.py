@@ -9,9 +9,10 @@ import pytest
 
 from graph.small import residual
 from tilewright.base.artifact import AWAIT_ONLY
+from tilewright.models.decoders.read import load
 from tilewright.network.build import build
-from tilewright.network.chains import as_they_run, chained, chained_each
-from tilewright.network.extract import FusedGroup, fused_groups, prepare
+from tilewright.network.chains import as_they_run, chained, chained_each, reading_inputs
+from tilewright.network.extract import FusedGroup, fused_groups, groupings, prepare
 from tilewright.runtime.network.library import Library
 from tilewright.schedule.task import task_of_dag
 from tilewright.search.jobs import make_job
@@ -80,6 +81,23 @@ def test_a_step_begins_early_beside_the_network_for_a_prompt(
     begun = chained_each(each, groups)
     assert {begun[g.key] for g in each[0]} == {"early" if usual else ""}
     assert {begun[g.key] for g in each[1]} == {usual}
+
+
+@pytest.mark.slow
+def test_a_step_reads_its_caches_and_position_before_it_waits() -> None:
+    """No kernel that writes to a cache in place does, and none what another kernel has made."""
+    read = load("llama-tiny", (), {"tokens": [1], "cache": 64}, "bfloat16")
+    main = groupings(read.modules[0], read.params, target=Target(SM90))[-1]["main"]
+    groups = fused_groups(main)
+    begun = reading_inputs({g.key: "early" for g in groups}, [main], [groups])
+    names = {g.name.partition("+")[0]: begun[g.key].split()[1:] for g in groups}
+    attention = next(g for g in groups if g.name == "attention")
+    shapes = {t.name: t.shape for t in attention.dag.args}
+    assert sorted(shapes[n] for n in names["attention"]) == [
+        (1, 1, 1), (1, 1, 1, 1), (1, 2, 64, 32), (1, 2, 64, 32),
+    ]  # fmt: skip
+    assert len(names["take"]) == 1 and names["equal"] == names["dense"] == []
+    assert set(reading_inputs(dict.fromkeys(begun, "on"), [main], [groups]).values()) == {"on"}
 
 
 @pytest.mark.parametrize("rows, early", [(1, "early"), (64, "")])

@@ -5,8 +5,9 @@ behind its wait, to registers or to shared memory, of weights that no two thread
 registers cannot come first themselves, the assembler puts them behind the wait again; but the
 memory need not stand still until then.  So it is with what else goes to shared memory and a few
 blocks share, such as a cache of which the kernel before writes one row: who asks for a line does
-not read it.  What a ring has no slot for yet is left alone: asked for so soon, it takes memory's
-time from kernels before (2.5 us of a decoder's layer of 36).
+not read it, nor does who asks for more than a condition will let it copy, if that reads what the
+kernel before may write.  What a ring has no slot for yet is left alone: asked for so soon, it takes
+memory's time from kernels before (2.5 us of a decoder's layer of 36).
 Read next: `steady_first.py`, which moves copies to shared memory.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.ir import expr as E
+from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
 from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
@@ -40,6 +42,7 @@ from tilewright.ir.stmt import (
     statements,
     written_buffers,
 )
+from tilewright.lowering.loops import loop_ranges
 
 MOST = 16  # accesses of a thread: of all that run together, about what a device has under way
 LEAST_BYTES = 8  # of an access: smaller ones are not what a kernel waits for
@@ -160,7 +163,18 @@ class _Kernel:
         if isinstance(stmt, If) and stmt.orelse is None and not _reads(stmt.condition):
             asked, count = self._asked(stmt.then, most, once)
             return (None, 0) if asked is None else (replace(stmt, then=asked), count)
+        if isinstance(stmt, If) and isinstance(stmt.then, AsyncCopy):
+            # What the condition reads may be written by another kernel: all is asked for.
+            asked, count = self._asked(stmt.then, most, once)
+            return (asked, count) if asked and self._is_inside(asked) else (None, 0)
         return None, 0
+
+    def _is_inside(self, asked: Stmt) -> bool:
+        """Whether it asks for no more than what there is, whatever a condition says."""
+        simple = Simplifier(loop_ranges(self.kernel))
+        regions = [s.source for s in statements(asked) if isinstance(s, Prefetch)]
+        ends = [(*simple.interval(r.index), r) for r in regions]
+        return all(least >= 0 and most + r.count <= r.buffer.size for least, most, r in ends)
 
     def _all(self, stmts: tuple[Stmt, ...] | list[Stmt], most: int, once: set[Buffer]) -> Asked:
         found: list[Stmt] = []

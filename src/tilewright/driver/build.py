@@ -125,7 +125,8 @@ def generate_source(
 
     chained: the kernels are links of a chain of launches, such as those of a network, in which
              nothing writes the constants of the computation; see `Program.steady`.  "early": also
-             `Program.lets_in`
+             `Program.lets_in`; behind that word, names of inputs that nothing writes before they
+             are read
 
     Raises LegalityError when a limit of the target is broken, TargetError when it lacks a type.
     """
@@ -140,9 +141,15 @@ def generate_source(
     if chained:
         listed = schedule.dag.args if args is None else args
         pairs = zip(program.args, listed, strict=False)  # behind them are extents
-        steady = frozenset(b for b, item in pairs if _is_constant(item))
-        program = replace(program, steady=steady, lets_in=chained == "early")
+        word, *names = str(chained).split()
+        given = {t.name for t in schedule.dag.args if isinstance(t.op, PlaceholderOp)} & set(names)
+        steady = frozenset(b for b, i in pairs if _is_constant(i) or _name(i) in given)
+        program = replace(program, steady=steady, lets_in=word == "early")
     return generate(program, target)
+
+
+def _name(item: Tensor | Expr) -> str:
+    return item.name if isinstance(item, Tensor) else ""
 
 
 def _is_constant(item: Tensor | Expr) -> bool:

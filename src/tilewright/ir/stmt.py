@@ -356,8 +356,9 @@ class Program(Printed):
            caller, but follows from the shapes of what is
     calls: functions of the host, each with how many of the kernels run before it
     steady: None, or of a program that is one link of a chain of launches (a network's) the
-            arguments that nothing writes as long as the chain runs.  Where the device can, a kernel
-            of it may begin before the one before has ended, and reads these meanwhile
+            arguments that nothing writes as long as the chain runs, or only what comes behind all
+            that read them.  Where the device can, a kernel of it may begin before the one before
+            has ended, and reads these meanwhile
     lets_in: whether it lets the kernel behind begin when all of its blocks have; else that
             begins when all blocks have ended; begins: whether the chain begins with it
     """

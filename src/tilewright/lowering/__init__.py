@@ -20,6 +20,8 @@ it:
     folds.py       rows of these sums, reduced by the lanes that hold them
     running.py     sums that follow a maximum while it grows
     unseen.py      slices of such a loop that a mask hides from all rows are not computed
+    unseen_keys.py keys that it hides from all rows of a block are not brought to shared memory
+    masked_scores.py  what there is to know of these before
     powers.py      exponentials of such sums
 
 A sum of float16 is kept in float32.  Where its stage was not `cache_write`n, it gets a local
@@ -45,7 +47,8 @@ Then the passes:
                      rest unrolls
     barriers         one wherever shared memory is read by another thread or reused; none in a block
                      of one thread, and none where a ring has its own, or gates
-    unseen           of a running softmax what it computes for keys that no row of a block sees goes
+    unseen           of a softmax what it computes for keys that no row of a block sees goes, and
+                     what it brings, where scores lie in shared memory
     roles            warps that only load leave out what is not theirs
     simplify         indices and conditions by canonical linear forms
     choices, guards  on GPUs: padded reads without a branch, one branch for neighbours of one guard

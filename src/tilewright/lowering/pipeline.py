@@ -31,6 +31,7 @@ from tilewright.lowering.nest import Nests, build_nests
 from tilewright.lowering.roles import separate_roles
 from tilewright.lowering.types import legalize_types
 from tilewright.lowering.unseen import skip_unseen
+from tilewright.lowering.unseen_keys import skip_unseen_keys
 from tilewright.lowering.virtual_threads import inject_virtual_threads
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
@@ -44,7 +45,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("virtual threads", lambda k, n, t: inject_virtual_threads(k)),
     ("vectorize", lambda k, n, t: vectorize(k, t.device_kind.vectors_are_aligned)),
     ("barriers", lambda k, n, t: insert_barriers(k)),
-    ("unseen", lambda k, n, t: skip_unseen(k) if t.has_threads else k),
+    ("unseen", lambda k, n, t: skip_unseen_keys(skip_unseen(k)) if t.has_threads else k),
     ("roles", lambda k, n, t: separate_roles(k)),
     ("simplify", lambda k, n, t: simplify_indices(k)),
     ("choices", lambda k, n, t: flatten_choices(k) if t.has_threads else k),

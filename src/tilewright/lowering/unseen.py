@@ -3,7 +3,7 @@
 In: a kernel with a running softmax, whose scores are chosen by where keys and rows are, as a prompt
 over a cache has it: `key < row + position`.  Out: the same with that part of its loop over slices
 under a condition, which is one for all threads of a block.
-Read next: `running.py`, which makes such loops.
+Read next: `running.py`, which makes such loops; `unseen_keys.py`, of scores in shared memory.
 
 rewrite:  for s: {copies; M = max(M, select(key(s) < row, score, lowest)); T += exp(.. - M); ..}
           ->  for s: {copies; if (least key(s) < last row, or the first key is not seen by all): ..}
@@ -146,12 +146,12 @@ class _Softmax:
         before = {b for b, v in values if v.op == "load" and v.attr in largest}
         found = set[Buffer]()
         for buffer, value in values:
-            power = _power(value)
+            power = power_of(value)
             if power is not None and all(n.op == "load" for n in power.args):
                 old, new = (n.attr for n in power.args)
                 found |= {buffer} if old in before and new in largest else set()
         only = before | found
-        twice = {b for b, v in values if b in only and (_power(v) is None) != (b in before)}
+        twice = {b for b, v in values if b in only and (power_of(v) is None) != (b in before)}
         return found - twice
 
     def _outer(
@@ -162,23 +162,23 @@ class _Softmax:
             test = self._score_of_largest(s)
             if test is not None:
                 return [test]
-            other = _other(s, "max")
+            other = other_side(s, "max")
             exchanged = other is not None and other.op == "load" and other.attr in self.own
             return [] if exchanged else None
-        factor = _other(s, "mul")
+        factor = other_side(s, "mul")
         if factor is not None:  # of the step of the maximum, which is 1
             return [] if factor.op == "load" and factor.attr in ones else None
-        term = _other(s, "add")
+        term = other_side(s, "add")
         test = None if term is None else self._exponential(term, largest)
         return None if test is None else [test]
 
     def _score_of_largest(self, s: Store) -> Expr | None:
-        other = None if s.buffer in self.own else _other(s, "max")
+        other = None if s.buffer in self.own else other_side(s, "max")
         return None if other is None else self._chosen(other)
 
     def _exponential(self, value: Expr, largest: set[Buffer]) -> Expr | None:
         """The test of 2 ** ((select(test, score, lowest) - M) * c), c > 0."""
-        power = _power(value)
+        power = power_of(value)
         if power is None:
             return None
         score, most = power.args
@@ -213,7 +213,7 @@ class _Softmax:
         return True
 
 
-def _power(value: Expr) -> Expr | None:
+def power_of(value: Expr) -> Expr | None:
     """a - b, of exp(a - b) or 2 ** ((a - b) * c), c > 0, in whatever type of floats, or of that or
     0."""
     while (value.op == "cast" and value.dtype.is_float) or _is_or_zero(value):
@@ -236,7 +236,7 @@ def _is_or_zero(value: Expr) -> bool:
     return zero.op == "const" and zero.attr == 0
 
 
-def _other(s: Store, op: str) -> Expr | None:
+def other_side(s: Store, op: str) -> Expr | None:
     """What is put together with the element that is there: x in `b[i] = b[i] op x`."""
     if s.value.op != op:
         return None
@@ -255,8 +255,8 @@ def _condition(
     """
     simple = Simplifier(ranges)
     kept = {slices, *blocks}
-    keys = [_Side.of(t.args[0], simple, kept) for t in tests]
-    rows = [_Side.of(t.args[1], simple, kept) for t in tests]
+    keys = [Side.of(t.args[0], simple, kept) for t in tests]
+    rows = [Side.of(t.args[1], simple, kept) for t in tests]
     if None in keys or None in rows:
         return None
     key, row = list(filter(None, keys)), list(filter(None, rows))
@@ -278,7 +278,7 @@ def _condition(
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """Of a whole number: terms that are the same for a block and a slice, and the least and the
     greatest of the rest."""
 
@@ -287,7 +287,7 @@ class _Side:
     most: int
 
     @staticmethod
-    def of(node: Expr, simple: Simplifier, kept: set[Expr]) -> _Side | None:
+    def of(node: Expr, simple: Simplifier, kept: set[Expr]) -> Side | None:
         form = simple.linear(node)
         same, least, most = list[tuple[Expr, int]](), form.constant, form.constant
         for atom, c in form.terms.items():
@@ -298,4 +298,4 @@ class _Side:
                 return None
             ends = [c * end for end in simple.interval(atom)]
             least, most = least + int(min(ends)), most + int(max(ends))
-        return _Side(tuple(same), least, most)
+        return Side(tuple(same), least, most)

@@ -40,7 +40,7 @@ from tilewright.graph.passes.batch import with_batch
 from tilewright.graph.passes.extents import open_extents, with_sizes
 from tilewright.knowledge import records
 from tilewright.network.batching import sample_dependence
-from tilewright.network.chains import chained_each
+from tilewright.network.chains import chained_each, reading_inputs
 from tilewright.network.decide import Decision, KernelChoices, decide, uncompared
 from tilewright.network.evidence import Evidence, sources_of
 from tilewright.network.extract import FusedGroup, fused_groups
@@ -161,7 +161,8 @@ def build(
             groups = kernels.with_schedules(joined, kernels.implemented(joined))
 
         def built(groups: Sequence[FusedGroup]) -> tuple[list[BuiltKernel], list[str]]:
-            by_schedules, begun = kernels.schedules(groups), chained_each(each, groups)
+            by_schedules = kernels.schedules(groups)
+            begun = reading_inputs(chained_each(each, groups), mains, each)
             return build_kernels(
                 groups, by_schedules, chosen, builder, verify=verify and here, chained=begun,
                 references=shared.references, runner=shared.runner,

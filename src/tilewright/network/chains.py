@@ -1,17 +1,22 @@
 """When kernels of a network begin, beside the kernel before them, where nobody says.
 
-In: its groups, or its tasks.  Out: one of the words of `TILEWRIGHT_DEPENDENT_LAUNCH`.  What it is
-worth is in docs/performance.md, how it works in docs/devices.md.  Read next: `kernels.py`.
+In: its groups, or its tasks.  Out: one of the words of `TILEWRIGHT_DEPENDENT_LAUNCH`, and which
+inputs of the network kernels read.  What it is worth is in docs/performance.md, how it works in
+docs/devices.md.  Read next: `kernels.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from tilewright.base import environment
+from tilewright.graph.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
+from tilewright.graph.passes.views import made_by
 from tilewright.network.costs import moved_bytes
 from tilewright.network.extract import FusedGroup
+from tilewright.network.in_place import in_place
+from tilewright.network.memory import Place, places
 from tilewright.schedule.task import Task
 from tilewright.schedule.template import find_anchor
 from tilewright.te.dag import ComputeDAG
@@ -41,6 +46,47 @@ def chained_each(
     early = {g.key for own, word in paired if word == "early" for g in own}
     usual = next((word for word in words if word != "early"), "")
     return {g.key: "early" if (g.instead_of or g.key) in early else usual for g in groups}
+
+
+def reading_inputs(
+    begun: Mapping[str, str], mains: Sequence[Function], each: Sequence[Sequence[FusedGroup]]
+) -> dict[str, str]:
+    """Give `begun` with the names of arguments, behind a word that is "early", that are inputs of
+    the network in all calls of a kernel.
+
+    each: of each of `mains` its groups
+    All that is in an input is there when a run begins, and a kernel that writes to its memory comes
+    behind all that read it (`in_place.py`).  Kernels that write so have none: what they store
+    depends on whether they know that an argument is the memory of a result.
+    """
+    names: dict[str, set[str]] = {}
+    for main, groups in zip(mains, each, strict=True):
+        owners, writing = places(main.body), _writing(main)
+        for group in groups:
+            for call in group.calls:
+                own = set() if call in writing else _inputs_of(call, owners)
+                names[group.key] = own & names.get(group.key, own)
+    return {
+        key: " ".join([word, *sorted(names.get(key, ()))]) if word == "early" else word
+        for key, word in begun.items()
+    }
+
+
+def _writing(main: Function) -> set[Expr]:
+    """The calls that write to the memory of an input."""
+    results = main.body.fields if isinstance(main.body, Tuple) else (main.body,)
+    values = [made_by(results[pair.output]) for pair in in_place(main)]
+    return {v.tuple_value if isinstance(v, TupleGetItem) else v for v in values}
+
+
+def _inputs_of(call: Call, owners: Mapping[Expr, Place]) -> set[str]:
+    if not isinstance(call.op, Function) or len(call.op.params) != len(call.args):
+        return set()
+    return {
+        param.name_hint
+        for param, value in zip(call.op.params, call.args, strict=True)
+        if value in owners and isinstance(owners[value].owner, Var)
+    }
 
 
 def as_they_run(tasks: Sequence[Task]) -> None:
@@ -83,4 +129,4 @@ def _weights_of_rows(dag: ComputeDAG) -> int:
     return sum(prod(t.shape) * t.dtype.bytes for t in constant)
 
 
-__all__ = ["as_they_run", "chained", "chained_each", "when_begun"]
+__all__ = ["as_they_run", "chained", "chained_each", "reading_inputs", "when_begun"]

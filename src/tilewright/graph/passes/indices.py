@@ -7,7 +7,9 @@ follows from single whole numbers.  `fuse` has both in one kernel then.  Read ne
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import dropwhile
+from typing import Any
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
 from tilewright.graph.op import TABLE, Pattern, call
@@ -24,7 +26,8 @@ def work_out_indices(mod: IRModule) -> IRModule:
 
     i: one whole number, or one for each of a batch; f: elementwise steps, among them constants
     such as 0..n-1; f': with as many
-    axes as the choice has, so that no view stands in between
+    axes as the choice has, so that no view stands in between, which may drop or add axes of one
+    element in front
     """
     return each_function(mod, lambda f: with_body(f, rewrite(f.body, _visit)))
 
@@ -48,7 +51,7 @@ def index_steps(node: Expr) -> dict[Expr, None]:
         step = waiting.pop()
         if isinstance(step, Constant) or step in found:
             continue
-        if _is_single_view(step) and isinstance(step, Call):
+        if _is_moved_view(step) and isinstance(step, Call):
             waiting.append(step.args[0])
         elif is_whole(step) and len(found) <= LONGEST:
             assert isinstance(step, Call)
@@ -76,21 +79,29 @@ def is_whole(node: Expr) -> bool:
 def _again(node: Expr, rank: int, steps: Collection[Expr], made: dict[Expr, Expr]) -> Expr:
     """The index with `rank` axes, made anew; made: parts of it."""
     if node not in made:
-        shape = (*(1,) * (rank - len(node.shape)), *node.shape)
+        outer = len(node.shape) - rank  # of more axes, the first have one element
+        shape = (*(1,) * -outer, *node.shape[max(outer, 0) :])
         if isinstance(node, Constant):
             made[node] = Constant(node.data.reshape(shape))
         elif node in steps and isinstance(node, Call):
             args = tuple(_again(a, rank, steps, made) for a in node.args)
             made[node] = Call(node.op, args, node.attrs)
-        elif _is_single_view(node) and isinstance(node, Call) and _behind(node) in steps:
+        elif _is_moved_view(node) and isinstance(node, Call) and _behind(node) in steps:
             made[node] = _again(node.args[0], rank, steps, made)
         else:
             made[node] = node if node.shape == shape else call("reshape", node, newshape=shape)
     return made[node]
 
 
-def _is_single_view(node: Expr) -> bool:
-    return is_view(node) and node.tensor_type.size == 1
+def _is_moved_view(node: Expr) -> bool:
+    """Whether it is a view of one element, or one that has other axes of one element in front."""
+    if not is_view(node) or not isinstance(node, Call):
+        return False
+    return node.tensor_type.size == 1 or _inner(node.shape) == _inner(node.args[0].shape)
+
+
+def _inner(shape: Sequence[Any]) -> list[Any]:
+    return list(dropwhile(lambda n: n == 1, shape))
 
 
 def _behind(node: Expr) -> Expr:

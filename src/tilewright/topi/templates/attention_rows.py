@@ -9,6 +9,7 @@ block are asked for before anything waits, and all its threads take part in each
       a thread for each key     scores; lanes of a warp exchange maxima and sums
       shares of the keys        board[share, .., i, d]: sums, which the block adds up
 
+Keys that a mask of places hides from the rows of a block are left out: `lowering/unseen_keys.py`.
 Read next: `attention_atoms.py`, `gpu_rows.py`.
 """
 
