@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.codegen.byte_floats import FLOAT, HALVES, HALVES_TEXTS, in_words, of_words
+from tilewright.codegen.byte_floats import (
+    BYTES_TEXT,
+    FLOAT,
+    HALVES,
+    HALVES_TEXTS,
+    WHOLE_TEXT,
+    in_words,
+    of_words,
+)
 from tilewright.ir import expr as E
 from tilewright.ir import float8
 from tilewright.ir.affine import Simplifier
@@ -118,7 +127,7 @@ def run_text(text: str, word: np.ndarray, shift: int) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("key", HALVES, ids=HALVES.get)
+@pytest.mark.parametrize("key", [k for k in HALVES if k[0] != "int8"], ids=HALVES.get)
 @pytest.mark.parametrize("shift", [0, 4])
 def test_the_halves_of_the_text_are_the_numbers(key: tuple[str, int | None], shift: int) -> None:
     """Each line of the text, run by numpy, of all bytes at all places of a word."""
@@ -136,3 +145,50 @@ def test_the_halves_of_the_text_are_the_numbers(key: tuple[str, int | None], shi
         line[:, place] = every
         made = run_text(HALVES_TEXTS[HALVES[key]], line.view("<u4")[:, 0], shift)
         np.testing.assert_array_equal(made[:, place], wanted)
+
+
+def returned(text: str, **given: Any) -> Any:
+    """What a function's text computes, each line run by numpy."""
+    known: dict[str, Any] = {"__float_as_int": lambda x: x.view("<i4"), "__byte_perm": permuted}
+    known |= given
+    for line in text.splitlines():
+        if found := re.match(r"  const unsigned int (\w+) = (.*);", line):
+            known[found[1]] = eval(re.sub(r"(0x\w+?)u\b", r"\1", found[2]), known)
+        elif found := re.match(r"  to\[(\d)\] = \(signed char\)(.*);", line):
+            known["to"][int(found[1])] = (eval(found[2], known) & 255).astype("uint8").view("int8")
+        elif found := re.match(r"  return (.*);", line):
+            return eval(re.sub(r"(0x\w+?)u\b|([\d.]+)f\b", r"\1\2", found[1]), known)
+    return known["to"]
+
+
+def permuted(a: Any, b: Any, choice: int) -> Any:
+    """Bytes of two words by their numbers, one in each four bits of `choice`."""
+    both = np.stack([a, b], axis=-1).astype("uint32").view("uint8")
+    places = [choice >> 4 * k & 7 for k in range(4)]
+    return np.ascontiguousarray(both[..., places]).view("uint32")[..., 0]
+
+
+@pytest.mark.parametrize("shift", [0, 4])
+def test_bytes_of_halves_of_bytes(shift: int) -> None:
+    words = np.random.default_rng(0).integers(0, 1 << 32, 1000, dtype="uint32")
+    made = returned(HALVES_TEXTS["tw_int8_of_int4"], word=words, shift=shift, to=[None] * 4)
+    every = words.view("uint8").reshape(-1, 4)
+    wanted = (every.astype("int32") << shift & 0xF0).astype("uint8").view("int8")
+    np.testing.assert_array_equal(np.stack(made, -1), wanted)
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_the_same_byte_of_four_words(which: int) -> None:
+    words = np.random.default_rng(0).integers(0, 1 << 32, (100, 4), dtype="uint32")
+    given = dict(zip("abcd", words.T, strict=True))
+    made = returned(BYTES_TEXT, **given, shift=8 * which)
+    wanted = words.view("uint8").reshape(100, 4, 4)[:, :, which]
+    np.testing.assert_array_equal(made.view("uint8").reshape(100, 4), wanted)
+
+
+def test_the_nearest_whole_number() -> None:
+    edges = np.array([0, 0.5, 1.5, 2.5, 0.49999997, 4194303.5, 4194304], "float32")
+    drawn = np.random.default_rng(0).uniform(-(2**22), 2**22, 10000).astype("float32")
+    every = np.concatenate([edges, -edges, drawn])
+    made = returned(WHOLE_TEXT, x=every)
+    np.testing.assert_array_equal(made, np.rint(every).astype("int32"))
