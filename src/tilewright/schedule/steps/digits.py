@@ -31,7 +31,7 @@ BITS = 8  # of a digit
 INT8 = DType("int8")
 COUNTS = (2, 3, 4)
 NEAREST = 22  # bits of what is rounded, not cut off
-LEAST = 2.0**-90  # of a largest element: what 2 ** 30 may be divided by
+LARGEST = 126  # of a power of two that rows are multiplied by
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Digits(Step):
                 X.largest[0] max= select(abs(float32(A[0, l*4 + k])) < inf, abs(float32(A[0, l*4 + k])), inf)
         X.scale: float32[1] global, 1 element, 4 bytes
           for i in 1:
-            X.scale[0] = 16384.0/max(X.largest[0], 8.077935669463161e-28)
+            X.scale[0] = 16384.0/max(X.largest[0], 1.925929944387236e-34)
         X.whole: int32[1, 2, 4] global, 8 elements, 32 bytes
           for i in 1:
             for l in 2:
@@ -96,7 +96,7 @@ class Digits(Step):
           for i in 1:
             for j in 3:
               for d in 2:
-                C[0, j] += C.digits[d, j]*select(d <= 0, 1.0, 0.00390625)*(select(X.largest[0] < inf, max(X.largest[0], 8.077935669463161e-28)*0.015625, nan)*F[0])
+                C[0, j] += C.digits[d, j]*select(d <= 0, 1.0, 0.00390625)*(select(X.largest[0] < inf, max(X.largest[0], 1.925929944387236e-34)*0.015625, nan)*F[0])
     legal:    a sum of products of two reads along one axis, without scheduled loops, where one is
               of a sum that nothing else reads and that has no loops either, over the same rows and
               columns, of products of a read of floats in rows and of a function of one read of
@@ -228,9 +228,7 @@ class _Rows:
         most = reduction(builtin_combiner("max", kind), size, over)
         self.largest = ComputeOp(name("largest"), own, most)
         (i,) = own = copy_axes((rows,), ["i"])
-        self.scale = ComputeOp(
-            name("scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var)
-        )
+        self.scale = ComputeOp(name("scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var))
         i, g, k = own = copy_axes((rows, terms, depth), ["i", "l", "k"])
         value = self._at(found.value, i.var, g.var, k.var) * self.scale.output_tensor[i.var]
         if BITS * count - 2 <= NEAREST:
@@ -260,7 +258,10 @@ class _Rows:
         return E.substitute(value, at)
 
     def _most(self, row: Expr) -> Expr:
-        return E.maximum(self.largest.output_tensor[row], E.const(LEAST, FLOAT32))
+        """The largest element; of rows so small that their scale would be none, a larger number:
+        they count in whole numbers of the least normal float."""
+        least = E.const(2.0 ** (BITS * self.count - 2 - LARGEST), FLOAT32)
+        return E.maximum(self.largest.output_tensor[row], least)
 
     def products(self, old: ComputeOp) -> ComputeOp:
         """Sums of a term, exact."""

@@ -2,7 +2,8 @@
 
 In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored
 in the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
-which is exact; what atoms add up of a line, or of a group, is scaled and added to sums of a warp:
+which is exact; of one row or two, times integers, they stay bytes, and the rows become digits
+(`gpu_digits.py`).  What atoms add up of a line, or of a group, is scaled and added to a warp's sums:
 
     a block     some atoms of columns, all of the depth, all few rows
       slices of lines       bytes and scales come to rings in shared memory, bytes far ahead
