@@ -174,10 +174,14 @@ def computed(sketch: Sketch, index: int, tensors: list[Tensor], values: list[np.
     return out
 
 
-@pytest.mark.parametrize(("kind", "m"), [("int4", 1), ("int8", 1), ("int8", 2)])
-def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "m", "dtype"),
+    [("int4", 1, "bfloat16"), ("int8", 1, "bfloat16"), ("int8", 2, "bfloat16"),
+     ("int8", 1, "float32"), ("int4", 2, "float32")],
+)  # fmt: skip
+def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int, dtype: str) -> None:
     """As near to the exact result as float32 brings it, whatever sizes the rows have."""
-    tensors = dense(kind, m, 512, 24, 128 if kind == "int8" else 32)
+    tensors = dense(kind, m, 512, 24, 128 if kind == "int8" else 32, dtype)
     sketch = sketch_of(tensors)
     assert any(step.verb == "digits" for step in sketch.close(int(sketch.fallback() or 0)).steps)
     rng = np.random.default_rng(0)
@@ -194,8 +198,8 @@ def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int) -> None:
         rows = values[0].astype(np.float64)
         weights = unpacked(values[1], values[2], kind).astype(np.float64)
         exact = np.maximum(rows @ weights.T, 0)
-        # An element is off by half of 2**-22 of the largest in its row, and by roundings.
-        room = 2.0**-22 * np.abs(rows).max(1, keepdims=True) * np.abs(weights).sum(1)
+        # An element is off by a share of the largest in its row, and by roundings.
+        room = 2.0 ** (-22 if dtype == "bfloat16" else -29) * np.abs(rows).max(1, keepdims=True) * np.abs(weights).sum(1)
         room += 2.0**-20 * np.abs(rows) @ np.abs(weights).T + 2.0**-127 * np.abs(weights).sum(1)
         assert (np.abs(out - exact) <= room).all()
         assert np.abs(out - exact).max() <= 1e-4 * exact.max()

@@ -23,11 +23,17 @@ from tilewright.schedule.vectors import inlined_body
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.templates.gpu_rows import by_warps, share_out
 
-COUNT = 3  # digits of an element: of those of float32 all but two, of the largest in its row
+WIDE, USUAL = 4, 3  # digits of a float32; of a half, all of whose bits they are where it is not
+# less than 2**-14 of the largest in its row, of bfloat16, or 2**-11, of float16
 TOGETHER = 4  # elements of a thread at a time, whose digits are words
 ATOM = "m16n8k32.int8"
 BYTES = Fragment(DType("int8"), "mk", "k2 k3 m0 m1 m2", "k0 k1 m3")  # of weights, 16 by 16
 APART = 16, 128  # rows of digits are an odd number of 16 bytes apart: lanes read different banks
+
+
+def count_of(data: Tensor) -> int:
+    """Digits of an element of rows."""
+    return WIDE if data.dtype.bytes > 2 else USUAL
 
 
 @dataclass(frozen=True)
@@ -46,15 +52,15 @@ class Cut:
     digits: Tensor
 
     @staticmethod
-    def made(a: Anchored, part: Tensor, behind: tuple[Stage, ...]) -> Cut:
-        """part: sums of products of the rows"""
+    def made(a: Anchored, part: Tensor, data: Tensor, behind: tuple[Stage, ...]) -> Cut:
+        """part: sums of products of the rows, which are data"""
         s = a.schedule
         for stage in s.stages:
             op = stage.op
             plain = isinstance(op, ComputeOp) and op.combiner is None and stage not in behind
             if plain and s.reaches(stage, s[part]):
                 stage.compute_inline()
-        return Cut(s, behind, *s.digits(a.anchor, COUNT))
+        return Cut(s, behind, *s.digits(a.anchor, count_of(data)))
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -3,7 +3,7 @@
 In: anchors of `topi.nn.dense_narrow`.  Out: their schedule, `dense.narrow.few`.  Bytes are stored
 in the order in which lanes hold them, and become floats of the rows' type on their way to an atom,
 which is exact; of one row or two, times integers, they stay bytes, and the rows become digits
-(`gpu_digits.py`).  What atoms add up of a line, or of a group, is scaled and added to a warp's sums:
+(`gpu_digits.py`).  What atoms add up of a line, or of a group, is scaled and added up by a warp:
 
     a block     some atoms of columns, all of the depth, all few rows
       slices of lines       bytes and scales come to rings in shared memory, bytes far ahead
@@ -37,7 +37,7 @@ from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
-from tilewright.topi.templates.gpu_digits import ATOM, BYTES, COUNT, Cut
+from tilewright.topi.templates.gpu_digits import ATOM, BYTES, Cut, count_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_few import APART, STAGES, WHOLE
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
@@ -92,18 +92,20 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         raise _refused(op, "its rows are computed")
     cut, sums, fragment = None, a.anchor, atom.a
     if digits:
-        cut, norm = Cut.made(a, part, norm[:-1]), norm[:-1]
+        cut, norm = Cut.made(a, part, found.data, norm[:-1]), norm[:-1]
         sums, part, apart, fragment = cut.sums, cut.products, cut.numbers, BYTES
     else:
         apart = s.apart(part, str(found.data.dtype))
     (line,) = op_of(s, sums).reduce_axis
     few, many, _ = op_of(s, part).axis
     product = s.pad(part, {few: N, many: M})
-    numbers, held = operands(op_of(s, product), _AXES)
+    numbers, held = (s[dims.tensor] for dims in operands(op_of(s, product), _AXES))
+    if cut is not None and held.tensor is cut.digits:  # whole atoms of them, as no stage has padded
+        held = s[s.cache_read(cut.digits, "fragment", [product])]
     assert isinstance(fragment, Fragment)
     weight = s.pack(found.weight, *fragment_order(fragment, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
-    inside = (s[product], s[numbers.tensor], s[held.tensor], *norm, *(cut.stages if cut else ()))
+    inside = (s[product], numbers, held, *norm, *(cut.stages if cut else ()))
     last = inline_around(a, end, inside)
     if product is not part:
         s[part].compute_inline()
@@ -140,9 +142,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     made.set_scope("fragment")
     made.compute_at(stage, line)
     half = _atoms(made, atom)
-    floats = s[numbers.tensor]
-    floats.set_scope("fragment")
-    floats.compute_at(made, half)
+    numbers.set_scope("fragment")
+    numbers.compute_at(made, half)
     width = vector_widths(found.data.dtype, a.target)[0]
     if cut is not None:
         cut.schedule(width, (root, block), thread, warps * shares)
@@ -156,9 +157,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
         shared.storage_align(shared.op.axis[-2], 2 * skew, skew)
         slots = 0 if whole else cfg["stages"].val
         fetch(shared, WARP * warps * shares, width, lanes=WARP, slots=slots)
-    own = s[held.tensor]
-    own.set_scope("fragment")
-    own.compute_at(made, half)
+    held.set_scope("fragment")
+    held.compute_at(made, half)
     weights = s[s.cache_read(weight, "shared", [apart])]
     scales = s[s.cache_read(scale, "shared", [local])]
     for copied in (weights, scales):
@@ -176,7 +176,7 @@ def _in_digits(a: Anchored, found: Operands) -> bool:
     op = op_of(a.schedule, a.anchor)
     groups, lines = found.scale.shape[1], op.reduce_axis[0].size
     depth = found.data.shape[-1] // (groups if groups >= min(SHARES) else lines)
-    few = op.shape[0] * COUNT <= N and depth % ATOMS[ATOM].extents["k"] == 0
+    few = op.shape[0] * count_of(found.data) <= N and depth % ATOMS[ATOM].extents["k"] == 0
     return few and workload_of(op, 3, 1)[4] in WHOLE_NUMBERS and a.target.allows(ATOM)
 
 
@@ -231,7 +231,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
     held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
     room = limits.shared_bytes_per_core * (ROOM_ALONE if digits and resident == 1 else ROOM)
     if digits:
-        held, row = rows * depth * lines * (data.dtype.bytes + COUNT), 0
+        held, row = rows * depth * lines * (data.dtype.bytes + count_of(data)), 0
     slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
     stages = sorted((e.val for e in knobs["stages"]), reverse=True)
     for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
