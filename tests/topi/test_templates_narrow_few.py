@@ -199,8 +199,9 @@ def test_few_rows_are_multiplied_digit_by_digit(kind: str, m: int, dtype: str) -
         weights = unpacked(values[1], values[2], kind).astype(np.float64)
         exact = np.maximum(rows @ weights.T, 0)
         # An element is off by a share of the largest in its row, and by roundings.
-        room = 2.0 ** (-22 if dtype == "bfloat16" else -29) * np.abs(rows).max(1, keepdims=True) * np.abs(weights).sum(1)
-        room += 2.0**-20 * np.abs(rows) @ np.abs(weights).T + 2.0**-127 * np.abs(weights).sum(1)
+        least = 2.0 ** (-22 if dtype == "bfloat16" else -29) * np.abs(rows).max(1, keepdims=True)
+        room = (least + 2.0**-127) * np.abs(weights).sum(1)
+        room += 2.0**-20 * np.abs(rows) @ np.abs(weights).T
         assert (np.abs(out - exact) <= room).all()
         assert np.abs(out - exact).max() <= 1e-4 * exact.max()
 
