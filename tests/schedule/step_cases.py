@@ -95,6 +95,31 @@ def narrow_sums(n: int, m: int, t: int, r: int, mask: int = -16) -> list[Tensor]
     return [a, f, w, s, sums]
 
 
+def cut_off_sums(m: int, r: int, where: str) -> list[Tensor]:
+    """Products of bytes with floats, which are cut off to integers, or not all added up."""
+    a, w = te.placeholder((1, 2 * r), name="A"), te.placeholder((m, 2, r), "int8", "W")
+    s, k, u = te.placeholder((m, 2), name="S"), te.reduce_axis(r, "k"), te.reduce_axis(2, "u")
+
+    def cut(value: Expr, name: str) -> Expr:
+        return value.astype("int32").astype("float32") if name == where else value
+
+    def row(i: Expr, c: Expr) -> Expr:
+        return cut(a[i, c] * 0.5, "row")
+
+    x = te.compute((1, 2 * r), row, name="X")
+
+    def term(i: Expr, j: Expr, q: Expr) -> Expr:
+        return te.sum(cut(x[i, q * r + k], "element") * w[j, q, k].astype("float32"), axis=k)
+
+    p = te.compute((1, m, 2), term, name="P")
+
+    def scaled(i: Expr, j: Expr) -> Expr:
+        value = cut(p[i, j, u], "sum") * cut(s[j, u], "scale")
+        return te.sum(te.if_then_else(u < 1, value, 0.0) if where == "some" else value, axis=u)
+
+    return [a, w, s, te.compute((1, m), scaled, name="C")]
+
+
 def scaled_sums(n: int, m: int, r: int, each: int = 2) -> list[Tensor]:
     """Sums of rows, times a scale of some of them."""
     a, s = te.placeholder((n, m, r), name="A"), te.placeholder((n, -(-m // each)), name="S")
@@ -235,6 +260,7 @@ COMPUTATIONS: dict[str, Callable[..., list[Tensor]]] = {
         half_chain,
         narrow,
         narrow_sums,
+        cut_off_sums,
         scaled_sums,
         softmax_of_products,
     )
@@ -488,6 +514,11 @@ CASES: dict[type[S.Step], list[Case]] = {
         Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 5)"),
         Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 2)", ("s[P].split(k, factor=2)",)),
         Case("narrow_sums(1, 2, 1, 70000)", "s.digits(C, 3)"),
+        Case("cut_off_sums(2, 4, 'row')", "s.digits(C, 3)", ("s[X].compute_inline()",)),
+        Case("cut_off_sums(2, 4, 'element')", "s.digits(C, 3)"),
+        Case("cut_off_sums(2, 4, 'sum')", "s.digits(C, 3)"),
+        Case("cut_off_sums(2, 4, 'scale')", "s.digits(C, 3)"),
+        Case("cut_off_sums(2, 4, 'some')", "s.digits(C, 3)"),
         Case("scaled_sums(2, 4, 3)", "s.digits(C, 2)"),
         Case("matmul(2, 3, 4)", "s.digits(C, 2)"),
     ],

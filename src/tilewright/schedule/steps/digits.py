@@ -17,8 +17,9 @@ from tilewright.base.dtype import FLOAT32, INT32, DType
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
+from tilewright.ir.symbols import symbols_of
 from tilewright.schedule.state import StageState
-from tilewright.schedule.steps.apart import computed_factor, holds, uncast, unwidened
+from tilewright.schedule.steps.apart import computed_factor, holds, unwidened
 from tilewright.schedule.steps.names import PythonNames
 from tilewright.schedule.steps.products import refuse_scheduled, sum_of_products
 from tilewright.schedule.steps.quotients import whole_body
@@ -153,9 +154,13 @@ class _Found:
 def _found(s: AnyState, stage: StageState, op: ComputeOp, place: str) -> _Found:
     if len(op.reduce_axis) != 1 or len(op.axis) != 2 or op.dtype is not FLOAT32:
         raise _refused(place, "it is no matrix of float32, or adds up along several axes")
+    if op.reduced.op != "mul":
+        raise _refused(place, "some of its terms do not count")
     row, column, term = (ax.var for ax in (*op.axis, *op.reduce_axis))
-    reads = [uncast(factor) for factor in op.reduced.args]
-    for part, scale in (reads, reads[::-1]):
+    for factor, scale in (op.reduced.args, op.reduced.args[::-1]):
+        part = _unrounded(factor)
+        if part.op != "read":
+            continue
         source = s[part.attr]
         inner = source.op
         plain = part.args == (row, column, term) and row not in E.free_variables(*scale.args)
@@ -165,26 +170,37 @@ def _found(s: AnyState, stage: StageState, op: ComputeOp, place: str) -> _Found:
         if reduced is not inner.body or reduced.attr[0].name != "sum" or source.is_output:
             continue
         number, read = computed_factor(inner, place)
-        (data,) = (uncast(f) for f in reduced.args[0].args if f is not number)
+        (data,) = (_unrounded(f) for f in reduced.args[0].args if f is not number)
         own, across, _ = (ax.var for ax in inner.axis)
         if own in E.free_variables(number) or across in E.free_variables(data):
             continue
-        if not data.dtype.is_float:
+        if data.op != "read" or not data.dtype.is_float:
             continue
         if not holds(INT8, number, read, inner):
             raise _refused(place, f"int8 does not hold every value of {str(number)[:80]}")
-        if prod(ax.size for ax in inner.reduce_axis) << 2 * (BITS - 1) > 1 << 30:
+        sizes = [ax.size for ax in inner.reduce_axis]
+        if symbols_of(sizes):
+            raise _refused(place, f"the extent of a sum of {inner.name} is a variable")
+        if prod(sizes) << 2 * (BITS - 1) > 1 << 30:
             raise _refused(place, f"int32 does not hold a sum of {inner.name}")
         inside = {ax.var for ax in (*inner.axis[2:], *inner.reduce_axis)}
-        value, factor = _row_apart(whole_body(s, data), inside)
-        return _Found(part, scale, inner, data.attr.name, value, factor, number, read)
-    raise _refused(place, "neither factor is a sum of floats, in rows, times numbers of columns")
+        value, common = _row_apart(whole_body(s, data), inside)
+        return _Found(part, scale, inner, data.attr.name, value, common, number, read)
+    why = "neither factor is a sum that nothing else reads, of floats, in rows, times numbers"
+    raise _refused(place, f"{why} of columns")
+
+
+def _unrounded(value: Expr) -> Expr:
+    """`value` without conversions of floats to others: one to integers cuts off, and stays."""
+    while value.op == "cast" and value.dtype.is_float and value.args[0].dtype.is_float:
+        value = value.args[0]
+    return value
 
 
 def _row_apart(value: Expr, inside: set[Expr]) -> tuple[Expr, Expr | None]:
     """What is left of an element without the factors that all elements of its row have, and their
     product; both in float32, without roundings to other types between."""
-    value = uncast(value) if value.dtype.is_float else value
+    value = _unrounded(value)
     if value.op == "mul":
         parts = [_row_apart(factor, inside) for factor in value.args]
         left = [part for part, _ in parts if E.free_variables(part) & inside]
