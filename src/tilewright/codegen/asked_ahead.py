@@ -17,6 +17,7 @@ from math import prod
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.loops import loop_ranges
 from tilewright.ir.stmt import (
     Buffer,
     For,
@@ -30,7 +31,6 @@ from tilewright.ir.stmt import (
     map_children,
     seq,
 )
-from tilewright.lowering.loops import loop_ranges
 
 DISTANCE = 8192  # bytes: some microseconds of what one core reads from memory
 LINE = 64  # bytes that come at once

@@ -21,6 +21,7 @@ from math import prod
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.loops import loop_ranges
 from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     Allocate,
@@ -42,7 +43,6 @@ from tilewright.ir.stmt import (
     statements,
     written_buffers,
 )
-from tilewright.lowering.loops import loop_ranges
 
 MOST = 16  # accesses of a thread: of all that run together, about what a device has under way
 LEAST_BYTES = 8  # of an access: smaller ones are not what a kernel waits for

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.ir import expr as E
-from tilewright.ir import symbols
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.bulk import GATED
 from tilewright.ir.expr import Expr
 from tilewright.ir.foreign import Foreign
+from tilewright.ir.loops import loop_ranges
 from tilewright.ir.stmt import (
     ASYNC_BYTES,
     Allocate,
@@ -51,15 +51,6 @@ from tilewright.ir.stmt import (
 from tilewright.lowering.ring import settled
 
 WORD = 4  # bytes of a register of a GPU
-
-
-def loop_ranges(kernel: Kernel) -> dict[Expr, tuple[int, int]]:
-    """Inclusive range of every loop and thread variable of the kernel."""
-    known = symbols.ranges(g.var for g in kernel.given if g.sized)
-    least = Simplifier(known)
-    known |= {t.var: (0, symbols.last(t.extent, least)) for t in kernel.threads}
-    loops = (s for s in statements(kernel.body) if isinstance(s, For))
-    return known | {s.var: (0, symbols.last(s.extent, least)) for s in loops}
 
 
 def vectorize(kernel: Kernel, gpu: bool) -> Kernel:

@@ -14,6 +14,7 @@ from tilewright.base.concurrency import cached_property
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Linear, Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.loops import loop_ranges
 from tilewright.ir.stmt import (
     AsyncCopy,
     Buffer,
@@ -34,7 +35,6 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
-from tilewright.lowering.loops import loop_ranges
 from tilewright.lowering.unseen import BLOCKS, LOWEST, Side, other_side, power_of
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
+from tilewright.ir.loops import loop_ranges
 from tilewright.ir.stmt import (
     Allocate,
     Buffer,
@@ -41,7 +42,6 @@ from tilewright.ir.stmt import (
     seq,
     statements,
 )
-from tilewright.lowering.loops import loop_ranges
 
 LOWEST = -1e30  # a hidden score is less: no score of a product of floats comes near
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
