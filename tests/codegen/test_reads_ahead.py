@@ -82,6 +82,20 @@ def test_a_residual_is_read_in_front_of_the_sums() -> None:
     assert behind.index("r_first[0] = r[") < behind.index("for (") < behind.index("] = sum[0]")
 
 
+def test_choices_elsewhere_in_an_end_do_not_matter() -> None:
+    large = load(SUM, E.const(0)) < float("inf")
+    scale = E.select(large, E.const(0.5, "float32"), E.const(float("nan"), "float32"))
+    before = ends(load(R, T) * scale + E.if_then_else(T < 5, load(R, (T + 1) % 5), 0.0))
+    after = reads_ahead(before)
+    reads = [str(s.value) for s in statements(after.kernels[0].body) if isinstance(s, Store)]
+    assert reads[0] == "r[t]" and sum("r[" in read for read in reads[1:]) == 1
+    x, r = np.random.default_rng(0).normal(size=(2, THREADS)).astype(np.float32)
+    found = np.zeros((2, ENDS), np.float32)
+    for made, own in zip((before, after), found, strict=True):
+        run(made, [x, r, own])
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize(
     "before",
     [

@@ -104,3 +104,10 @@ def test_sums_of_partial_sums_are_read_first() -> None:
     (kernel,) = after.kernels
     stores = [s.buffer.name for s in statements(kernel.body) if isinstance(s, Store)]
     assert stores[0] == "x_first" and stores.count("x_first") == 1
+
+
+def test_what_is_chosen_is_read_where_it_is_chosen() -> None:
+    inside = E.if_then_else(T * 4 + R < 20, load(X, T * 4 + R), E.const(0.0, "float32"))
+    body = For(R, 4, Store(Y, T * 4 + R, inside), "unrolled")
+    before = linked(body, X, W, Y)
+    assert str(reads_first(before)) == str(before)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tilewright.codegen.reads_first import Nest, is_nest
-from tilewright.ir import expr as E
 from tilewright.ir.renaming import fresh_loops
 from tilewright.ir.stmt import (
     Allocate,
@@ -32,7 +31,6 @@ from tilewright.ir.stmt import (
 )
 
 MOST = 8  # bytes that a thread holds: two registers
-_CHOICES = ("if_then_else", "select")  # which read where they choose to
 
 
 def reads_ahead(program: Program) -> Program:
@@ -95,7 +93,7 @@ class _Ends:
         busy, self.begun = self.busy, self.begun or self.touches(stmt)
         barriers = any(isinstance(s, Barrier) for s in statements(stmt))
         self.busy = busy or (self.begun and barriers)
-        if not busy or not is_nest(stmt) or _chooses(stmt):
+        if not busy or not is_nest(stmt):
             return stmt
         nest = Nest(self.others)
         first, then = nest.parts(stmt, ())
@@ -106,7 +104,3 @@ class _Ends:
         self.held += nest.held
         return then
 
-
-def _chooses(stmt: Stmt) -> bool:
-    stores = (s for s in statements(stmt) if isinstance(s, Store))
-    return any(n.op in _CHOICES for s in stores for n in E.walk(s.value))

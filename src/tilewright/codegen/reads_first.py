@@ -33,6 +33,7 @@ from tilewright.ir.stmt import (
 )
 
 MOST = 128  # bytes that a thread holds: 32 registers
+_CHOICES = ("if_then_else", "select", "and", "or")  # of which the first operand decides
 _PARTS = (For, If, Seq, Store, Allocate)  # what such a nest consists of
 
 
@@ -109,7 +110,7 @@ class Nest:
 
     def _store(self, stmt: Store, loops: Sequence[For]) -> tuple[Stmt | None, Stmt]:
         taken = [
-            n for n in E.walk(stmt.value)
+            n for n in _certain(stmt.value)
             if n.op == "load" and n.attr in self.others and not _reads(n.args[0])
         ]  # fmt: skip
         if not taken:
@@ -129,6 +130,18 @@ class Nest:
             self.held.append(own)
             self.loads += turns
         return seq(*firsts), replace(stmt, value=E.substitute(stmt.value, values))
+
+
+def _certain(value: Expr) -> list[Expr]:
+    """The nodes that are evaluated in any case, not only where a choice falls on them."""
+    found: dict[Expr, None] = {}
+    todo = [value]
+    while todo:
+        node = todo.pop()
+        if node not in found:
+            found[node] = None
+            todo += reversed(node.args[:1] if node.op in _CHOICES else node.args)
+    return list(found)
 
 
 def _with(first: Stmt | None, around: Callable[[Stmt], Stmt]) -> Stmt | None:
