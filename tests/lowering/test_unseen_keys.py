@@ -34,20 +34,20 @@ LOW = relay.const(np.float32(-1e38))
 PARTS = 4  # copies of keys and of values, and what is done with them
 
 
-def places(count: int, axis: int, scale: int = 1) -> Expr:
+def places(count: int, axis: int, scale: int = 1, dtype: str = "int32") -> Expr:
     shape = [1, 1, 1]
     shape[axis] = count
-    return relay.const((scale * np.arange(count, dtype="int32")).reshape(shape))
+    return relay.const((scale * np.arange(count, dtype=dtype)).reshape(shape))
 
 
-def masked(rows: int, mask: str = "places") -> ComputeDAG:
+def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
     """Rows from position `at` - 1 on, over keys and values of a cache."""
     q, k, v = (
         relay.var(name, shape=(HEADS, n, SIZE), dtype="float16")
         for name, n in zip("qkv", (rows, KEYS, KEYS), strict=True)
     )
-    at = relay.var("at", shape=(1, 1, 1), dtype="int32")
-    key, row = places(KEYS, 2), places(rows, 1) + at
+    at = relay.var("at", shape=(1, 1, 1), dtype=dtype)
+    key, row = places(KEYS, 2, dtype=dtype), places(rows, 1, dtype=dtype) + at
     score = relay.cast(nn.batch_matmul(q, k, transpose_b=True), "float32") * relay.const(0.25)
     seen = relay.less(key, row)
     if mask == "window":
@@ -176,6 +176,16 @@ def test_of_other_masks_nothing_is_left_out(mask: str) -> None:
     program = lowered(dag, pieces=1, warps=2)
     assert left_out(program) == []
     for at in (1, 20):
+        assert is_right(program, dag, at), at
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_places_that_wrap_around_are_not_compared_ahead(dtype: str, rows: int) -> None:
+    dag = masked(rows, dtype=dtype)
+    program = lowered(dag, pieces=1, warps=2, rows=rows)
+    assert left_out(program) == []
+    for at in (5, np.iinfo(dtype).max):
         assert is_right(program, dag, at), at
 
 
