@@ -50,7 +50,13 @@ def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
     key, row = places(KEYS, 2, dtype=dtype), places(rows, 1, dtype=dtype) + at
     score = relay.cast(nn.batch_matmul(q, k, transpose_b=True), "float32") * relay.const(0.25)
     seen = relay.less(key, row)
-    if mask == "window":
+    if mask == "behind a prompt":  # of 40 keys, which are elsewhere
+        key = key - relay.const(40)
+        seen = relay.less(key, row)
+    elif mask == "from the row":
+        key, row = key - places(rows, 1, dtype=dtype), at
+        seen = relay.less(key, row)
+    if mask in ("window", "behind a prompt", "from the row"):
         seen = relay.where(seen, relay.less(row - relay.const(10), key), relay.const(False))
     elif mask == "capped":
         score = relay.tanh(score) * relay.const(8.0)
@@ -142,6 +148,17 @@ def test_what_rows_see_is_computed(
     for at in POSITIONS:
         assert is_right(program, dag, at), at
     assert is_right(backwards(program), dag, 33)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", ["behind a prompt", "from the row"])
+def test_rows_without_a_key_of_places_below_0(mask: str) -> None:
+    """All keys count then, those before the first place, too."""
+    dag = masked(2, mask)
+    program = lowered(dag, pieces=1, warps=2, rows=1)
+    assert len(left_out(program)) == PARTS
+    for at in (-60, 5, 30, 3 * KEYS):
+        assert is_right(program, dag, at), at
 
 
 @pytest.mark.slow
