@@ -74,6 +74,19 @@ def test_a_mask_is_worked_out_behind_a_view_of_fewer_axes() -> None:
                 np.testing.assert_array_equal(one, other)
 
 
+def test_a_mask_that_is_stretched_has_as_many_axes_as_the_choice() -> None:
+    every = relay.const(np.arange(SIZE, dtype="int64").reshape(1, SIZE))
+    i = relay.reshape(tensor("i", 1, dtype="int64"), (1, 1))
+    before = relay.less(every, relay.broadcast_to(i, (1, SIZE)))
+    behind = relay.broadcast_to(relay.less(every, i), (3, SIZE))
+    for here in (before, behind):
+        body = relay.where(here, tensor("x", 2, 3, SIZE), tensor("y", 2, 3, SIZE))
+        mod = canonicalize(IRModule.from_expr(function(body)))
+        made = work_out_indices(mod)
+        for at in (0, 3, -1):
+            np.testing.assert_array_equal(*values(made, at), *values(mod, at))
+
+
 def tables(*places: np.ndarray) -> Expr:
     i = relay.reshape(tensor("i", 1, dtype="int64"), (1, 1))
     apart = [relay.subtract(relay.const(p), i) for p in places]

@@ -34,23 +34,29 @@ LOW = relay.const(np.float32(-1e38))
 PARTS = 4  # copies of keys and of values, and what is done with them
 
 
-def places(count: int, axis: int, scale: int = 1) -> Expr:
+def places(count: int, axis: int, scale: int = 1, dtype: str = "int32") -> Expr:
     shape = [1, 1, 1]
     shape[axis] = count
-    return relay.const((scale * np.arange(count, dtype="int32")).reshape(shape))
+    return relay.const((scale * np.arange(count, dtype=dtype)).reshape(shape))
 
 
-def masked(rows: int, mask: str = "places") -> ComputeDAG:
+def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
     """Rows from position `at` - 1 on, over keys and values of a cache."""
     q, k, v = (
         relay.var(name, shape=(HEADS, n, SIZE), dtype="float16")
         for name, n in zip("qkv", (rows, KEYS, KEYS), strict=True)
     )
-    at = relay.var("at", shape=(1, 1, 1), dtype="int32")
-    key, row = places(KEYS, 2), places(rows, 1) + at
+    at = relay.var("at", shape=(1, 1, 1), dtype=dtype)
+    key, row = places(KEYS, 2, dtype=dtype), places(rows, 1, dtype=dtype) + at
     score = relay.cast(nn.batch_matmul(q, k, transpose_b=True), "float32") * relay.const(0.25)
     seen = relay.less(key, row)
-    if mask == "window":
+    if mask == "behind a prompt":  # of 40 keys, which are elsewhere
+        key = key - relay.const(40)
+        seen = relay.less(key, row)
+    elif mask == "from the row":
+        key, row = key - places(rows, 1, dtype=dtype), at
+        seen = relay.less(key, row)
+    if mask in ("window", "behind a prompt", "from the row"):
         seen = relay.where(seen, relay.less(row - relay.const(10), key), relay.const(False))
     elif mask == "capped":
         score = relay.tanh(score) * relay.const(8.0)
@@ -145,6 +151,17 @@ def test_what_rows_see_is_computed(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mask", ["behind a prompt", "from the row"])
+def test_rows_without_a_key_of_places_below_0(mask: str) -> None:
+    """All keys count then, those before the first place, too."""
+    dag = masked(2, mask)
+    program = lowered(dag, pieces=1, warps=2, rows=1)
+    assert len(left_out(program)) == PARTS
+    for at in (-60, 5, 30, 3 * KEYS):
+        assert is_right(program, dag, at), at
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [np.nan, np.inf])
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_hidden_numbers_are_not_met(
@@ -176,6 +193,16 @@ def test_of_other_masks_nothing_is_left_out(mask: str) -> None:
     program = lowered(dag, pieces=1, warps=2)
     assert left_out(program) == []
     for at in (1, 20):
+        assert is_right(program, dag, at), at
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_places_that_wrap_around_are_not_compared_ahead(dtype: str, rows: int) -> None:
+    dag = masked(rows, dtype=dtype)
+    program = lowered(dag, pieces=1, warps=2, rows=rows)
+    assert left_out(program) == []
+    for at in (5, np.iinfo(dtype).max):
         assert is_right(program, dag, at), at
 
 

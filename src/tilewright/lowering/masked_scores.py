@@ -353,11 +353,11 @@ class Seen:
         is_known = expression(first) < bound(above, False)
         if below:
             is_known = E.all_of(is_known, bound(below, True) + 1 < expression(last))
-        _, every = simple.interval(simple.to_expr(last, "int32"))
+        (least, _), (_, every) = (simple.interval(simple.to_expr(f, dtype)) for f in (first, last))
         end = E.select(is_known, bound(above, True), E.const(int(every), dtype))
         if not below:
             return Seen(None, end)
-        begin = E.select(is_known, bound(below, False) + 1, E.const(0, dtype))
+        begin = E.select(is_known, bound(below, False) + 1, E.const(int(least), dtype))
         return Seen(begin, end)
 
 

@@ -288,6 +288,8 @@ class Side:
 
     @staticmethod
     def of(node: Expr, simple: Simplifier, kept: set[Expr]) -> Side | None:
+        if not node.dtype.is_index:  # it may wrap around
+            return None
         form = simple.linear(node)
         same, least, most = list[tuple[Expr, int]](), form.constant, form.constant
         for atom, c in form.terms.items():

@@ -85,7 +85,8 @@ def _again(node: Expr, rank: int, steps: Collection[Expr], made: dict[Expr, Expr
             made[node] = Constant(node.data.reshape(shape))
         elif node in steps and isinstance(node, Call):
             args = tuple(_again(a, rank, steps, made) for a in node.args)
-            made[node] = Call(node.op, args, node.attrs)
+            stretched = {"shape": shape} if "shape" in node.attrs else {}
+            made[node] = Call(node.op, args, {**node.attrs, **stretched})
         elif _is_moved_view(node) and isinstance(node, Call) and _behind(node) in steps:
             made[node] = _again(node.args[0], rank, steps, made)
         else:
