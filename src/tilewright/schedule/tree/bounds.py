@@ -240,9 +240,23 @@ class Bounds:
         return whole if hull is None else self._clipped(hull, size)
 
     def _hull(self, a: Span, b: Span) -> Span:
-        lo, hi = self.interval(b[0].add(a[0], -1))
+        lo, hi = self.interval(self._by_threads_of(a[0], b[0]).add(a[0], -1))
         low, high = minimum(lo, 0), maximum(a[1], hi + b[1])
         return Base(a[0].terms, a[0].constant + low), high - low
+
+    def _by_threads_of(self, base: Base, other: Base) -> Base:
+        """`other`, where loops that threads run are those of `base`, if they are as many."""
+        tag_of = self.tree.tag_of
+        bound = ((tag_of.get(ax, ""), ax) for ax in base.terms if isinstance(ax, IterVar))
+        own = {tag: ax for tag, ax in bound if tag.startswith("threadIdx")}
+        result = Base({}, other.constant)
+        for atom, c in other.terms.items():
+            ax = own.get(tag_of.get(atom, "")) if isinstance(atom, IterVar) else None
+            if isinstance(atom, IterVar) and ax is not None:
+                alike = where(self.extent[ax] == self.extent[atom], 1, 0)
+                result, c = result.add(Base({ax: 1}), c * alike), c * (1 - alike)
+            result = result.add(Base({atom: 1}), c)
+        return result
 
     def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
         base = Base({}, access.constant)
