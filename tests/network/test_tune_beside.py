@@ -139,7 +139,9 @@ def test_no_trial_waits_for_what_narrow_weights_cost(
     costs_told = threading.Event()
     monkeypatch.setattr(narrow, "_deviation", measured)
     monkeypatch.setattr(passes_narrow, "packed", packed)
-    monkeypatch.setattr(LocalRunner, "describe", lambda *_: DeviceSpec(kind, shares_host=not beside))
+    monkeypatch.setattr(
+        LocalRunner, "describe", lambda *_: DeviceSpec(kind, shares_host=not beside)
+    )
     monkeypatch.setattr(LocalRunner, "submit", answer)
     monkeypatch.setattr(LocalBuilder, "submit", built)
     monkeypatch.setattr(Progress, "note", told)
