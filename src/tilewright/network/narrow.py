@@ -8,6 +8,7 @@ Read next: `graph/passes/narrow.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -119,6 +120,14 @@ def accuracy(mod: IRModule, params: Mapping[str, Any]) -> Accuracy | None:
     """Measure what the weights that `mod` asks for cost; None where it asks for none."""
     cost = cost_of([mod], params, None, Groupings())
     return None if cost is None else cost.measure()
+
+
+def begin_packing(functions: Sequence[Function]) -> None:
+    """Have the weights packed that functions read, while the caller does other things."""
+    if layers := [layer for f in functions for layer in packings(f.body).values()]:
+        beside = ThreadPoolExecutor(1, thread_name_prefix="packing")
+        beside.submit(lambda: [layer.packed for layer in layers])
+        beside.shutdown(wait=False)
 
 
 def with_floats(function: Function) -> Function:
