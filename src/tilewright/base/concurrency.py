@@ -40,7 +40,7 @@ def in_threads(work: Callable[[S], T], items: Collection[S]) -> list[T]:
         return [work(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # more would take caches from each other
         return list(threads.map(work, items))
 
 
