@@ -279,6 +279,16 @@ def test_floats_are_there_until_the_cost_is_measured() -> None:
     assert cost is not None and cost.measure() == told
 
 
+def test_floats_of_a_cost_that_nobody_asks_for_are_gone() -> None:
+    mod, known = asking(layers(), "int8"), Groupings()
+    cost = cost_of([mod], {}, None, known)
+    main = known.ungrouped(mod, {}, USUAL, None)[0]["main"]
+    found = list(packings(main.body).values())
+    assert cost is not None and all(layer.packed and layer.floats is not None for layer in found)
+    del cost
+    assert len(found) == 2 and all(layer.floats is None for layer in found)
+
+
 @pytest.mark.parametrize("rows", [1, 20])
 def test_the_floats_of_a_packed_network_are_computed_with(rows: int) -> None:
     """What is compared with: the network as it was before the pass."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
@@ -55,28 +55,27 @@ class Cost:
     Of a network for several shapes, of the one with the least work.
 
     known: what is worked out of the network, for builds, too
-    Until it is measured, the floats of that one stay beside the bytes.
+    Until it is measured, or nobody has it any more, the floats of that one stay beside the bytes.
     """
 
     def __init__(
         self, mods: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target | None,
         known: Groupings,
     ) -> None:  # fmt: skip
-        self._kept: list[Packing] = []
         every = [known.ungrouped(mod, params, USUAL, target)[0]["main"] for mod in mods]
         self._work, at = min((sum(map(work, post_order(f.body))), k) for k, f in enumerate(every))
         self._known = self._main = every[at]
-        if self._known not in _MEASURED and not self._keeps_floats():  # a build dropped them
-            self._main = ungrouped(mods[at], params, USUAL, target)[0]["main"]
-            self._keeps_floats()
+        kept: list[Packing] | None = []
+        if self._known not in _MEASURED and (kept := _kept(self._main)) is None:
+            self._main = ungrouped(mods[at], params, USUAL, target)[0]["main"]  # with floats anew
+            kept = _kept(self._main)
+        self._release = finalize(self, _release, kept or [])
 
     def measure(self) -> Accuracy:
         """Measure it, if nobody did."""
         if self._known not in _MEASURED:
             _MEASURED[self._known] = self._measured(str(self._known.attrs[ASKED]))
-        for layer in self._kept:
-            layer.release_floats()
-        self._kept = []
+        self._release()
         return _MEASURED[self._known]
 
     def _measured(self, weights: str) -> Accuracy:
@@ -92,15 +91,20 @@ class Cost:
         error = 0.0 if worst is None else worst.packed.error
         return Accuracy(weights, len(layers), off, error, name)
 
-    def _keeps_floats(self) -> bool:
-        """Have the floats kept, of all layers or of none."""
-        layers = list(packings(self._main.body).values())
-        self._kept = [layer for layer in layers if layer.keep_floats()]
-        if len(self._kept) == len(layers):
-            return True
-        for layer in self._kept:
-            layer.release_floats()
-        return False
+
+def _kept(main: Function) -> list[Packing] | None:
+    """The layers of a function, whose floats are kept now; None where a build dropped some."""
+    layers = list(packings(main.body).values())
+    kept = [layer for layer in layers if layer.keep_floats()]
+    if len(kept) == len(layers):
+        return kept
+    _release(kept)
+    return None
+
+
+def _release(layers: Sequence[Packing]) -> None:
+    for layer in layers:
+        layer.release_floats()
 
 
 # What was measured, as long as somebody has the function.
