@@ -381,7 +381,7 @@ def search(
 
     templates: whether templates compete with the rules of "auto-scheduler"
     tasks:     which of them, see `chosen_tasks`; all: of other layouts, too
-    helpers:   what `begun` gives, of the same target; None: of tasks, nothing was begun
+    helpers:   what `begun` gives, of the same target
     """
     way = tuner if tuner == RULES else tuner_name(tuner)
     options = Options(
@@ -392,10 +392,11 @@ def search(
         progress.note(f"{database.path}: skipped {told}")
     more: dict[str, Any] = {}
     if isinstance(what, Network):
-        assert target is not None and helpers is not None
-        helpers = replace(helpers, groupings=what.groupings)
+        assert target is not None
+        known = what.groupings
+        helpers = None if helpers is None else replace(helpers, groupings=known)
         every = tasks_of(
-            what, target, way, templates, options if tasks == "all" else None, helpers.groupings
+            what, target, way, templates, options if tasks == "all" else None, known
         )  # fmt: skip
         try:
             found = [every[k] for k in chosen_tasks(tasks, len(every))]

@@ -11,6 +11,7 @@ from search.spaces import cpu_task
 from tilewright import cpu, front
 from tilewright.base.errors import ModelError
 from tilewright.cli.app import main
+from tilewright.graph.expr import IRModule
 from tilewright.measure import Database
 from tilewright.models import networks
 from tilewright.network import tune as tuning
@@ -65,7 +66,8 @@ def searched(monkeypatch):
         return found
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
+    mod = relay.Function([x := relay.var("x", shape=(8,))], relay.nn.relu(x))
+    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([IRModule.from_expr(mod)], {}))
     monkeypatch.setattr(tuning, "fused_tasks", tasks)
     return seen
 
