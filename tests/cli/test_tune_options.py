@@ -11,9 +11,7 @@ from search.spaces import cpu_task
 from tilewright import cpu, front
 from tilewright.base.errors import ModelError
 from tilewright.cli.app import main
-from tilewright.graph.expr import IRModule
 from tilewright.measure import Database
-from tilewright.models import networks
 from tilewright.network import tune as tuning
 from tilewright.network import tune_network
 from tilewright.runtime import load_module
@@ -44,7 +42,7 @@ def run(capsys, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def searched(monkeypatch):
+def searched(monkeypatch, small_network):
     """What the search was called with."""
     seen = {}
 
@@ -66,8 +64,6 @@ def searched(monkeypatch):
         return found
 
     monkeypatch.setattr(tuning, "search", search)
-    mod = relay.Function([x := relay.var("x", shape=(8,))], relay.nn.relu(x))
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([IRModule.from_expr(mod)], {}))
     monkeypatch.setattr(tuning, "fused_tasks", tasks)
     return seen
 
