@@ -81,12 +81,13 @@ class Packing:
         if self._packed is not None and not self._keeping:
             self._floats = None
 
-    def is_of(self, matrix: Array, kind: str, group: int) -> bool:
-        """Whether it packs such weights, as far as they are there to look."""
-        floats, asked = self.floats, (matrix.shape, matrix.dtype, kind, group)
-        if floats is None or (self.shape, floats.dtype, self.kind, self.group) != asked:
+    def is_of(self, layers: tuple[str, ...], matrix: Array, kind: str, group: int) -> bool:
+        """Whether it packs these weights of such layers, as far as they are there to look."""
+        floats = self.floats
+        if floats is None or (self.layers, self.kind, self.group) != (layers, kind, group):
             return False
-        return floats is matrix or same(floats, matrix)
+        alike = (floats.shape, floats.dtype) == (matrix.shape, matrix.dtype)
+        return floats is matrix or (alike and same(floats, matrix))
 
     def constants(self) -> tuple[Constant, Constant]:
         """The bytes and scales in a graph."""
@@ -104,7 +105,7 @@ _MADE: WeakKeyDictionary[Expr, Packing] = WeakKeyDictionary()
 
 def _packing(layers: tuple[str, ...], matrix: Array, kind: str, group: int) -> Packing:
     """What packs these weights: those of a network for other shapes may be the same."""
-    alike = (known for known in list(_MADE.values()) if known.is_of(matrix, kind, group))
+    alike = (known for known in list(_MADE.values()) if known.is_of(layers, matrix, kind, group))
     return next(alike, None) or Packing(layers, matrix, kind, group)
 
 
