@@ -6,9 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright.graph import evaluate as evaluation
 from tilewright.graph import floats
+from tilewright.graph.evaluate import evaluate
+from tilewright.graph.expr import Constant, Function, TensorType, Tuple, Var
 from tilewright.graph.floats import largest, product, same, widened
 from tilewright.graph.narrow import can_hold, packed
+from tilewright.graph.op import call
 from tilewright.topi.nn.narrow import KINDS
 
 TYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
@@ -68,3 +72,26 @@ def test_the_largest_tells_whether_bytes_can_hold_all(kind: str, size: float) ->
     matrix = np.clip(drawn(8, 64), -1, 1) * np.float32(size)
     matrix[3, 5] = size
     assert can_hold(matrix, kind) == (packed(matrix, kind, 32).error < 1)
+
+
+def test_a_table_is_looked_up_in_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of it is converted; one that something else reads is converted as a whole."""
+    shapes: list[tuple[int, ...]] = []
+    convert = evaluation._as
+
+    def seen(value: np.ndarray, dtype: str) -> np.ndarray:
+        shapes.append(value.shape)
+        return convert(value, dtype)
+
+    monkeypatch.setattr(evaluation, "_as", seen)
+    table, places = drawn(100, 4).astype("float16"), Var("places", TensorType((3,), "int32"))
+    constant = Constant(table)
+    taken = call("take", constant, places, axis=0)
+    given = {"places": np.array([7, 0, 99], "int32")}
+    for body, whole in ((taken, False), (Tuple([taken, constant]), True), (constant, True)):
+        shapes.clear()
+        found = evaluate(Function([places], body), given, "float64")
+        rows = found[0] if isinstance(found, tuple) else found
+        assert rows.dtype == "float64"
+        np.testing.assert_array_equal(rows, table if body is constant else table[given["places"]])
+        assert ((100, 4) in shapes) == whole
