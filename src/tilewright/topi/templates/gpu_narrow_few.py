@@ -49,6 +49,7 @@ KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
 MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
+UNROLLED = 512  # steps
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
 # Untuned.
@@ -83,7 +84,7 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("warps_k", [n for n in SHARES if n <= line.size])
     cfg.define_knob("step_k", [n for n in STEPS if n <= line.size])
     cfg.define_knob("stages", STAGES)
-    cfg.define_knob("auto_unroll_max_step", [0, 512])
+    cfg.define_knob("auto_unroll_max_step", [0, UNROLLED])
     shares, step = cfg["warps_k"].val, cfg["step_k"].val
     warps, each = cfg["tile_m"].size[1:]
     norm = norm_of(a, s[found.data], (s[found.part],))
@@ -226,7 +227,8 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
         shares, step = _most(knobs["warps_k"], shares), _most(knobs["step_k"], step // unit)
     alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
-    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
+    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value}
+    fixed |= {"auto_unroll_max_step": UNROLLED if _in_digits(a, found) else 0}
     fixed |= {"warps_k": shares, "step_k": step, "grouped": grouped}
     slices = max(-(-lines // (shares * step * unit)), 2)
     resident = min(ceil(blocks(tile)), MOST_BLOCKS)
@@ -253,6 +255,7 @@ def _of_digits(columns: int, terms: int, each: int, limits: Limits) -> Form:
     warps = max(WARPS) if atoms >= max(WARPS) else 1
     tile, shares = (warps, atoms // warps), max(SHARES) // warps
     if terms * each * atoms <= SLICE:
+        shares = min(shares, 1 << (terms.bit_length() - 1))
         return tile, shares, -(-terms // shares)
     resident = min(-(-columns // (M * atoms * limits.cores)), MOST_BLOCKS)
     room = limits.shared_bytes_per_core * ROOM // resident
