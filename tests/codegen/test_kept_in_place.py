@@ -26,6 +26,7 @@ from tilewright.ir.stmt import (
     Thread,
     load,
     map_children,
+    read_buffers,
     seq,
     statements,
 )
@@ -94,6 +95,21 @@ def test_neighbours_are_read_before_any_is_stored(apart: bool) -> None:
     for test in (s for s in statements(made.kernels[0].body) if isinstance(s, If)):
         inside = [s.buffer in made.args for s in statements(test.then) if isinstance(s, Store)]
         assert inside == sorted(inside) and not inside[0]
+    values(made, apart, 2)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_single_elements_are_all_worked_out_before_one_is_stored(apart: bool) -> None:
+    def single(y: Buffer, x: Buffer, j: int) -> Stmt:
+        at = T * SIZE + j
+        return Store(y, at, E.select(HERE, load(U, E.const(j)), load(x, at)))
+
+    both = [single(y, x, j) for j in range(SIZE) for y, x in ((Y, X), (V, Z))]
+    made = kept_in_place(linked(seq(*both), 2))
+    stores = [s for s in statements(made.kernels[0].body) if isinstance(s, Store)]
+    kept = [s.buffer in made.args for s in stores]
+    assert kept == sorted(kept) and kept.count(True) == 2 * SIZE
+    assert all(read_buffers(s).isdisjoint(made.args) for s in stores[kept.index(True) :])
     values(made, apart, 2)
 
 

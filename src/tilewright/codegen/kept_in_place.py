@@ -10,6 +10,8 @@ Read next: `reads_first.py`, `network/in_place.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import groupby
 
 from tilewright.base.dtype import BOOL
 from tilewright.codegen.c_value import APART
@@ -39,7 +41,11 @@ def kept_in_place(program: Program) -> Program:
     """`program` with such stores under a condition; without `Program.steady` it stays as it is."""
     if program.steady is None:
         return program
-    return replace(program, kernels=tuple(kept(k, program.steady) for k in program.kernels))
+    kernels = (kept(k, program.steady, ahead=True) for k in program.kernels)
+    return replace(program, kernels=tuple(kernels))
+
+
+MOST = 32  # new elements that a thread holds
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,15 @@ class _Change:
 _Part = tuple[Stmt, _Change | None]  # a statement, and when it changes anything; None: always
 
 
-def kept(kernel: Kernel, steady: frozenset[Buffer] = frozenset(), least: int = 0) -> Kernel:
-    """The same of one kernel.  least: bytes of arguments; of shorter ones elements are stored"""
+def kept(
+    kernel: Kernel, steady: frozenset[Buffer] = frozenset(), least: int = 0, ahead: bool = False
+) -> Kernel:
+    """The same of one kernel.
+
+    least: bytes of arguments; of shorter ones elements are stored
+    ahead: what several stores take is worked out before the first of them, so that its reads, which
+           may be of what is stored for all that compilers know, wait for the memory together
+    """
     written = written_buffers(kernel.body)
     others = {
         p for p in kernel.params
@@ -77,14 +90,14 @@ def kept(kernel: Kernel, steady: frozenset[Buffer] = frozenset(), least: int = 0
             if all(c is not None and stmt.var not in E.free_variables(c.test) for _, c in parts):
                 # nobody reads what they store, so each may have the loop for itself
                 return [(fresh_loops(replace(stmt, body=body), {}), c) for body, c in parts]
-            return [(replace(stmt, body=_held(parts)), None)]
+            return [(replace(stmt, body=_held(parts, ahead)), None)]
         if isinstance(stmt, Seq):
             return [part for s in stmt.body for part in visit(s)]
         if isinstance(stmt, (If, Allocate)):
-            return [(map_children(stmt, lambda s: _held(visit(s))), None)]
+            return [(map_children(stmt, lambda s: _held(visit(s), ahead)), None)]
         return [(stmt, None)]
 
-    return replace(kernel, body=_held(visit(kernel.body)))
+    return replace(kernel, body=_held(visit(kernel.body), ahead))
 
 
 def _change(stmt: Store, others: set[Buffer]) -> _Change | None:
@@ -105,7 +118,7 @@ def _change(stmt: Store, others: set[Buffer]) -> _Change | None:
     return None
 
 
-def _held(parts: list[_Part]) -> Stmt:
+def _held(parts: list[_Part], ahead: bool) -> Stmt:
     """Statements one behind the other, each where it changes something; what all their tests read
     is asked for together."""
     changes = [change for _, change in parts if change is not None]
@@ -119,7 +132,41 @@ def _held(parts: list[_Part]) -> Stmt:
             stmt = _substituted(stmt, {change.test: known})
             stmt = If(E.binary("or", test, change.apart), stmt)
         rest.append(stmt)
-    return Allocate(held, seq(*first, *rest)) if first else seq(*rest)
+    made = _worked_out(rest) if ahead else seq(*rest)
+    return Allocate(held, seq(*first, made)) if first else made
+
+
+def _worked_out(stmts: list[Stmt]) -> Stmt:
+    """What stores under conditions take before the first of them, as much as registers hold."""
+    done: list[Stmt] = []
+    for alike, some in groupby(stmts, lambda s: isinstance(s, If) and isinstance(s.then, Store)):
+        run = list(some)
+        for k in range(0, len(run), MOST) if alike else ():
+            done.append(_ahead([s for s in run[k : k + MOST] if isinstance(s, If)]))
+        done += [] if alike else run
+    return seq(*done)
+
+
+def _ahead(stores: list[If]) -> Stmt:
+    if len(stores) == 1:
+        return stores[0]
+    owns: list[Buffer] = []
+    first: list[Stmt] = []
+    then: list[Stmt] = []
+    for guarded in stores:
+        store = guarded.then
+        assert isinstance(store, Store)
+        lanes = store.value.lanes
+        own = Buffer(f"{store.buffer.name}_new", store.buffer.dtype, lanes, "local")
+        at = E.ramp(E.const(0), 1, lanes)
+        owns.append(own)
+        first.append(Store(own, at, store.value))
+        then.append(replace(guarded, then=replace(store, value=load(own, at))))
+    wanted = reduce(partial(E.binary, "or"), [guarded.condition for guarded in stores])
+    made = seq(If(wanted, seq(*first)), *then)
+    for own in owns:
+        made = Allocate(own, made)
+    return made
 
 
 def _substituted(stmt: Stmt, values: dict[Expr, Expr]) -> Stmt:

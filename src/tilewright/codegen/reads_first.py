@@ -33,7 +33,7 @@ from tilewright.ir.stmt import (
 )
 
 MOST = 128  # bytes that a thread holds: 32 registers
-_CHOICES = ("if_then_else", "select", "and", "or")  # of which the first operand decides
+_CHOICES = ("if_then_else", "and", "or")  # of which the first operand decides what is evaluated
 _PARTS = (For, If, Seq, Store, Allocate)  # what such a nest consists of
 
 
