@@ -35,7 +35,7 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
-from tilewright.lowering.unseen import BLOCKS, LOWEST, Side, other_side, power_of
+from tilewright.lowering.unseen import BLOCKS, LOWEST, Side, comparisons, other_side, power_of
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Scores:
         return Simplifier(loop_ranges(self.kernel))
 
     @cached_property
-    def where(self) -> dict[Store, Simplifier]:
-        """What holds where a statement runs."""
+    def where(self) -> dict[Stmt, Simplifier]:
+        """What holds where a store or a copy runs."""
         return _assumed(self.kernel.body, self.simple)
 
     @property
@@ -97,8 +97,8 @@ class Scores:
         """For each comparison of a choice the sides that are the place, and what is the same for a
         block: that."""
         simple, found = self.where[at], list[list[Linear]]()
-        for test in _comparisons(choice.args[0]):
-            sides = (simple.linear(_plain(a)).add(place, -1) for a in test.args)
+        for test in comparisons(choice.args[0]):
+            sides = (simple.linear(_plain(a)).add(place, -1) for a in (test.a, test.b))
             found.append([f for f in sides if all(_is_of(atom, self.blocks) for atom in f.terms)])
         return found
 
@@ -146,10 +146,10 @@ def scores_of(kernel: Kernel) -> Scores | None:
     return Scores(kernel, buffer, frozenset(choices))
 
 
-def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Store, Simplifier]:
-    if isinstance(stmt, Store):
+def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Stmt, Simplifier]:
+    if isinstance(stmt, (Store, AsyncCopy)):
         return {stmt: simple}
-    found = dict[Store, Simplifier]()
+    found = dict[Stmt, Simplifier]()
     for child in children(stmt):
         if isinstance(stmt, If) and child is stmt.then:
             found |= _assumed(child, simple.assuming(stmt.condition))
@@ -168,22 +168,8 @@ def _is_choice(node: Expr) -> bool:
         sum(n.op == "load" for n in inside) == 1
         and not any(n.op in ("select", "if_then_else") for n in inside)
         and all(n.attr > LOWEST for n in inside if n.op == "const")
-        and bool(_comparisons(test))
+        and bool(comparisons(test))
     )
-
-
-def _comparisons(test: Expr) -> list[Expr]:
-    """All that has to hold, where each is a < b; [] where it is something else."""
-    if test.op == "lt":
-        return [test]
-    if test.op == "and":
-        parts = list(test.args)
-    elif test.op in ("select", "if_then_else") and test.args[2].op == "const":
-        parts = [] if test.args[2].attr else list(test.args[:2])
-    else:
-        return []
-    found = [_comparisons(part) for part in parts]
-    return [c for each in found for c in each] if all(found) else []
 
 
 def _walk_around(roots: Iterable[Expr], hidden: set[Expr]) -> Iterable[Expr]:
@@ -297,11 +283,11 @@ def _is_rescaled(value: Expr, given: set[Buffer]) -> bool:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of the keys that some row sees, the first one (None: that of all) and the first one behind
-    them, of all rows of the block; or all keys, where a row may see none."""
+    """Of the keys that some row of the block sees the first one (None: that of all) and the last
+    one; or all keys, where a row may see none."""
 
-    begin: Expr | None
-    end: Expr
+    first: Expr | None
+    last: Expr
 
     @staticmethod
     def of(scores: Scores, keys: Keys) -> Seen | None:
@@ -309,13 +295,14 @@ class Seen:
         for at, choice, place in scores.chosen:
             simple, key = scores.where[at], keys.of_place(place)
             upper, lower = list[Linear](), list[Linear]()
-            for test in _comparisons(choice.args[0]):
-                behind = same(simple.linear(_plain(test.args[0])), key)
-                own = Side.of(test.args[behind], simple, scores.blocks)
+            for test in comparisons(choice.args[0]):
+                behind = same(simple.linear(_plain(test.a)), key)
+                other, more = (test.b, test.more) if behind else (test.a, -test.more)
+                own = Side.of(other, simple, scores.blocks, more)
                 if own is None:
                     return None
                 (above if behind else below).append(own)
-                (upper if behind else lower).append(simple.linear(test.args[behind]))
+                (upper if behind else lower).append(simple.linear(other).add(Linear({}, more)))
             if len(upper) != 1 or len(lower) > 1:
                 return None
             if lower:
@@ -332,8 +319,8 @@ class Seen:
     def _within(
         scores: Scores, keys: Keys, above: list[Side], below: list[Side]
     ) -> Seen | None:  # fmt: skip
-        simple, (first, last) = scores.simple, keys.ends
-        dtype = str(_comparisons(next(iter(scores.choices)).args[0])[0].args[0].dtype)
+        simple, (least, behind) = scores.simple, keys.ends
+        dtype = str(comparisons(next(iter(scores.choices)).args[0])[0].a.dtype)
         known, written = dict[Expr, Expr](), written_buffers(scores.kernel.body)
         for atom, _ in (*above[0].kept, *(below[0].kept if below else ())):
             for n in E.walk(atom):
@@ -346,32 +333,39 @@ class Seen:
         def expression(form: Linear) -> Expr:
             return E.substitute(simple.to_expr(form, dtype), known)
 
-        def bound(sides: Sequence[Side], most: bool) -> Expr:
-            rest = max(s.most for s in sides) if most else min(s.least for s in sides)
-            return expression(Linear(dict(sides[0].kept), rest))
+        def row(sides: Sequence[Side], more: int = 0) -> Expr:
+            return expression(Linear(dict(sides[0].kept), more))
 
-        is_known = expression(first) < bound(above, False)
+        def key(form: Linear, more: int) -> Expr:
+            return expression(form.add(Linear({}, more)))
+
+        # constants stay with keys, which are few: a row may be at an end of its type; what is seen
+        # is within it
+        is_known = key(least, -min(s.least for s in above)) < row(above)
         if below:
-            is_known = E.all_of(is_known, bound(below, True) + 1 < expression(last))
-        (least, _), (_, every) = (simple.interval(simple.to_expr(f, dtype)) for f in (first, last))
-        end = E.select(is_known, bound(above, True), E.const(int(every), dtype))
+            has_key = row(below) < key(behind, -1 - max(s.most for s in below))
+            is_known = E.all_of(is_known, has_key)
+        ends = [simple.interval(simple.to_expr(form, dtype)) for form in (least, behind)]
+        last = row(above, max(s.most for s in above) - 1)
+        last = E.select(is_known, last, E.const(int(ends[1][1]) - 1, dtype))
         if not below:
-            return Seen(None, end)
-        begin = E.select(is_known, bound(below, False) + 1, E.const(int(least), dtype))
-        return Seen(begin, end)
+            return Seen(None, last)
+        first = row(below, min(s.least for s in below) + 1)
+        return Seen(E.select(is_known, first, E.const(int(ends[0][0]), dtype)), last)
 
 
 def _source(scores: Scores, buffer: Buffer) -> Expr | None:
     """The element of global memory that one of shared memory is a copy of; None for others."""
-    found = list[Expr]()
+    found = list[tuple[Stmt, Expr]]()
     for s in statements(scores.kernel.body):
         if isinstance(s, AsyncCopy) and s.to.buffer is buffer and s.condition.op == "const":
-            found.append(load(s.source.buffer, s.source.index))
+            found.append((s, load(s.source.buffer, s.source.index)))
         elif isinstance(s, Store) and s.buffer is buffer:
-            found.append(s.value)
-    if buffer.size != 1 or len(found) != 1 or found[0].op != "load":
+            found.append((s, s.value))
+    if buffer.size != 1 or len(found) != 1 or found[0][1].op != "load":
         return None
-    memory, at = found[0].attr, scores.simple(found[0].args[0])
+    ((s, copied),) = found
+    memory, at = copied.attr, scores.where[s](copied.args[0])
     known = memory.scope == "global" and _is_of(at, scores.blocks)
     return load(memory, at) if known else None
 
