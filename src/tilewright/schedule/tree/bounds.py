@@ -240,9 +240,48 @@ class Bounds:
         return whole if hull is None else self._clipped(hull, size)
 
     def _hull(self, a: Span, b: Span) -> Span:
-        lo, hi = self.interval(b[0].add(a[0], -1))
+        lo, hi = self.interval(self._difference(b[0], a[0]))
         low, high = minimum(lo, 0), maximum(a[1], hi + b[1])
         return Base(a[0].terms, a[0].constant + low), high - low
+
+    def _difference(self, a: Base, b: Base) -> Base:
+        """a - b, in which equal quotients are one, and k * (x // k) + x % k is x: of each candidate
+        for itself, because numbers may be equal for some of them only."""
+        result, known = a.add(b, -1), dict[tuple[Quotient, Quotient], Any]()
+        while (shorter := self._put_together(result, known)) is not None:
+            result = shorter
+        return result
+
+    def _put_together(
+        self, base: Base, known: dict[tuple[Quotient, Quotient], Any]
+    ) -> Base | None:  # fmt: skip
+        """A base with two of its quotients put together; None where there are none left.
+
+        known: whether two quotients divide the same number by the same number
+        """
+        found = [atom for atom in base.terms if isinstance(atom, Quotient)]
+        pairs = [(p, q) for k, p in enumerate(found) for q in found[k + 1 :] if p.kind == q.kind]
+        pairs += [(p, q) for p in found for q in found if (p.kind, q.kind) == ("div", "mod")]
+        for p, q in pairs:
+            if (p, q) not in known:
+                known[p, q] = self._alike(p, q)
+            alike, c = known[p, q], base.terms[q]
+            gone: tuple[Quotient, ...] = (q,)
+            instead = Base({p: 1})
+            if p.kind != q.kind:
+                alike = logical_and(alike, base.terms[p] == c * q.k)
+                gone, instead = (p, q), q.base
+            if np.any(logical_and(alike, self._counts(c))):
+                left = {a: where(alike, 0, n) if a in gone else n for a, n in base.terms.items()}
+                return Base({}, base.constant).add(Base(left)).add(instead, where(alike, c, 0))
+        return None
+
+    def _alike(self, p: Quotient, q: Quotient) -> Any:
+        alike: Any = p.k == q.k
+        rest = self._difference(p.base, q.base)
+        for number in (rest.constant, *rest.terms.values()):
+            alike = logical_and(alike, number == 0)
+        return alike
 
     def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
         base = Base({}, access.constant)
