@@ -49,7 +49,6 @@ from tilewright.graph.expr import (
     TupleType,
     post_order,
 )
-from tilewright.graph.pass_options import USUAL, PassOptions
 from tilewright.graph.traversal import op_name
 from tilewright.measure.database import Database
 from tilewright.measure.sources import check_history
@@ -59,7 +58,7 @@ from tilewright.network.conversion import converted, in_type
 from tilewright.network.evidence import sources_of
 from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
-from tilewright.network.narrow import Watch, accuracy, asking
+from tilewright.network.narrow import asking, cost_of
 from tilewright.network.single import build_task
 from tilewright.network.tune import Measuring as Measuring
 from tilewright.network.tune import as_described as as_described
@@ -113,6 +112,14 @@ class Network:
     states: Mapping[str, State] = field(default_factory=dict)
     weights: str = ""
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    _narrow: dict[str, Network] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _packed: Groupings = field(default_factory=Groupings, init=False, repr=False, compare=False)
+
+    @property
+    def groupings(self) -> Groupings:
+        """What searches and builds of it work out once: with other weights kept as long as it, so
+        that they are packed once; else new, since it would be the weights once more."""
+        return self._packed if self.weights else Groupings()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -157,8 +164,10 @@ class Network:
         """Give the same with the weights of dense layers as int8, int4 or float8, in groups along
         the depth that have a scale: KIND[:GROUP][:head=KIND], such as "int4:64:head=none"; the head
         is the last layer.  Raises ModelError."""
-        mods = tuple(asking(mod, weights) for mod in self.modules)
-        return replace(self, modules=mods, weights=weights)
+        if weights not in self._narrow:
+            mods = tuple(asking(mod, weights) for mod in self.modules)
+            self._narrow[weights] = replace(self, modules=mods, weights=weights)
+        return self._narrow[weights]
 
     def __str__(self) -> str:
         held = [self.params.values(), (n.data for m in self.modules[:1] for n in _constants(m))]
@@ -384,7 +393,8 @@ def search(
     more: dict[str, Any] = {}
     if isinstance(what, Network):
         assert target is not None
-        known = None if helpers is None else helpers.groupings
+        known = what.groupings
+        helpers = None if helpers is None else replace(helpers, groupings=known)
         every = tasks_of(
             what, target, way, templates, options if tasks == "all" else None, known
         )  # fmt: skip
@@ -395,8 +405,6 @@ def search(
         more = {"networks": what.modules, "params": what.params, "history_of": every}
         so_far = f"results in {database.path} ({len(database)} so far)"
         progress.note(f"tuning {what.name} for {target}, {so_far}")
-        if what.weights and (cost := accuracy(what.modules[0], what.params)) is not None:
-            progress.note(str(cost))
     else:
         found = [what] if isinstance(what, Task) else list(what)
     return tune_network(
@@ -513,15 +521,16 @@ def compile(
     ):
         if isinstance(what, Task):
             return Compiled(build_task(what, schedules, verify=verify, use_knowledge=knowledge))
-        watch = Watch()
+        known, cost = what.groupings, None
+        if verify:
+            cost = cost_of(what.modules, what.params, local_target(chosen)[0], known)
         library = build(
             list(what.modules), chosen, what.params, schedules, verify=verify,
             partial_batches=partial_batches, use_knowledge=knowledge, states=what.states,
-            pass_options=PassOptions(instruments=(watch,)) if what.weights else USUAL,
-            bounds=what.bounds,
+            bounds=what.bounds, helpers=Helpers(groupings=known),
         )  # fmt: skip
-        if verify and (cost := watch.accuracy()) is not None:
-            library.report = replace(library.report, accuracy=cost)
+        if cost is not None:
+            library.report = replace(library.report, accuracy=cost.measure())
     return Compiled(library)
 
 

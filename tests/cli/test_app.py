@@ -134,20 +134,21 @@ def test_tune_passes_everything_on(run, quick_device, monkeypatch):
 
 
 @pytest.mark.parametrize("exhausted", [True, False])
-def test_a_run_that_ends_before_its_budget_says_why(run, quick_device, monkeypatch, exhausted):
+def test_a_run_that_ends_before_its_budget_says_why(
+    run, quick_device, small_network, monkeypatch, exhausted
+):
     def search(tasks, pipeline, database, options, on_event, history, meanwhile):
         meanwhile(None, None)
         return loop.Report([loop.TaskReport(t, exhausted=exhausted) for t in tasks])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "5")
     assert code == 0 and "Done.  Next: tilewright bench" in out
     assert ("Every sensible candidate of every task has been measured." in out) == exhausted
 
 
-def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
+def test_what_the_search_says_is_shown(run, quick_device, small_network, monkeypatch):
     def search(tasks, pipeline, database, options, on_event, history, meanwhile):
         meanwhile(None, None)
         on_event(loop.Event("converged", 0, 5, 1.0, message="Converged after 5 trials."))
@@ -155,7 +156,6 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
         return loop.Report([given_up])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     code, out, _ = run("tune", "resnet-18", "--trials", "500")
     assert code == 0 and "Converged after 5 trials." in out
@@ -163,7 +163,9 @@ def test_what_the_search_says_is_shown(run, quick_device, monkeypatch):
 
 
 @pytest.mark.parametrize("templates", [True, False])
-def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkeypatch, templates):
+def test_rules_tune_every_kernel_and_templates_compete(
+    run, quick_device, small_network, monkeypatch, templates
+):
     seen = []
 
     def search(tasks, pipeline, database, options, on_event, history, meanwhile):
@@ -176,7 +178,6 @@ def test_rules_tune_every_kernel_and_templates_compete(run, quick_device, monkey
         return [cpu_task(8, 8, 8)]
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", found)
     flags = [] if templates else ["--no-templates"]
     args = "tune", "resnet-18", "--trials", "5", "--tuner", "auto-scheduler"
@@ -424,7 +425,9 @@ def test_a_task_and_its_records_have_one_label():
     assert task_label(task_id(task)) == task_label(task)
 
 
-def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, monkeypatch):
+def test_the_search_tells_when_it_times_the_leaders_again(
+    run, quick_device, small_network, monkeypatch
+):
     def search(tasks, pipeline, database, options, on_event, history, meanwhile):
         meanwhile(None, None)
         best = make_record(task_id(tasks[0]), Result(costs=(2e-3,), verified=True, final=True))
@@ -433,7 +436,6 @@ def test_the_search_tells_when_it_times_the_leaders_again(run, quick_device, mon
         return loop.Report([loop.TaskReport(tasks[0], trials=5, best=best)])
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", lambda *_, **__: [cpu_task(8, 8, 8)])
     _, out, _ = run("tune", "resnet-18", "--trials", "5")
     lines = out.splitlines()

@@ -12,7 +12,6 @@ from tilewright import cpu, front
 from tilewright.base.errors import ModelError
 from tilewright.cli.app import main
 from tilewright.measure import Database
-from tilewright.models import networks
 from tilewright.network import tune as tuning
 from tilewright.network import tune_network
 from tilewright.runtime import load_module
@@ -43,7 +42,7 @@ def run(capsys, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def searched(monkeypatch):
+def searched(monkeypatch, small_network):
     """What the search was called with."""
     seen = {}
 
@@ -65,7 +64,6 @@ def searched(monkeypatch):
         return found
 
     monkeypatch.setattr(tuning, "search", search)
-    monkeypatch.setattr(networks, "load_sizes", lambda *_: ([None], {}))
     monkeypatch.setattr(tuning, "fused_tasks", tasks)
     return seen
 

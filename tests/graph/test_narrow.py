@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import front
 from tilewright.base.errors import ModelError
 from tilewright.front import Network, load
 from tilewright.graph.evaluate import evaluate
@@ -17,15 +20,21 @@ from tilewright.graph.expr import (
     Function,
     IRModule,
     TensorType,
+    Tuple,
     Var,
     post_order,
 )
-from tilewright.graph.narrow import NarrowWeights, _eighths, packed, unpacked
+from tilewright.graph.narrow import NarrowWeights, Packed, _eighths, packed, unpacked
 from tilewright.graph.op import call
+from tilewright.graph.pass_options import USUAL
+from tilewright.graph.passes import narrow as passes_narrow
 from tilewright.graph.passes import narrow_weights, optimize
 from tilewright.graph.passes.narrow import narrowed, packings
 from tilewright.graph.traversal import is_call, op_name
-from tilewright.network.narrow import accuracy, asking
+from tilewright.network.extract import Groupings
+from tilewright.network.narrow import accuracy, asking, cost_of, with_floats
+from tilewright.runtime.device import local_target
+from tilewright.targets.target import Target
 from tilewright.topi.nn.narrow import KINDS
 
 RNG = np.random.default_rng(0)
@@ -115,7 +124,7 @@ def test_weights_that_bytes_cannot_hold_stay_floats(kind: str, value: float) -> 
     function = Function([x], call("nn.dense", first, Constant(floats[1])), {"weights": kind})
     made = narrowed(function).body
     assert products(made) == [("dense", ""), ("dense_narrow", "int8" if kind == "int4" else kind)]
-    assert [p.shape for p in packings(made)] == [(128, 128)]
+    assert [p.shape for p in packings(made).values()] == [(128, 128)]
 
 
 def test_outputs_that_are_not_finite_are_not_told_to_be_near() -> None:
@@ -154,7 +163,7 @@ def test_many_rows_unpack_the_same_weights() -> None:
 def test_the_pass_computes_what_its_weights_stand_for(rows: int) -> None:
     mod = asking(layers(rows), "int4:64")
     main = narrowed(mod["main"])
-    assert [(t.kind, t.group) for t in packings(main.body)] == [("int4", 64), ("int8", 32)]
+    assert [(t.kind, t.group) for t in packings(main.body).values()] == [("int4", 64), ("int8", 32)]
     inputs = {"x": RNG.standard_normal((rows, 256)).astype("float32")}
     exact, found = evaluate(mod, inputs, "float64"), evaluate(main, inputs, "float64")
     off = np.linalg.norm(found - exact) / np.linalg.norm(exact)
@@ -198,6 +207,104 @@ def test_a_network_is_built_with_them_and_says_what_they_cost(rows: int) -> None
         assert told.outputs is not None and told.outputs / 3 < off < 3 * told.outputs < 3 * most
         assert f"weights {told.weights} in 2 layers: outputs " in str(run.report)
     assert tw.compile(net, "llvm").report.accuracy is None
+
+
+@pytest.fixture
+def packs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of what is packed from here on."""
+    found: list[str] = []
+
+    def seen(floats: np.ndarray, kind: str, group: int) -> Packed:
+        found.append(kind)
+        return packed(floats, kind, group)
+
+    monkeypatch.setattr(passes_narrow, "packed", seen)
+    return found
+
+
+@pytest.mark.slow
+def test_a_network_packs_its_weights_once(packs: list[str], tmp_path: Path) -> None:
+    """For tasks, which need none of the bytes, a search, what it costs and every build."""
+    net, log = load(layers()), tmp_path / "log.jsonl"
+    narrow = net.with_weights("int8")
+    assert net.with_weights("int8") is narrow
+    target = local_target(Target("llvm"))[0]
+    assert front.tasks_of(narrow, target, "xgb", known=narrow.groupings) and not packs
+    tw.tune(net, "llvm", trials=2, weights="int8", log=log, progress=False)
+    assert packs == ["int8"] * 2
+    run = tw.compile(net, "llvm", log, weights="int8")
+    cost = accuracy(asking(net.modules[0], "int8"), {})
+    assert run.report.accuracy == cost
+    assert packs == ["int8"] * 4  # those of a module that is no network's
+    tw.compile(net, "llvm", weights="int4")
+    assert packs == ["int8"] * 4 + ["int4", "int8"]
+
+
+def test_networks_for_several_shapes_pack_equal_weights_once(packs: list[str]) -> None:
+    weights = [matrix(128, 256), matrix(64, 256)]
+    mods, known = [], Groupings()
+    for rows in (1, 4, 20):
+        x = Var("x", TensorType((rows, 256)))
+        both = Tuple([call("nn.dense", x, Constant(w.copy())) for w in weights])
+        mods.append(asking(IRModule.from_expr(Function([x], both)), "int8"))
+    cost = cost_of(mods, {}, None, known)
+    assert cost is not None and cost.measure().layers == 2
+    made = [known.ungrouped(mod, {}, USUAL, None)[0]["main"] for mod in mods]
+    bytes_of = [[layer.packed.weight for layer in packings(m.body).values()] for m in made]
+    assert packs == ["int8"] * 2
+    assert all(
+        one is first for each in bytes_of for one, first in zip(each, bytes_of[0], strict=True)
+    )
+
+
+def test_floats_are_there_until_the_cost_is_measured() -> None:
+    mod, known = asking(layers(), "int8"), Groupings()
+    main = known.ungrouped(mod, {}, USUAL, None)[0]["main"]
+    found = list(packings(main.body).values())
+    first, second = (cost_of([mod], {}, None, known) for _ in range(2))
+    assert first is not None and second is not None
+    kept = [layer.packed.weight for layer in found]
+    told = first.measure()
+    assert all(layer.floats is not None for layer in found)  # the other one was not asked yet
+    assert second.measure() is told and all(layer.floats is None for layer in found)
+    # who asks later gets what was measured; of what was dropped before, it is packed again
+    again = cost_of([mod], {}, None, known)
+    assert again is not None and again.measure() is told
+    other = Groupings()
+    late = other.ungrouped(mod, {}, USUAL, None)[0]["main"]
+    assert [layer.packed.weight.tobytes() for layer in packings(late.body).values()] == [
+        weight.tobytes() for weight in kept
+    ]
+    cost = cost_of([mod], {}, None, other)
+    assert cost is not None and cost.measure() == told
+
+
+def test_floats_of_a_cost_that_nobody_asks_for_are_gone() -> None:
+    mod, known = asking(layers(), "int8"), Groupings()
+    cost = cost_of([mod], {}, None, known)
+    main = known.ungrouped(mod, {}, USUAL, None)[0]["main"]
+    found = list(packings(main.body).values())
+    assert cost is not None and all(layer.packed and layer.floats is not None for layer in found)
+    del cost
+    assert len(found) == 2 and all(layer.floats is None for layer in found)
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_the_floats_of_a_packed_network_are_computed_with(rows: int) -> None:
+    """What is compared with: the network as it was before the pass."""
+    mod, known = asking(layers(rows, "bfloat16"), "int4"), Groupings()
+    cost = cost_of([mod], {}, None, known)
+    assert cost is not None
+    main = known.ungrouped(mod, {}, USUAL, None)[0]["main"]
+    inputs = {"x": RNG.standard_normal((rows, 256)).astype("float32")}
+    exact, found = (evaluate(f, inputs, "float32") for f in (mod, with_floats(main)))
+    assert np.abs(found - exact).max() < 1e-5 * np.abs(exact).max()
+
+
+def test_what_is_not_verified_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("tilewright.network.narrow._deviation")
+    run = tw.compile(load(layers()), "cuda -arch=sm_90", weights="int8", verify=False)
+    assert run.report.accuracy is None
 
 
 def test_halves_and_narrow_weights_go_together() -> None:

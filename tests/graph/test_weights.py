@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.base import artifact
 from tilewright.base.artifact import Packing
+from tilewright.graph import floats
 from tilewright.graph.passes import weights
 from tilewright.graph.passes.weights import _scaled, all_finite
 
@@ -16,7 +17,8 @@ BFLOAT16 = ml_dtypes.bfloat16
 
 @pytest.fixture(autouse=True)
 def by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_AT_A_TIME", 64)
+    monkeypatch.setattr(weights, "AT_A_TIME", 64)
+    monkeypatch.setattr(floats, "AT_A_TIME", 64)
     monkeypatch.setattr(artifact, "_LARGE", 64)
 
 

@@ -511,6 +511,10 @@ CASES: dict[type[S.Step], list[Case]] = {
     S.Digits: [
         Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 2)", ("s[X].compute_inline()",)),
         Case("narrow_sums(2, 3, 2, 4)", "s.digits(C, 4)"),
+        Case("narrow_sums(2, 3, 6, 2)", "s.digits(C, 3, 4, 2)", ("s[X].compute_inline()",)),
+        Case("narrow_sums(1, 2, 4, 2)", "s.digits(C, 2, together=2, abreast=4)"),
+        Case("narrow_sums(1, 3, 3, 4)", "s.digits(C, 2, abreast=2)"),
+        Case("narrow_sums(1, 3, 3, 4)", "s.digits(C, 2, together=0)"),
         Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 5)"),
         Case("narrow_sums(1, 3, 2, 4)", "s.digits(C, 2)", ("s[P].split(k, factor=2)",)),
         Case("narrow_sums(1, 2, 1, 70000)", "s.digits(C, 3)"),

@@ -102,7 +102,7 @@ def test_every_extent(kind: str, m: int, n: int, groups: int, group: int, seed: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(kind: str) -> None:
-    tensors = dense(kind, 1, 2048, 64)
+    tensors = dense(kind, 1, 8192, 64)
     sketch = sketch_of(tensors)
     program = lower_schedule(sketch.close(sketch.fallback()), CUDA, args=tensors)
     copied = [s for k in program.kernels for s in statements(k.body) if isinstance(s, AsyncCopy)]
@@ -127,16 +127,16 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
 @pytest.mark.parametrize(
     ("case", "form"),
     [
-        (("int4", 1, 2048, 2048), (1, 8, 4, 2, 0)), (("int8", 1, 2048, 3072), (1, 8, 1, 2, 1)),
-        (("int4", 1, 8192, 2048), (1, 16, 4, 4, 0)), (("int8", 1, 2048, 16384), (4, 4, 1, 3, 1)),
-        (("int8", 1, 8192, 2048), (1, 16, 1, 3, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
+        (("int4", 1, 2048, 2048), (1, 16, 2, 2, 0)), (("int8", 1, 2048, 3072), (2, 4, 1, 2, 1)),
+        (("int4", 1, 8192, 2048), (1, 16, 1, 8, 0)), (("int8", 1, 2048, 16384), (1, 2, 1, 3, 1)),
+        (("int8", 1, 8192, 2048), (1, 16, 1, 2, 1)), (("int8", 4, 4096, 4096), (2, 8, 2, 12, 0)),
         (("int4", 16, 4096, 4096), (2, 8, 2, 8, 0)), (("int4", 4, 64, 40), (1, 2, 2, 2, 0)),
-        (("int4", 1, 2048, 16384), (2, 4, 8, 2, 0)), (("int4", 1, 2048, 3072), (2, 8, 4, 2, 0)),
+        (("int4", 1, 2048, 16384), (2, 4, 1, 6, 0)), (("int4", 1, 2048, 3072), (2, 16, 2, 2, 0)),
     ],
 )  # fmt: skip
 def test_what_runs_untuned(case: tuple[str, int, int, int], form: tuple[int, ...]) -> None:
     """Of one row a step is 128 of the depth, or more; rings are as deep as there is room.  Rows in
-    digits have a block for each core where weights are half a byte."""
+    digits have a block for each core, in one slice or in slices of two groups of each warp."""
     kind, m, k, n = case
     sketch = sketch_of(dense(kind, m, k, n, 128 if kind == "int8" else 32))
     index = sketch.fallback()

@@ -21,6 +21,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _TURN = 5e-4  # seconds
+_MOST_THREADS = 16  # of one loop: between calls of numpy each asks for Python's lock
 
 _LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
 _FORGOTTEN: list[Any] = []
@@ -40,7 +41,8 @@ def in_threads(work: Callable[[S], T], items: Collection[S]) -> list[T]:
         return [work(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor() as threads:
+    cores = os.cpu_count() or 1  # more threads would take caches from each other
+    with ThreadPoolExecutor(min(cores, _MOST_THREADS)) as threads:
         return list(threads.map(work, items))
 
 

@@ -53,6 +53,7 @@ def bench_network(
     from tilewright.models.peers.engines import peer_times, reference
     from tilewright.network.conversion import in_layout
     from tilewright.network.narrow import packed_outputs
+    from tilewright.runtime.device import local_target
 
     net = replace(net, states={}, bounds={})  # inputs and results to peers, which know no states
     (mod,), params = net.modules, dict(net.params)
@@ -68,7 +69,9 @@ def bench_network(
     net, wanted = replace(net, modules=(in_layout(mod, layout),)), expected.outputs
     if weights is not None:
         net = net.with_weights(weights)
-        wanted = packed_outputs(net.modules[0], params, inputs)
+        wanted = packed_outputs(
+            net.modules[0], params, inputs, local_target(target)[0], net.groupings
+        )
         title = f"{title}, {weights}"
     engines = [("untuned", front.compile(net, target, []))]
     if database is not None:

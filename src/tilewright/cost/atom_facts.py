@@ -167,7 +167,7 @@ def _rows(held: Held, touch: Touch, bounds: Bounds, *, turned: bool) -> tuple[An
     address = Point(bounds, _at(touch.node, held, *flat), column).address(touch)
     turn = column(swizzle(touch.producer, bounds)) if touch.producer is not None else 0
     starts, lies = (
-        np.asarray(at * np.float32(size / ROW)).reshape(-1, count // width, ROWS)
+        _of_points(at * np.float32(size / ROW), count // width)
         for at in (address, swizzled(address, turn, size))
     )
     group = np.floor(lies) % (BANKS * BANK_BYTES // ROW)
@@ -176,3 +176,9 @@ def _rows(held: Held, touch: Touch, bounds: Bounds, *, turned: bool) -> tuple[An
     if len(starts) == 1:
         return bool(aligned[0]), float(shared[0])
     return aligned, shared.astype(np.float64)
+
+
+def _of_points(value: Any, matrices: int) -> Any:
+    """What is known of rows of small matrices, or is the same for all: [n, matrices, rows]."""
+    known = np.atleast_2d(value)
+    return np.broadcast_to(known, (len(known), matrices * ROWS)).reshape(-1, matrices, ROWS)

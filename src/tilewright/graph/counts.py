@@ -1,8 +1,8 @@
 """Tables of whole numbers that follow from where they stand, such as 0..n-1.
 
-In: an array.  Out: the number at its beginning, and what a step along each axis adds.  A kernel
-works out such a number for less than it costs to read.  Read next: `passes/fuse.py`, which has them
-in kernels; `../network/computation.py`.
+In: a constant, or its array.  Out: the number at its beginning, and what a step along each axis
+adds.  A kernel works out such a number for less than it costs to read.  Read next:
+`passes/fuse.py`, which has them in kernels; `../network/computation.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.graph.types import Array
+from tilewright.graph.expr import Array, Constant
+from tilewright.graph.later import Later
 
 _MOST = 1 << 31  # of numbers that are part of a text
 
@@ -41,3 +42,8 @@ def count_of(data: Array) -> Count | None:
     for k, (n, step) in enumerate(zip(data.shape, steps, strict=True)):
         counted = counted + np.arange(n).reshape((-1,) + (1,) * (data.ndim - 1 - k)) * step
     return Count(begin, tuple(steps)) if np.array_equal(data, counted) else None
+
+
+def counted(table: Constant) -> Count | None:
+    """Give what its elements follow from, likewise; None of what is made later, as weights are."""
+    return None if isinstance(table, Later) else count_of(table.data)

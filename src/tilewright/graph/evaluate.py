@@ -175,8 +175,9 @@ def _run(
     nodes = post_order(body, _read_first)
     last_use = {c: k for k, node in enumerate(nodes) for c in _read_first(node)}
     values: dict[Expr, Value] = {}
+    tables = _tables(nodes) if change is None and observe is None and dtype is not None else set()
     for k, node in enumerate(nodes):
-        value = _value(node, values, bound, dtype)
+        value = _value(node, values, bound, None if node in tables else dtype)
         values[node] = value if change is None else change(value)
         if observe is not None:
             observe(node, values[node])
@@ -184,6 +185,17 @@ def _run(
             if last_use[child] == k and child is not body:
                 del values[child]  # large networks would not fit otherwise
     return values[body]
+
+
+def _tables(nodes: Sequence[Expr]) -> set[Expr]:
+    """Constants that are only looked up in: of large ones little is read, so they stay as they are,
+    and what is read is converted."""
+    found: set[Expr] = {n for n in nodes if isinstance(n, Constant)}
+    found.difference_update(nodes[-1:])
+    for node in nodes:
+        looks_up = isinstance(node, Call) and getattr(node.op, "name", "") == "take"
+        found.difference_update(_read_first(node)[1 if looks_up else 0 :])
+    return found
 
 
 def _value(

@@ -15,7 +15,8 @@ import numpy as np
 
 from tilewright.base.concurrency import in_threads
 from tilewright.base.errors import ModelError
-from tilewright.graph.expr import Array
+from tilewright.graph.floats import AT_A_TIME, largest, widened
+from tilewright.graph.types import Array
 from tilewright.ir import float8
 from tilewright.topi.nn.narrow import KINDS, LINE
 
@@ -25,7 +26,6 @@ HEAD = "head="
 AS_IT_IS = "none"  # of a head: its weights stay floats
 SCALES = np.dtype(ml_dtypes.bfloat16)
 _LEAST_SCALE = np.finfo(np.float32).tiny  # below it devices may have zero
-_AT_A_TIME = 1 << 16  # weights, which stay in a cache
 
 
 def _floats() -> Array:
@@ -106,13 +106,20 @@ class Packed:
     error: float
 
 
+def can_hold(matrix: Array, kind: str) -> bool:
+    """Whether bytes can hold the floats, whatever the group: not where they are not finite, or all
+    are smaller than scales can be.  A group of the largest of them tells."""
+    group = np.full((1, LINE * KINDS[kind].halves), largest(matrix), np.float32)
+    return packed(group, kind, group.shape[1]).error < 1
+
+
 def packed(matrix: Array, kind: str, group: int) -> Packed:
     """Pack [N, K] floats, some rows at a time: symmetric, each to the nearest."""
     columns, depth = matrix.shape
     lines = depth // KINDS[kind].line
     weight = np.empty((columns, lines, LINE), np.int8)
     scale = np.empty((columns, depth // group), SCALES)
-    rows = max(1, _AT_A_TIME // depth)
+    rows = max(1, AT_A_TIME // depth)
 
     def pack(first: int) -> tuple[float, float]:
         part = slice(first, first + rows)
@@ -120,11 +127,12 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
             return pack_rows(part)
 
     def pack_rows(part: slice) -> tuple[float, float]:
-        given = np.asarray(matrix[part], np.float32).reshape(-1, depth // group, group)
-        factor, numbers = _numbers(given, kind)
-        scale[part] = (factor * KINDS[kind].unit).astype(SCALES)
+        given = widened(np.ascontiguousarray(matrix[part])).reshape(-1, group)
+        factor = _factor(given, kind)
+        numbers = _over(given, factor[:, None], kind)
+        scale[part] = (factor * KINDS[kind].unit).astype(SCALES).reshape(-1, depth // group)
         weight[part] = _bytes(numbers.reshape(-1, depth), kind).reshape(-1, lines, LINE)
-        numbers *= factor[..., None]
+        numbers *= factor[:, None]
         numbers -= given
         return _square(numbers), _square(given)
 
@@ -135,42 +143,52 @@ def packed(matrix: Array, kind: str, group: int) -> Packed:
 
 def _square(numbers: Array) -> float:
     """The sum of squares; in double precision where floats cannot hold it."""
-    found = float(np.vdot(numbers, numbers))
+    flat = numbers.reshape(-1)
+    found = float(np.einsum("k,k->", flat, flat))  # without BLAS, see `floats.py`
     if 1e-25 < found < 1e37:
         return found
-    return float(np.vdot(wide := numbers.astype(np.float64), wide))
+    wide = flat.astype(np.float64)
+    return float(np.einsum("k,k->", wide, wide))
 
 
-def _numbers(given: Array, kind: str) -> tuple[Array, Array]:
-    """Scales of groups, as bfloat16 holds them, and what is left of the floats over these."""
-    turned = np.ascontiguousarray(np.moveaxis(given, -1, 0))  # numpy's loops are long then
+def _factor(given: Array, kind: str) -> Array:
+    """Scales of groups [n, group], as bfloat16 holds them."""
+    turned = np.ascontiguousarray(given.T)  # numpy's loops are long then
     most, high, low = KINDS[kind].most, turned.max(0), turned.min(0)
-    ends = np.maximum(high, -low)
     if kind != "int4":
-        return _over(given, ends / most, kind)
+        return _held(np.maximum(high, -low) / most, kind)
     # The largest number is 7, or -8, of which there is no positive one: whichever is nearer.
     ends = np.where(high > -low, high, low)
-    (factor, numbers), (other, others) = (_over(given, ends / n, kind) for n in (-(most + 1), most))
-    off, off_other = (
-        np.einsum("rgk,rgk->rg", d, d)
-        for d in (n * f[..., None] - given for n, f in ((numbers, factor), (others, other)))
-    )
-    nearer = off_other < off
-    return np.where(nearer, other, factor), np.where(nearer[..., None], others, numbers)
+    factor, other = (_held(ends / n, kind) for n in (-(most + 1), most))
+    off, off_other = (_off(turned, f, kind) for f in (factor, other))
+    return np.where(off_other < off, other, factor)
 
 
-def _over(given: Array, factor: Array, kind: str) -> tuple[Array, Array]:
-    """Scales as bfloat16 holds them, and the numbers that are nearest to the floats over these."""
+def _held(factor: Array, kind: str) -> Array:
+    """What bfloat16 holds of scales; 0 for what is too small."""
     factor = factor.astype(SCALES).astype(np.float32)
     held = np.abs(factor) * np.float32(KINDS[kind].unit) >= _LEAST_SCALE
-    factor = np.where(held, factor, np.float32(0))
-    inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=held)
-    scaled = given * inverse[..., None]  # the largest may be a little beyond
+    return np.where(held, factor, np.float32(0))
+
+
+def _off(turned: Array, factor: Array, kind: str) -> Array:
+    """How far each group [group, n] is from what a scale makes of it, squared."""
+    numbers = _over(turned, factor, kind)
+    numbers *= factor
+    numbers -= turned
+    found: Array = np.einsum("kn,kn->n", numbers, numbers)
+    return found
+
+
+def _over(given: Array, factor: Array, kind: str) -> Array:
+    """The numbers that are nearest to the floats over their scales."""
+    inverse = np.divide(1.0, factor, out=np.zeros_like(factor), where=factor != 0)
+    scaled = given * inverse  # the largest may be a little beyond
     most = KINDS[kind].most
     if kind == "float8":
-        return factor, np.take(_FLOATS, _eighths(scaled))
+        return np.take(_FLOATS, _eighths(scaled))
     np.rint(scaled, out=scaled)
-    return factor, np.clip(scaled, -most - (kind == "int4"), most, out=scaled)
+    return np.clip(scaled, -most - (kind == "int4"), most, out=scaled)
 
 
 def _eighths(numbers: Array) -> Array:
@@ -192,18 +210,29 @@ def _bytes(numbers: Array, kind: str) -> Array:
     return (first & 15) | (second << 4)
 
 
+def halves(weight: Array, scale: Array, kind: str) -> list[Array]:
+    """The floats that bytes and scales stand for, in float32: of each half of a byte those of all
+    lines side by side, [N, lines * 16]."""
+    narrow, (columns, groups) = KINDS[kind], scale.shape
+    bits = weight.view(np.uint8)
+    if kind == "float8":
+        numbers = [np.take(_FLOATS, bits)]
+    elif narrow.halves == 1:
+        numbers = [weight.astype(np.float32)]
+    else:
+        both = ((bits << 4).view(np.int8), (bits & 0xF0).view(np.int8))
+        numbers = [half.astype(np.float32) for half in both]
+    factor = np.asarray(scale, np.float32)[..., None] / np.float32(narrow.unit)
+    if narrow.halves > 1:
+        factor /= 16  # numbers are the upper halves of bytes
+    for part in numbers:
+        shaped = part.reshape(columns, groups, -1)
+        shaped *= factor
+    return [part.reshape(columns, -1) for part in numbers]
+
+
 def unpacked(weight: Array, scale: Array, kind: str) -> Array:
     """The floats [N, K], in float32, that bytes and scales stand for."""
-    narrow = KINDS[kind]
-    columns, groups = scale.shape
-    if kind == "float8":
-        numbers = _FLOATS[weight.view(np.uint8)]
-    elif narrow.halves == 1:
-        numbers = weight.astype(np.float32)
-    else:
-        bits = weight.view(np.uint8)
-        halves = np.stack([bits << 4, bits & 0xF0], axis=2).view(np.int8)
-        numbers = halves.astype(np.float32) / 16
-    factor = np.asarray(scale, np.float32) / np.float32(narrow.unit)
-    made = numbers.reshape(columns, groups, -1) * factor[..., None]
-    return np.asarray(made.reshape(columns, -1))
+    columns, lines, _ = weight.shape
+    parts = [part.reshape(columns, lines, LINE) for part in halves(weight, scale, kind)]
+    return np.stack(parts, axis=2).reshape(columns, -1)

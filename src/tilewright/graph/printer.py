@@ -17,7 +17,7 @@ from typing import Any
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ExpressionError
 from tilewright.base.printed import text_of
-from tilewright.graph.counts import count_of
+from tilewright.graph.counts import counted
 from tilewright.graph.deferred import Deferred
 from tilewright.graph.expr import (
     Array,
@@ -240,12 +240,12 @@ class Printer:
             return self.function("fn ", node).replace("\n", " ")
         if not isinstance(node, Constant):
             return f"%{node.name_hint}" if isinstance(node, Var) else type(node).__name__
-        value = f"{node.data.reshape(-1)[0]!s}" if node.data.size == 1 else ""
+        value = f"{node.data.reshape(-1)[0]!s}" if node.tensor_type.size == 1 else ""
         if self.is_key:
             if value:
                 return f"{value}{list(node.data.shape) or ''}"
-            return f"const({node._type}{count_of(node.data) or ''})"
-        if not node.data.shape and (text := scalar_text(node.data)):
+            return f"const({node._type}{counted(node) or ''})"
+        if not node.shape and (text := scalar_text(node.data)):
             return f"{text} /* ty={node.checked_type} */"
         if node not in self.numbers:
             self.numbers[node] = len(self.constants)
@@ -263,7 +263,8 @@ def _same(value: Any, usual: Mapping[str, Any], key: str) -> bool:
 
 def _group_key(function: Function) -> tuple[Any, ...]:
     """Equal for groups of one structure and the same arrays."""
-    held = [n for n in post_order(function.body) if isinstance(n, Constant) and n.data.size > 1]
+    constants = (n for n in post_order(function.body) if isinstance(n, Constant))
+    held = [n for n in constants if n.tensor_type.size > 1]
     return structural_key(function), *map(id, held)
 
 

@@ -25,6 +25,7 @@ from tilewright.base.dtype import TYPES, DType
 
 WARP = 32
 GROUP = 128
+PAIR = 2  # columns, see `of_pairs`
 ROUNDED = "tf32"  # the function of operands whose lowest bits an atom does not look at
 ROWS_OF_EIGHT = 8  # of a tile: they lie below each other, and the next eight behind them
 
@@ -140,6 +141,22 @@ def of_rows(sums: Fragment, dtype: DType) -> Fragment:
     """One value for each row of `sums`, held by all lanes that hold elements of the row."""
     bits = [bit for bit in sums.element.split() if bit[0] == sums.axes[0]]
     return Fragment(dtype, sums.axes, sums.lane, " ".join(bits))
+
+
+def has_pairs(sums: Fragment) -> bool:
+    """Whether each lane holds neighbouring columns."""
+    return sums.times == 1 and f"{sums.axes[1]}0" in sums.element.split()
+
+
+@cache
+def of_pairs(sums: Fragment) -> Fragment:
+    """One value for two neighbouring columns of `sums`, which a lane holds both of."""
+
+    def half(bits: str) -> str:
+        known = [(bit[0], int(bit[1:]) - (bit[0] == sums.axes[1])) for bit in bits.split()]
+        return " ".join(f"{axis}{number}" for axis, number in known if number >= 0)
+
+    return Fragment(sums.dtype, sums.axes, half(sums.lane), half(sums.element))
 
 
 def shared_bits(sums: Fragment) -> list[int]:

@@ -57,6 +57,7 @@ from tilewright.network.memory import (
     steps,
 )
 from tilewright.network.movement import moved
+from tilewright.network.narrow import begin_packing
 from tilewright.network.schedules import DEFAULT
 from tilewright.runtime.device import local_target
 from tilewright.runtime.network.library import Library, load
@@ -149,6 +150,7 @@ def build(
             for f in functions
         ]
         mains = [d.main for d in decided]
+        begin_packing(mains)
         _check_inputs(mains)
         each = [fused_groups(main) for main in mains]
         joined = _joined(each)

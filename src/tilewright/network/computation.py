@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from tilewright import te, topi
 from tilewright.base.errors import InternalError, ModelError
-from tilewright.graph.counts import Count, count_of
+from tilewright.graph.counts import Count, counted
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -115,8 +115,8 @@ def _value(node: Expr, values: dict[Expr, Any]) -> Any:
 
 def _constant(node: Constant) -> te.Tensor:
     """A constant inside a group: a tensor filled with its one number, or one that counts."""
-    if node.data.size != 1:
-        count = count_of(node.data)
+    if node.tensor_type.size != 1:
+        count = counted(node)
         if count is None:
             raise InternalError("lower", f"{node} is inside a group, only what counts may be")
         return _counted(node, count)
@@ -160,7 +160,7 @@ def _type_of(value: Any) -> Type:
 
 def _argument(node: Call, arg: Expr, values: dict[Expr, Any]) -> Any:
     """A single number next to a tensor of the result's shape becomes part of the expression."""
-    if not isinstance(arg, Constant) or arg.data.size != 1 or not takes_numbers(node):
+    if not isinstance(arg, Constant) or arg.tensor_type.size != 1 or not takes_numbers(node):
         return values[arg]
     other = node.args[1 if arg is node.args[0] else 0]
     plain = not isinstance(other, Constant) and isinstance(other.checked_type, TensorType)

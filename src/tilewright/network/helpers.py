@@ -25,6 +25,7 @@ class Helpers:
     references: what kernels are compared with; runner: on the open device; None: it has none
     device_free: what keeps others from the device that is used meanwhile
     groupings: of the networks that it tunes
+    apart: whether its trials are on a device of their own, so that others may compute meanwhile
     """
 
     builder: LocalBuilder | None = None
@@ -33,6 +34,7 @@ class Helpers:
     runner: LocalRunner | None = None
     device_free: Callable[[], AbstractContextManager[None]] = nullcontext
     groupings: Groupings = field(default_factory=Groupings)
+    apart: bool = False
 
     def building(self) -> AbstractContextManager[LocalBuilder]:
         """Give the builder; one that nobody has yet is closed again."""

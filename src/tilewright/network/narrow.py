@@ -8,21 +8,28 @@ Read next: `graph/passes/narrow.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 
 from tilewright.graph.evaluate import Value, evaluate
-from tilewright.graph.expr import Array, Function, IRModule, post_order
+from tilewright.graph.expr import Array, Attrs, Call, Expr, Function, IRModule, post_order
+from tilewright.graph.floats import product, widened
 from tilewright.graph.narrow import NarrowWeights
+from tilewright.graph.op import Op
 from tilewright.graph.op.work import work
-from tilewright.graph.pass_options import Instrument, PassInfo
-from tilewright.graph.passes import PASSES, fuse, narrow_weights, optimize
-from tilewright.graph.passes.narrow import ASKED, packings
+from tilewright.graph.pass_options import USUAL
+from tilewright.graph.passes.narrow import ASKED, Packing, packings
 from tilewright.graph.samples import sample_inputs
-from tilewright.graph.traversal import each_function
+from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, with_body
+from tilewright.network.extract import Groupings, ungrouped
 from tilewright.runtime.network.report import Accuracy
+from tilewright.targets.target import Target
 
 SAMPLES = 2
 LARGE = 1 << 28  # weights; of more, one sample is enough to wait for
@@ -43,63 +50,138 @@ def asking(mod: IRModule, weights: str) -> IRModule:
     return each_function(mod, ask)
 
 
-class Watch:
-    """An instrument of passes: keeps a network as it is before its weights are packed and behind
-    that, of several the one with the least work."""
+class Cost:
+    """What the weights of a network cost: made before they are packed, measured when it is asked.
+    Of a network for several shapes, of the one with the least work.
 
-    def __init__(self) -> None:
-        self._before: Function | None = None
-        self._found: tuple[int, Function, Function] | None = None
+    known: what is worked out of the network, for builds, too
+    Until it is measured, or nobody has it any more, the floats of that one stay beside the bytes.
+    """
 
-    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if info.name == narrow_weights.__name__:
-            self._before = mod["main"]
+    def __init__(
+        self, mods: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target | None,
+        known: Groupings,
+    ) -> None:  # fmt: skip
+        every = [known.ungrouped(mod, params, USUAL, target)[0]["main"] for mod in mods]
+        self._work, at = min((sum(map(work, post_order(f.body))), k) for k, f in enumerate(every))
+        self._known = self._main = every[at]
+        kept: list[Packing] | None = []
+        if self._known not in _MEASURED and (kept := _kept(self._main)) is None:
+            self._main = ungrouped(mods[at], params, USUAL, target)[0]["main"]  # with floats anew
+            kept = _kept(self._main)
+        self._release = finalize(self, _release, kept or [])
 
-    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
-        if info.name != narrow_weights.__name__ or self._before is None:
-            return
-        total = sum(map(work, post_order(self._before.body)))
-        if self._found is None or total < self._found[0]:
-            self._found = total, self._before, mod["main"]
+    def measure(self) -> Accuracy:
+        """Measure it, if nobody did."""
+        if self._known not in _MEASURED:
+            _MEASURED[self._known] = self._measured(str(self._known.attrs[ASKED]))
+        self._release()
+        return _MEASURED[self._known]
 
-    def accuracy(self) -> Accuracy | None:
-        """Measure what the weights of the network cost; None where it asks for none."""
-        if self._found is None or not (weights := self._found[1].attrs.get(ASKED)):
-            return None
-        total, plain, narrow = self._found
-        layers = packings(narrow.body)
-        worst = max(layers, key=lambda packing: packing.error, default=None)
+    def _measured(self, weights: str) -> Accuracy:
+        layers = list(packings(self._main.body).values())
         off = None
-        if layers and total <= MOST_WORK:
-            large = sum(prod(packing.shape) for packing in layers) > LARGE
+        if layers and self._work <= MOST_WORK:
+            large = sum(prod(layer.shape) for layer in layers) > LARGE
+            plain = with_floats(self._main)
             samples = range(1 if large else SAMPLES)
-            off = float(np.max([_deviation(plain, narrow, seed) for seed in samples]))
+            off = float(np.max([_deviation(plain, self._main, seed) for seed in samples]))
+        worst = max(layers, key=lambda layer: layer.packed.error, default=None)
         name = "" if worst is None else ", ".join(worst.layers) or "x".join(map(str, worst.shape))
-        error = 0.0 if worst is None else worst.error
-        return Accuracy(str(weights), len(layers), off, error, name)
+        error = 0.0 if worst is None else worst.packed.error
+        return Accuracy(weights, len(layers), off, error, name)
+
+
+def _kept(main: Function) -> list[Packing] | None:
+    """The layers of a function, whose floats are kept now; None where a build dropped some."""
+    layers = list(packings(main.body).values())
+    kept = [layer for layer in layers if layer.keep_floats()]
+    if len(kept) == len(layers):
+        return kept
+    _release(kept)
+    return None
+
+
+def _release(layers: Sequence[Packing]) -> None:
+    for layer in layers:
+        layer.release_floats()
+
+
+# What was measured, as long as somebody has the function.
+_MEASURED: WeakKeyDictionary[Function, Accuracy] = WeakKeyDictionary()
+
+
+def cost_of(
+    mods: Sequence[IRModule], params: Mapping[str, Any] | None, target: Target | None,
+    known: Groupings,
+) -> Cost | None:  # fmt: skip
+    """Give the `Cost` of a network; None where it asks for no other weights."""
+    asked = [mod for mod in mods if mod["main"].attrs.get(ASKED)]
+    return Cost(asked, params, target, known) if asked else None
 
 
 def accuracy(mod: IRModule, params: Mapping[str, Any]) -> Accuracy | None:
     """Measure what the weights that `mod` asks for cost; None where it asks for none."""
-    watch = Watch()
-    if mod["main"].attrs.get(ASKED):
-        _packed(mod, params, (watch,))
-    return watch.accuracy()
+    cost = cost_of([mod], params, None, Groupings())
+    return None if cost is None else cost.measure()
+
+
+def begin_packing(functions: Sequence[Function]) -> None:
+    """Have the weights packed that functions read, while the caller does other things."""
+    if layers := [layer for f in functions for layer in packings(f.body).values()]:
+        beside = ThreadPoolExecutor(1, thread_name_prefix="packing")
+        beside.submit(lambda: [layer.packed for layer in layers])
+        beside.shutdown(wait=False)
+
+
+def with_floats(function: Function) -> Function:
+    """Give a function whose weights were packed, and are kept, for the evaluator: what it computes
+    of bytes it computes of the floats that they stand for."""
+    layers = packings(function.body)
+
+    def visit(old: Expr, node: Expr) -> Expr:
+        if not isinstance(node, Call) or not is_call(node, "nn.dense_narrow", "nn.unpack_narrow"):
+            return node
+        layer = next((layers[arg] for arg in node.args if arg in layers), None)
+        if layer is None:
+            return node
+        assert isinstance(node.op, Op) and layer.floats is not None
+        rule = partial(_RULES[op_name(node)], layer.floats)
+        return Call(replace(node.op, numpy=rule), node.args, node.attrs)
+
+    return with_body(function, rewrite(function.body, visit))
+
+
+def _product(floats: Array, arrays: Sequence[Any], attrs: Attrs) -> Array:
+    """nn.dense_narrow, with these weights instead."""
+    data = arrays[0]
+
+    def rows(part: slice) -> Array:
+        return widened(np.ascontiguousarray(floats[part])).astype(data.dtype, copy=False)
+
+    return product(data, len(floats), rows)
+
+
+def _as_unpacked(floats: Array, arrays: Sequence[Any], attrs: Attrs) -> Array:
+    """nn.unpack_narrow, likewise."""
+    units, lines, line = arrays[0].shape
+    return widened(np.ascontiguousarray(floats)).reshape(units, lines, -1, line)
+
+
+_RULES = {"nn.dense_narrow": _product, "nn.unpack_narrow": _as_unpacked}
 
 
 def packed_outputs(
-    mod: IRModule, params: Mapping[str, Any], inputs: Mapping[str, Array]
-) -> tuple[Array, ...]:
-    """Compute with numpy, in float32, what `mod` computes with the weights that it asks for."""
-    found = evaluate(_packed(mod, params), inputs, "float32")
+    mod: IRModule, params: Mapping[str, Any], inputs: Mapping[str, Array],
+    target: Target | None = None, known: Groupings | None = None,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Compute with numpy, in float32, what `mod` computes with the weights that it asks for.
+
+    target, known: of builds of it, which then share what is packed
+    """
+    packed, _ = (known or Groupings()).ungrouped(mod, params, USUAL, target)
+    found = evaluate(packed, inputs, "float32")
     return found if isinstance(found, tuple) else (found,)
-
-
-def _packed(
-    mod: IRModule, params: Mapping[str, Any], instruments: Sequence[Instrument] = ()
-) -> IRModule:
-    passes = [p for p in PASSES if p is not fuse]
-    return optimize(mod, params, passes, instruments=instruments)
 
 
 def _deviation(plain: Function, narrow: Function, seed: int) -> float:

@@ -224,14 +224,16 @@ def tune(
         ) -> Future[float] | None:
             if meanwhile is None:
                 return None
+            apart = device is not None and not device.describe(tasks[0].target).shares_host
             rest = meanwhile(
                 Helpers(
-                    here, predictions, references, device, pipeline.device_free, given.groupings
+                    here, predictions, references, device, pipeline.device_free, given.groupings,
+                    apart,
                 )
-            )
+            )  # fmt: skip
             if rest is None:
                 return None
-            if device is not None and not device.describe(tasks[0].target).shares_host:
+            if apart:
                 return beside.submit(rest)
             done: Future[float] = Future()
             done.set_result(rest())

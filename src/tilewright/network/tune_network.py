@@ -25,6 +25,7 @@ from tilewright.network.confirm import Trials, loading
 from tilewright.network.estimate import Estimate
 from tilewright.network.extract import Groupings
 from tilewright.network.helpers import Helpers
+from tilewright.network.narrow import Cost, cost_of
 from tilewright.network.tune import Measuring
 from tilewright.runtime.timing import show_seconds
 from tilewright.schedule.task import Task
@@ -134,10 +135,15 @@ def tune_network(
     target, rows = tasks[0].target, [task_row(task, database) for task in tasks]
     begun = over = False
     untuned: list[Trials] = []
+    costs: list[Cost] = []  # of narrow weights, until they are told
 
     def say(text: str) -> None:
         if not over:
             progress.note(text)
+
+    def tell_costs(tell: Callable[[str], None]) -> None:
+        while costs:
+            tell(str(costs.pop().measure()))
 
     def meanwhile(known: Helpers) -> Callable[[], float] | None:
         nonlocal begun
@@ -150,7 +156,10 @@ def tune_network(
             since = time.monotonic()
             found = show_untuned(networks, params, target, farm, progress, known, say)
             untuned.extend(found)
-            return AFTER * (time.monotonic() - since)
+            left = AFTER * (time.monotonic() - since)
+            if known.apart:  # else it would take what trials are timed on, or come before them
+                tell_costs(say)
+            return left
 
         return beside
 
@@ -168,6 +177,8 @@ def tune_network(
 
     with ExitStack() as stack:
         own = helpers or stack.enter_context(tuning.begun(target, farm, measuring))
+        cost = cost_of(networks, params, target, own.groupings)
+        costs += [] if cost is None else [cost]
         if options.seconds is not None:
             spent = min(progress.elapsed, BEFORE * options.seconds)
             options = replace(options, seconds=options.seconds - spent)
@@ -191,6 +202,7 @@ def tune_network(
         report.check()
         if all(t.exhausted for t in report.tasks):
             progress.note("Every sensible candidate of every task has been measured.")
+        tell_costs(progress.note)
         if networks:
             confirm(networks, params, target, database, farm, progress, own, untuned)
     return report

@@ -387,14 +387,19 @@ class Schedule(ScheduleState[Stage]):
         return self.do(S.SumGroups(self[tensor].name))  # type: ignore[no-any-return]
 
     @door(ScheduleError)
-    def digits(self, tensor: Tensor, count: int) -> tuple[Tensor, ...]:
+    def digits(
+        self, tensor: Tensor, count: int, together: int = 1, abreast: int = 1
+    ) -> tuple[Tensor, ...]:
         """Multiply rows of floats by small integers digit by digit, as whole numbers; see
         `steps.Digits`.
 
-        Returns the tensors (sums of digits, their products, the integers as bytes; of each row the
-        largest element, the scale, its whole numbers, their digits).
+        together: terms whose elements count in whole numbers of the same
+        abreast:  terms whose sums lie side by side
+        Returns the tensors (sums of digits, their products, the integers as bytes, the rows; of
+        what is together the largest element, the scale, what a whole number counts; whole numbers,
+        their digits, and these as columns of products).
         """
-        return self.do(S.Digits(self[tensor].name, count))  # type: ignore[no-any-return]
+        return self.do(S.Digits(self[tensor].name, count, together, abreast))  # type: ignore[no-any-return]
 
     @staticmethod
     def replay(dag: ComputeDAG, steps: Iterable[Step | list[Any]]) -> Schedule:

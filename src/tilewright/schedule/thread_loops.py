@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilewright.base.dtype import DType
 from tilewright.base.errors import ScheduleError
-from tilewright.ir.atoms import ALL_ATOMS, WARP, names
+from tilewright.ir.atoms import ALL_ATOMS, WARP, names, of_pairs
 from tilewright.ir.stmt import ASYNC_BYTES
 from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.schedule import Stage
@@ -76,19 +76,20 @@ def deal(stage: Stage, loop: IterVar, threads: Size, lanes: Size | None = None) 
 
 
 def lanes(
-    stage: Stage, m: IterVar, n: IterVar, atom: str
+    stage: Stage, m: IterVar, n: IterVar, atom: str, pairs: bool = False
 ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
     """Let each lane of a warp, or of a group, take those elements of a tile that it holds as sums
     of `atom`.
 
     m, n: loops of `stage` that go over whole atoms
+    pairs: the sums are of two neighbouring columns each, which n goes over
     Returns the loop of the lanes, which is threadIdx.x, and inside it those that are left: over
     parts of atoms along m, over atoms along n, over neighbours along n.
     Raises ScheduleError for an atom that nobody has.
     """
     if atom not in ALL_ATOMS:
         raise ScheduleError(f"lanes({stage.name}, {atom})", "no such atom", f"There are {names()}.")
-    held = ALL_ATOMS[atom].sum
+    held = of_pairs(ALL_ATOMS[atom].sum) if pairs else ALL_ATOMS[atom].sum
     bits = held.lane.split()
     rows, groups = (1 << sum(bit[0] == letter for bit in bits) for letter in "mn")
     width = 1 << sum(bit[0] == "n" for bit in held.element.split())

@@ -12,11 +12,10 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.graph.expr import Array, Attrs, TensorType, Type, check_dtype
-from tilewright.graph.narrow import unpacked
+from tilewright.graph.floats import product
+from tilewright.graph.narrow import halves, unpacked
 from tilewright.graph.op.row import Op, Pattern, Site
 from tilewright.topi.nn.narrow import KINDS, LINE
-
-_AT_A_TIME = 1 << 22  # weights that are floats at once
 
 
 def _weight(site: Site, first: int) -> TensorType:
@@ -65,13 +64,17 @@ def _type(site: Site) -> Type:
 
 def _numpy(arrays: Sequence[Any], a: Attrs) -> Array:
     data, weight, scale = arrays
-    made = np.empty((len(data), len(weight)), data.dtype)
-    rows = max(1, _AT_A_TIME // max(data.shape[1], 1))
-    for k in range(0, len(weight), rows):
-        part = slice(k, k + rows)
-        floats = unpacked(weight[part], scale[part], a.kind).astype(data.dtype)
-        made[:, part] = data @ floats.T
-    return made
+    units, lines, _ = weight.shape
+    count = KINDS[a.kind].halves
+    # in the order of `halves`, so that weights need not be put together
+    rows = np.moveaxis(data.reshape(len(data), lines, count, LINE), 2, 1).reshape(data.shape)
+
+    def weights(part: slice) -> Array:
+        found = halves(weight[part], scale[part], a.kind)
+        made = found[0] if count == 1 else np.concatenate(found, axis=1)
+        return made.astype(data.dtype, copy=False)
+
+    return product(np.ascontiguousarray(rows), units, weights)
 
 
 ROWS = (

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, Tuple, TupleGetItem
+from tilewright.graph.later import Later
 from tilewright.graph.traversal import each_function, rewrite, with_body
 
 SMALL = 64  # elements of constants that are compared by what they hold; others by identity
@@ -45,6 +46,6 @@ def _key(node: Expr, small: int) -> Any:
         return node.fields
     if isinstance(node, TupleGetItem):
         return node.tuple_value, node.index
-    if isinstance(node, Constant) and node.data.size <= small:
+    if isinstance(node, Constant) and not isinstance(node, Later) and node.data.size <= small:
         return str(node.checked_type), node.data.tobytes()
     return None

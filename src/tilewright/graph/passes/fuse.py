@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.graph.counts import count_of
+from tilewright.graph.counts import counted
 from tilewright.graph.expr import (
     Call,
     Constant,
@@ -445,7 +445,7 @@ def _fused(
 def _is_text(value: Constant) -> bool:
     """Whether a constant is part of the text of a kernel: one number, or a table whose elements
     follow from where they stand, which costs less than to read it."""
-    return value.data.size == 1 or count_of(value.data) is not None
+    return value.tensor_type.size == 1 or counted(value) is not None
 
 
 def _call_of(group: Group, outside: Mapping[Expr, Expr]) -> Call:

@@ -2,42 +2,111 @@
 
 In: a module behind all passes that compute with weights; a function asks by its attribute `weights`
 (`graph/narrow.py`).  Out: one whose large constant weights are bytes and scales, and the products
-of them `nn.dense_narrow`.  Embeddings, which are looked up, stay as they are.
+of them `nn.dense_narrow`.  The types of these are known at once, their values when somebody asks.
+Embeddings, which are looked up, stay as they are.
 Read next: `fuse.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from tilewright.graph.expr import Call, Constant, Expr, Function, IRModule, post_order
+from tilewright.base.concurrency import lock
+from tilewright.base.dtype import DType
+from tilewright.graph.expr import (
+    Array,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    IRModule,
+    TensorType,
+    post_order,
+)
+from tilewright.graph.floats import same
+from tilewright.graph.later import Later
 from tilewright.graph.layers import layers_of
-from tilewright.graph.narrow import NarrowWeights, packed
+from tilewright.graph.narrow import SCALES, NarrowWeights, Packed, can_hold, packed
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
+from tilewright.topi.nn.narrow import KINDS, LINE
 
 ASKED = "weights"  # attribute of a function
 LEAST = 1 << 14  # weights of a layer that is worth it
 FEW = 16  # rows; for more, a kernel of its own makes floats of the weights again
 
 
-@dataclass(frozen=True)
 class Packing:
-    """What became of a layer.
+    """What becomes of the weights of a layer: they are packed when somebody asks, once, for all
+    networks that have the same ones then.  For several threads.
 
-    layers: its names; error: as `graph/narrow.py` has it, of its weights
+    layers: its names; shape: of its weights
     """
 
-    layers: tuple[str, ...]
-    shape: tuple[int, ...]
-    kind: str
-    group: int
-    error: float
+    def __init__(self, layers: tuple[str, ...], matrix: Array, kind: str, group: int) -> None:
+        self.layers, self.shape, self.kind, self.group = layers, matrix.shape, kind, group
+        self._floats: Array | None = matrix
+        self._packed: Packed | None = None
+        self._keeping, self._lock = 0, lock()
+
+    @property
+    def packed(self) -> Packed:
+        """Bytes, scales and how far they are from the floats, which are gone unless kept."""
+        with self._lock:
+            if self._packed is None:
+                assert self._floats is not None
+                self._packed = packed(self._floats, self.kind, self.group)
+                self._drop_floats()
+            return self._packed
+
+    @property
+    def floats(self) -> Array | None:
+        """The weights; None where they are gone."""
+        with self._lock:
+            return self._floats
+
+    def keep_floats(self) -> bool:
+        """Keep the weights, for who compares, until `release_floats`; False where they are gone."""
+        with self._lock:
+            self._keeping += self._floats is not None
+            return self._floats is not None
+
+    def release_floats(self) -> None:
+        """Keep them no more."""
+        with self._lock:
+            self._keeping -= 1
+            self._drop_floats()
+
+    def _drop_floats(self) -> None:
+        if self._packed is not None and not self._keeping:
+            self._floats = None
+
+    def is_of(self, layers: tuple[str, ...], matrix: Array, kind: str, group: int) -> bool:
+        """Whether it packs these weights of such layers, as far as they are there to look."""
+        floats = self.floats
+        if floats is None or (self.layers, self.kind, self.group) != (layers, kind, group):
+            return False
+        alike = (floats.shape, floats.dtype) == (matrix.shape, matrix.dtype)
+        return floats is matrix or (alike and same(floats, matrix))
+
+    def constants(self) -> tuple[Constant, Constant]:
+        """The bytes and scales in a graph."""
+        rows, depth = self.shape
+        lines = TensorType((rows, depth // KINDS[self.kind].line, LINE), DType("int8"))
+        scales = TensorType((rows, depth // self.group), DType(SCALES.name))
+        weight = Later(lines, lambda: self.packed.weight)
+        _MADE[weight] = self
+        return weight, Later(scales, lambda: self.packed.scale)
 
 
-# What bytes were made of, as long as a graph has them.
+# What bytes are made of, as long as a graph has them.
 _MADE: WeakKeyDictionary[Expr, Packing] = WeakKeyDictionary()
+
+
+def _packing(layers: tuple[str, ...], matrix: Array, kind: str, group: int) -> Packing:
+    """What packs these weights: those of a network for other shapes may be the same."""
+    alike = (known for known in list(_MADE.values()) if known.is_of(layers, matrix, kind, group))
+    return next(alike, None) or Packing(layers, matrix, kind, group)
 
 
 def narrow_weights(mod: IRModule) -> IRModule:
@@ -53,9 +122,10 @@ def narrowed(function: Function) -> Function:
     return with_body(function, _packed(function.body, NarrowWeights.parsed(asked)))
 
 
-def packings(body: Expr) -> list[Packing]:
-    """Tell what became of the layers of a function whose weights this pass packed."""
-    return [_MADE[node] for node in post_order(body) if node in _MADE]
+def packings(body: Expr) -> dict[Expr, Packing]:
+    """Give what becomes of the layers of a function whose weights this pass packed, by the bytes in
+    it."""
+    return {node: _MADE[node] for node in post_order(body) if node in _MADE}
 
 
 def _packed(body: Expr, weights: NarrowWeights) -> Expr:
@@ -69,14 +139,11 @@ def _packed(body: Expr, weights: NarrowWeights) -> Expr:
         data, matrix = node.args
         assert isinstance(matrix, Constant)
         if (matrix, kind) not in done:
-            group = weights.group_of(matrix.shape[1])
-            made = packed(matrix.data, kind, group)
             done[matrix, kind] = None
-            if made.error < 1:  # otherwise bytes cannot hold them
-                weight = Constant(made.weight)
-                done[matrix, kind] = weight, Constant(made.scale)
-                layers = tuple(layers_of(old))
-                _MADE[weight] = Packing(layers, matrix.shape, kind, group, made.error)
+            if can_hold(matrix.data, kind):
+                group = weights.group_of(matrix.shape[1])
+                made = _packing(tuple(layers_of(old)), matrix.data, kind, group)
+                done[matrix, kind] = made.constants()
         narrow = done[matrix, kind]
         if narrow is None:
             return node
@@ -120,6 +187,6 @@ def _fits(node: Expr, weights: NarrowWeights) -> bool:
         and not isinstance(data, Constant)
         and matrix.dtype.is_float
         and matrix.dtype is data.dtype
-        and matrix.data.size >= LEAST
+        and matrix.tensor_type.size >= LEAST
         and weights.group_of(matrix.shape[1]) > 0
     )

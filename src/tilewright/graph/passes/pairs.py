@@ -11,8 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.concurrency import in_threads
 from tilewright.base.dtype import DType
 from tilewright.graph.expr import Call, Constant, Expr, IRModule, TensorType
+from tilewright.graph.floats import AT_A_TIME
 from tilewright.graph.op import TABLE, Pattern, call
 from tilewright.graph.passes.dead_code import is_view
 from tilewright.graph.traversal import each_function, is_call, op_name, rewrite, users, with_body
@@ -85,10 +87,18 @@ def _paired(body: Expr, large: Collection[DType]) -> Expr:
 def _both(node: Call, first: Call, second: Call) -> Call:
     """The product with the rows of both weights in turn; node: one of the two, made anew."""
     weights = [p.args[1].data for p in (first, second) if isinstance(p.args[1], Constant)]
-    first_bits, second_bits = (w.view(f"u{w.itemsize}") for w in weights)  # numpy copies these fast
-    turns = np.stack([first_bits, second_bits], axis=1).view(weights[0].dtype)
-    turns = turns.reshape(-1, *weights[0].shape[1:])
-    return Call(node.op, (node.args[0], Constant(turns)), node.attrs)
+    bits = [w.view(f"u{w.itemsize}") for w in weights]  # numpy copies these fast
+    rows, depth = weights[0].shape
+    turns = np.empty((rows, 2, depth), bits[0].dtype)
+    step = max(1, AT_A_TIME // depth)
+
+    def put(begin: int) -> None:
+        for k, own in enumerate(bits):
+            turns[begin : begin + step, k] = own[begin : begin + step]
+
+    in_threads(put, range(0, rows, step))
+    both = Constant(turns.view(weights[0].dtype).reshape(2 * rows, depth))
+    return Call(node.op, (node.args[0], both), node.attrs)
 
 
 def meet(first: Call, second: Call, readers: Readers) -> bool:

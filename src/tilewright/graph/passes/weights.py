@@ -5,17 +5,19 @@ In: calls of convolutions and dense.  Out: axes and scaled weights.  Read next: 
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 
 from tilewright.base.concurrency import in_threads
 from tilewright.base.dtype import DType
 from tilewright.graph.expr import Array, Call, Constant, Expr
+from tilewright.graph.floats import AT_A_TIME, largest, widened
 from tilewright.graph.op.conv import CONVOLUTIONS
 from tilewright.graph.op.window import IMAGE, to_order
 from tilewright.graph.traversal import is_call
 
 CONTRACTIONS = (*CONVOLUTIONS, "nn.dense")
-_AT_A_TIME = 1 << 16  # elements
 
 
 def is_contraction(node: Expr) -> bool:
@@ -61,7 +63,7 @@ def _scaled(weight: Array, vector: Array) -> Array:
     if np.all(vector == 1):
         return weight
     made = np.empty(weight.shape, weight.dtype)
-    rows = max(1, _AT_A_TIME // max(weight.shape[1], 1))
+    rows = max(1, AT_A_TIME // max(weight.shape[1], 1))
     times = _times_of_bits if _is_exact(weight, vector) else np.multiply
 
     def scale(first: int) -> None:
@@ -84,10 +86,9 @@ def _is_exact(weight: Array, vector: Array) -> bool:
 def _times_of_bits(weight: Array, vector: Array) -> Array:
     """The product of numbers of bfloat16, rounded once, by integers: numpy's loops over its own
     types run beside each other."""
-    wide = weight.view(np.uint16).astype(np.uint32)
-    wide <<= 16
+    numbers = widened(weight)
+    wide = numbers.view(np.uint32)
     with np.errstate(over="ignore"):
-        numbers = wide.view(np.float32)
         numbers *= vector.astype(np.float32)
     odd = wide >> 16
     odd &= 1
@@ -99,14 +100,7 @@ def _times_of_bits(weight: Array, vector: Array) -> Array:
 
 def all_finite(array: Array) -> bool:
     """Whether no element is infinite or no number."""
-    if array.dtype != DType("bfloat16").storage:
-        return bool(np.all(np.isfinite(array)))
-    bits = np.ascontiguousarray(array).view(np.uint16).reshape(-1)
-
-    def finite(first: int) -> bool:
-        return bool(((bits[first : first + _AT_A_TIME] & 0x7FFF) < 0x7F80).all())
-
-    return all(in_threads(finite, range(0, bits.size, _AT_A_TIME)))
+    return isfinite(largest(array))
 
 
 def scaled_weight(node: Call, scale: Array, side: str) -> Constant:

@@ -20,7 +20,6 @@ from tilewright.base.concurrency import lock
 from tilewright.base.errors import ModelError, TargetError, TilewrightError
 from tilewright.graph.expr import IRModule
 from tilewright.graph.narrow import NarrowWeights
-from tilewright.graph.pass_options import PassOptions
 from tilewright.measure.database import Database
 from tilewright.models.torch import store
 from tilewright.models.torch.aliases import results_of, shared
@@ -43,10 +42,12 @@ from tilewright.models.torch.weights import bind, cast_inside, is_number, is_sta
 from tilewright.network.build import build
 from tilewright.network.confirm import Trials, loading
 from tilewright.network.conversion import in_type
-from tilewright.network.narrow import Watch, asking
+from tilewright.network.extract import Groupings
+from tilewright.network.helpers import Helpers
+from tilewright.network.narrow import asking, cost_of
 from tilewright.network.places import bounds_of_places
 from tilewright.network.tune import as_described, begun, tasks_of, tune, with_layouts
-from tilewright.runtime.device import device
+from tilewright.runtime.device import device, local_target
 from tilewright.runtime.network.caller import Caller
 from tilewright.runtime.network.library import Library
 from tilewright.runtime.network.torch_calls import (
@@ -406,26 +407,29 @@ class _Site:
             mod, params = in_type(mod, params, str(self.options.precision), keep_outputs=True), {}
         if self.options.weights is not None:
             mod = asking(mod, self.options.weights)
+        known, verify, cost = Groupings(), self.options.verify, None
+        if verify:
+            cost = cost_of([mod], params, local_target(self.target)[0], known)
         if self.options.log is not None and (budget := self.options.budget) is not None:
-            self._tune(mod, params, Path(self.options.log), budget)
+            self._tune(mod, params, Path(self.options.log), budget, known)
         has_log = self.options.log is not None and Path(self.options.log).is_file()
         log = self.options.log if has_log else None
-        watch, verify = Watch(), self.options.verify
-        passes = PassOptions(instruments=(watch,))
         library = build(
-            mod, self.target, params, log, verify=verify, pass_options=passes, bounds=bounds
-        )
-        if verify and (cost := watch.accuracy()) is not None:
-            library.report = replace(library.report, accuracy=cost)
-            warn(str(cost))
+            mod, self.target, params, log, verify=verify, bounds=bounds,
+            helpers=Helpers(groupings=known),
+        )  # fmt: skip
+        if cost is not None:
+            library.report = replace(library.report, accuracy=cost.measure())
+            warn(str(library.report.accuracy))
         return library
 
     def _tune(
-        self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options
-    ) -> None:
-        with Database(log) as database, begun(self.target) as helpers:
+        self, mod: IRModule, params: Mapping[str, Any], log: Path, budget: report.Options,
+        known: Groupings,
+    ) -> None:  # fmt: skip
+        with Database(log) as database, begun(self.target) as started:
+            helpers = replace(started, groupings=known)
             target = as_described(self.target, None, helpers)
-            known = helpers.groupings
             tasks = tasks_of([mod], params, target, known=known)
             if tasks:
                 every = with_layouts(tasks, [mod], params, target, budget, rules=True, known=known)

@@ -32,6 +32,7 @@ BITS = 8  # of a digit
 INT8 = DType("int8")
 COUNTS = (2, 3, 4)
 NEAREST = 22  # bits of what is rounded, not cut off
+DEEPEST = 509  # products of bytes, of which int32 holds the sums of two digits as one number
 LARGEST = 126  # of a power of two that rows are multiplied by
 
 
@@ -39,11 +40,14 @@ LARGEST = 126  # of a power of two that rows are multiplied by
 class Digits(Step):
     """Rows of floats become whole numbers of `count` digits, each of which is a row of bytes.
 
-    The largest element of a row decides what a whole number counts: it has 2 ** (8 * count - 2) of
-    it, up to which elements are rounded, of 4 digits cut off.  Digits are from -128 to 127, and the
-    sums of their products with integers of at most 8 bits exact.  Factors that all elements of a
-    row have multiply the results, and roundings of elements to narrower floats on the way, in
-    stages that are inlined, are left out.  Where a row has an infinity or NaN, results are NaN.
+    The largest element of `together` terms of a row decides what a whole number of these counts: it
+    has 2 ** (8 * count - 2) of it, up to which elements are rounded, of 4 digits cut off.  Digits
+    are from -128 to 127, and the sums of their products with integers of at most 8 bits exact,
+    those of two digits put together, too.  Rows of products are digits of `abreast` terms side by
+    side, with zeros for the others of these, so that few columns of a matrix unit are for nothing.
+    Factors that all elements of a row have multiply the results, and roundings to narrower floats
+    on the way, of elements in stages that are inlined and of sums of terms, are left out.  Where
+    elements that belong together have an infinity or NaN, results are NaN.
     rewrite:  s.digits(C, 2)
         X: inlined into P
         P: float32[1, 3, 2] global, 6 elements, 24 bytes
@@ -58,25 +62,41 @@ class Digits(Step):
               for u in 2:
                 C[0, j] += P[0, j, u]*S[j, u]
         ->
+        X.rows: float16[1, 2, 4] global, 8 elements, 16 bytes
+          for i in 1:
+            for u in 2:
+              for e in 4:
+                X.rows[0, u, e] = A[0, u*4 + e]
         X: inlined into nothing
-        X.largest: float32[1] global, 1 element, 4 bytes
+        X.largest: float32[1, 2] global, 2 elements, 8 bytes
           for i in 1:
-            for l in 2:
-              for k in 4:
-                X.largest[0] max= select(abs(float32(A[0, l*4 + k])) < inf, abs(float32(A[0, l*4 + k])), inf)
-        X.scale: float32[1] global, 1 element, 4 bytes
+            for u in 2:
+              for e in 4:
+                X.largest[0, u] max= select(abs(float32(X.rows[0, u, e])) < inf, abs(float32(X.rows[0, u, e])), inf)
+        X.scale: float32[1, 2] global, 2 elements, 8 bytes
           for i in 1:
-            X.scale[0] = 16384.0/max(X.largest[0], 1.925929944387236e-34)
+            for u in 2:
+              X.scale[0, u] = 16384.0/max(X.largest[0, u], 1.925929944387236e-34)
+        X.unit: float32[1, 2] global, 2 elements, 8 bytes
+          for i in 1:
+            for u in 2:
+              X.unit[0, u] = select(X.largest[0, u] < inf, max(X.largest[0, u], 1.925929944387236e-34), nan)*6.103515625e-05
         X.whole: int32[1, 2, 4] global, 8 elements, 32 bytes
           for i in 1:
-            for l in 2:
-              for k in 4:
-                X.whole[0, l, k] = if_then_else(X.largest[0] < inf, int32(nearest(float32(A[0, l*4 + k])*X.scale[0])) + 128 ^ 128, 0)
+            for u in 2:
+              for e in 4:
+                X.whole[0, u, e] = if_then_else(X.largest[0, u] < inf, int32(nearest(float32(X.rows[0, u, e])*X.scale[0, u])) + 128 ^ 128, 0)
         X.digits: int8[2, 2, 4] global, 16 elements, 16 bytes
           for r in 2:
+            for u in 2:
+              for e in 4:
+                X.digits[r, u, e] = int8(X.whole[0, u, e] >> (1 - r%2)*8)
+        X.columns: int8[2, 2, 1, 4] global, 16 elements, 16 bytes
+          for r in 2:
             for l in 2:
-              for k in 4:
-                X.digits[r, l, k] = int8(X.whole[0, l, k] >> (1 - r%2)*8)
+              for q in 1:
+                for k in 4:
+                  X.columns[r, l, 0, k] = X.digits[r, l, k]
         W.apart: int8[3, 2, 4] global, 24 elements, 24 bytes
           for j in 3:
             for l in 2:
@@ -86,26 +106,29 @@ class Digits(Step):
           for r in 2:
             for j in 3:
               for l in 2:
-                for k in 4:
-                  P[r, j, l] += int32(X.digits[r, l, k])*int32(W.apart[j, l, k])
-        C.digits: float32[2, 3] global, 6 elements, 24 bytes
-          for r in 2:
-            for j in 3:
+                for q in 1:
+                  for k in 4:
+                    P[r, j, l] += int32(X.columns[r, l, 0, k])*int32(W.apart[j, l, k])
+        C.digits: float32[3, 1] global, 3 elements, 12 bytes
+          for j in 3:
+            for r in 1:
               for u in 2:
-                C.digits[r, j] += float32(P[r, j, u])*S[j, u]
+                C.digits[j, 0] += float32(P[0, j, u]*256 + P[1, j, u])*(S[j, u]*X.unit[0, u])
         C: float32[1, 3] global, 3 elements, 12 bytes
           for i in 1:
             for j in 3:
-              for d in 2:
-                C[0, j] += C.digits[d, j]*select(d <= 0, 1.0, 0.00390625)*(select(X.largest[0] < inf, max(X.largest[0], 1.925929944387236e-34)*0.015625, nan)*F[0])
+              for d in 1:
+                C[0, j] += C.digits[j, 0]*F[0]
     legal:    a sum of products of two reads along one axis, without scheduled loops, where one is
               of a sum that nothing else reads and that has no loops either, over the same rows and
               columns, of products of a read of floats in rows and of a function of one read of
-              integers of at most 8 bits, of which int8 holds all values; so many of these that
-              int32 holds the sum.
+              integers of at most 8 bits, of which int8 holds all values, at most 509 of them;
+              `abreast` divides the number of terms.
     """  # noqa: E501
 
     count: int
+    together: int = 1
+    abreast: int = 1
     verb: ClassVar[str] = "digits"
 
     def apply(self, s: AnyState) -> tuple[Tensor, ...]:
@@ -113,24 +136,33 @@ class Digits(Step):
         place = f"digits({stage.name}, {self.count})"
         if self.count not in COUNTS:
             raise ScheduleError(place, "so many digits are not known", "Take 2, 3 or 4.")
+        if min(self.together, self.abreast) < 1:
+            raise ScheduleError(place, "no terms are together, or abreast", "Take 1 or more.")
         refuse_scheduled(self, s, stage, place)
         op = sum_of_products(self, stage, place).op
         found = _found(s, stage, op, place)
+        if found.inner.shape[2] % self.abreast:
+            why = f"{found.inner.shape[2]} terms are not {self.abreast} abreast each time"
+            raise ScheduleError(place, why, "Take a number that divides them.")
         refuse_scheduled(self, s, s[found.part.attr], place)
-        made = _Rows(s, found, self.count)
+        made = _Rows(s, found, self)
         source = s[found.part.attr]
-        for own in (made.largest, made.scale, made.whole, made.digits, made.numbers):
+        reads = {e.attr for e in E.walk(found.value) if e.op == "read"}
+        last = max(k for k, own in enumerate(s.stages) if not reads.isdisjoint(own.tensors))
+        s.insert_stage(made.rows, before=s.stages[last + 1])
+        rows = (made.rows, made.largest, made.scale, made.unit, made.whole, made.digits)
+        for own in (*rows[1:], made.columns, made.numbers):
             s.insert_stage(own, before=source)
         s.replace_op(source, made.products(found.inner))
         sums = made.sums(source.tensor, op, s.new_name(f"{op.name}.digits"))
         s.insert_stage(sums, before=stage)
         stage.restart(op.over(op.axis, made.total(sums.output_tensor, op)))
-        rows = (made.largest, made.scale, made.whole, made.digits)
-        stages = (sums, source.op, made.numbers, *rows)
+        stages = (sums, source.op, made.numbers, *rows, made.columns)
         return tuple(own.output_tensor for own in stages if isinstance(own, ComputeOp))
 
     def python(self, names: PythonNames) -> str:
-        return f"s.digits({names.tensor(self.stage)}, {self.count})"
+        numbers = f"{self.count}, {self.together}, {self.abreast}"
+        return f"s.digits({names.tensor(self.stage)}, {numbers})"
 
 
 @dataclass(frozen=True)
@@ -181,8 +213,8 @@ def _found(s: AnyState, stage: StageState, op: ComputeOp, place: str) -> _Found:
         sizes = [ax.size for ax in inner.reduce_axis]
         if symbols_of(sizes):
             raise _refused(place, f"the extent of a sum of {inner.name} is a variable")
-        if prod(sizes) << 2 * (BITS - 1) > 1 << 30:
-            raise _refused(place, f"int32 does not hold a sum of {inner.name}")
+        if prod(sizes) > DEEPEST:
+            raise _refused(place, f"a sum of {inner.name} is of more than {DEEPEST} products")
         inside = {ax.var for ax in (*inner.axis[2:], *inner.reduce_axis)}
         value, common = _row_apart(whole_body(s, data), inside)
         return _Found(part, scale, inner, data.attr.name, value, common, number, read)
@@ -223,43 +255,84 @@ def _refused(place: str, why: str) -> ScheduleError:
 class _Rows:
     """The stages: of the rows of floats, and of what they are multiplied by.
 
-    Elements of a row are numbered by term and by place in it, in the order of the loops.
+    A row is parts of terms that are together, whose elements are numbered by term and by place in
+    it, in the order of the loops; where the last part has fewer terms, there are zeros behind.
     """
 
-    def __init__(self, s: AnyState, found: _Found, count: int) -> None:
-        self.found, self.count = found, count
+    def __init__(self, s: AnyState, found: _Found, step: Digits) -> None:
+        self.found, self.count = found, step.count
+        self.together, self.abreast = step.together, step.abreast
         inner = found.inner
         rows, columns, terms = inner.shape
         depth = prod(ax.size for ax in inner.reduce_axis)
+        parts = -(-terms // step.together)
         self.sizes = rows, columns, terms, depth
+        self.wide = step.count + step.count % 2
 
         def name(what: str, of: str = found.name) -> str:
             return s.new_name(f"{of}.{what}")
 
+        def axes(*sizes: int, names: str) -> tuple[tuple[IterVar, ...], list[Expr]]:
+            own = copy_axes(sizes, list(names))
+            return own, [ax.var for ax in own]
+
         kind = FLOAT32
-        (i,) = own = copy_axes((rows,), ["i"])
-        over = tuple(IterVar(n, size, "reduce") for n, size in (("l", terms), ("k", depth)))
-        size = E.call("abs", self._at(found.value, i.var, *(ax.var for ax in over)))
-        size = E.select(size < inf, size, E.const(inf, kind))  # of NaN, too
-        most = reduction(builtin_combiner("max", kind), size, over)
+        size = step.together * depth  # of a part
+        own, (i, u, e) = axes(rows, parts, size, names="iue")
+        self.rows = ComputeOp(name("rows"), own, self._element(i, u, e))
+        element = self.rows.output_tensor
+        own, (i, u) = axes(rows, parts, names="iu")
+        over = IterVar("e", size, "reduce")
+        absolute = E.call("abs", E.cast(kind, element[i, u, over.var]))
+        absolute = E.select(absolute < inf, absolute, E.const(inf, kind))  # of NaN, too
+        most = reduction(builtin_combiner("max", kind), absolute, over)
         self.largest = ComputeOp(name("largest"), own, most)
-        (i,) = own = copy_axes((rows,), ["i"])
-        self.scale = ComputeOp(name("scale"), own, 2.0 ** (BITS * count - 2) / self._most(i.var))
-        i, g, k = own = copy_axes((rows, terms, depth), ["i", "l", "k"])
-        value = self._at(found.value, i.var, g.var, k.var) * self.scale.output_tensor[i.var]
-        if BITS * count - 2 <= NEAREST:
+        own, (i, u) = axes(rows, parts, names="iu")
+        number = 2.0 ** (BITS * step.count - 2) / self._most(i, u)
+        self.scale = ComputeOp(name("scale"), own, number)
+        own, (i, u) = axes(rows, parts, names="iu")
+        unit = E.select(self._finite(i, u), self._most(i, u), E.const(nan, kind))
+        self.unit = ComputeOp(name("unit"), own, unit * 2.0 ** (2 - 2 * BITS))
+        own, (i, u, e) = axes(rows, parts, size, names="iue")
+        value = E.cast(kind, element[i, u, e]) * self.scale.output_tensor[i, u]
+        if BITS * step.count - 2 <= NEAREST:
             value = E.call("nearest", value)
-        half = sum(1 << (BITS * d - 1) for d in range(1, count))
+        half = sum(1 << (BITS * d - 1) for d in range(1, step.count))
         whole = E.binary("bitxor", E.cast(INT32, value) + half, half)
-        whole = E.if_then_else(self.largest.output_tensor[i.var] < inf, whole, 0)
+        whole = E.if_then_else(self._finite(i, u), whole, 0)
         self.whole = ComputeOp(name("whole"), own, whole)
-        r, g, k = own = copy_axes((rows * count, terms, depth), ["r", "l", "k"])
-        whole = self.whole.output_tensor[r.var // count, g.var, k.var]
-        digit = E.binary("shr", whole, (count - 1 - r.var % count) * BITS)
+        own, (r, u, e) = axes(rows * step.count, parts, size, names="rue")
+        whole = self.whole.output_tensor[r // step.count, u, e]
+        digit = E.binary("shr", whole, (step.count - 1 - r % step.count) * BITS)
         self.digits = ComputeOp(name("digits"), own, E.cast(INT8, digit))
-        j, g, k = own = copy_axes((columns, terms, depth), ["j", "l", "k"])
-        number = E.cast(INT8, unwidened(self._at(found.number, j.var, g.var, k.var)))
+        side = rows * self.wide  # of what is abreast
+        shape = (step.abreast * side, terms // step.abreast, step.abreast, depth)
+        own, (r, t, q, k) = axes(*shape, names="rlqk")
+        term, number = t * step.abreast + q, r % self.wide
+        row = r % side // self.wide * step.count + number
+        at = (row, term // step.together, term % step.together * depth + k)
+        there = []
+        if step.abreast > 1 and rows == 1 and side & (side - 1) == 0:
+            there = [E.binary("bitxor", r, q * side) < step.count]  # compilers branch on two tests
+        else:
+            there += [q.equal(r // side)] if step.abreast > 1 else []
+            there += [number < step.count] if self.wide > step.count else []
+        digit = self.digits.output_tensor[at]
+        if there:
+            digit = E.if_then_else(E.all_of(*there), digit, E.const(0, INT8))
+        self.columns = ComputeOp(name("columns"), own, digit)
+        own, (j, t, k) = axes(columns, terms, depth, names="jlk")
+        number = E.cast(INT8, unwidened(self._at(found.number, j, t, k)))
         self.numbers = ComputeOp(name("apart", found.read.attr.name), own, number)
+
+    def _element(self, row: Expr, part: Expr, number: Expr) -> Expr:
+        """Of a part of a row; zero behind the last term."""
+        _, _, terms, depth = self.sizes
+        term = part * self.together + number // depth
+        value = _unrounded(self._at(self.found.value, row, term, number % depth))
+        if terms % self.together:
+            value = E.if_then_else(term < terms, value, E.const(0.0, value.dtype))
+        return value
 
     def _at(self, value: Expr, line: Expr, term: Expr, place: Expr) -> Expr:
         """What is computed for a place of a row, or of a column."""
@@ -273,43 +346,54 @@ class _Rows:
             size *= ax.size
         return E.substitute(value, at)
 
-    def _most(self, row: Expr) -> Expr:
-        """The largest element; of rows so small that their scale would be none, a larger number:
-        they count in whole numbers of the least normal float."""
+    def _finite(self, row: Expr, part: Expr) -> Expr:
+        return self.largest.output_tensor[row, part] < inf
+
+    def _most(self, row: Expr, part: Expr) -> Expr:
+        """The largest element; where all are so small that their scale would be none, a larger
+        number: they count in whole numbers of the least normal float."""
         least = E.const(2.0 ** (BITS * self.count - 2 - LARGEST), FLOAT32)
-        return E.maximum(self.largest.output_tensor[row], least)
+        return E.maximum(self.largest.output_tensor[row, part], least)
 
     def products(self, old: ComputeOp) -> ComputeOp:
         """Sums of a term, exact."""
-        rows, columns, terms, depth = self.sizes
-        own = copy_axes((rows * self.count, columns, terms), ["r", "j", "l"])
-        r, j, g = (ax.var for ax in own)
-        k = IterVar("k", depth, "reduce")
-        digit = E.cast(INT32, self.digits.output_tensor[r, g, k.var])
-        value = digit * E.cast(INT32, self.numbers.output_tensor[j, g, k.var])
-        body = reduction(builtin_combiner("sum", INT32), value, k)
+        _, columns, terms, depth = self.sizes
+        own = copy_axes((self.columns.shape[0], columns, terms // self.abreast), ["r", "j", "l"])
+        r, j, t = (ax.var for ax in own)
+        over = tuple(IterVar(n, m, "reduce") for n, m in (("q", self.abreast), ("k", depth)))
+        q, k = (ax.var for ax in over)
+        digit = E.cast(INT32, self.columns.output_tensor[r, t, q, k])
+        number = E.cast(INT32, self.numbers.output_tensor[j, t * self.abreast + q, k])
+        body = reduction(builtin_combiner("sum", INT32), digit * number, over)
         return ComputeOp(old.name, own, body, old.tag)
 
     def sums(self, products: Tensor, op: ComputeOp, name: str) -> ComputeOp:
-        """What is added up of all terms, with their scales."""
+        """What is added up of all terms, of two digits at a time, with their scales and what a
+        whole number counts."""
         rows, columns, terms, _ = self.sizes
-        r, j = own = copy_axes((rows * self.count, columns), ["r", "j"])
-        g = IterVar(op.reduce_axis[0].name, terms, "reduce")
-        at: Mapping[Expr, Any] = {op.axis[1].var: j.var, op.reduce_axis[0].var: g.var}
+        j, r = own = copy_axes((columns, self.columns.shape[0] // 2), ["j", "r"])
+        t = IterVar(op.reduce_axis[0].name, terms // self.abreast, "reduce")
+        side = rows * self.wide // 2
+        term = t.var * self.abreast + r.var // side
+        at: Mapping[Expr, Any] = {op.axis[1].var: j.var, op.reduce_axis[0].var: term}
         scale = E.cast(FLOAT32, E.substitute(self.found.scale, at))
-        value = E.cast(FLOAT32, products[r.var, j.var, g.var]) * scale
-        return ComputeOp(name, own, reduction(builtin_combiner("sum", FLOAT32), value, g))
+        part = term // self.together
+        if self.together % self.abreast == 0:  # all that are abreast are together
+            part = t.var // (self.together // self.abreast)
+        unit = self.unit.output_tensor[r.var % side // (self.wide // 2), part]
+        high, low = (products[r.var * 2 + k, j.var, t.var] for k in range(2))
+        value = E.cast(FLOAT32, high * (1 << BITS) + low) * (scale * unit)
+        return ComputeOp(name, own, reduction(builtin_combiner("sum", FLOAT32), value, t))
 
     def total(self, sums: Tensor, op: ComputeOp) -> Expr:
         """The sums of digits as one number."""
         row, column = (ax.var for ax in op.axis)
-        d = IterVar("d", self.count, "reduce")
-        most = self.largest.output_tensor[row]
-        unit = E.select(most < inf, self._most(row) * 2.0 ** (2 - BITS), E.const(nan, FLOAT32))
+        wide = self.wide // 2
+        d = IterVar("d", self.abreast * wide, "reduce")
+        value = sums[column, d.var // wide * (self.sizes[0] * wide) + row * wide + d.var % wide]
+        if wide > 1:
+            low = E.const(2.0 ** (-2 * BITS), FLOAT32)
+            value = value * E.select(d.var % wide < 1, E.const(1.0, FLOAT32), low)
         if self.found.factor is not None:
-            unit = unit * E.substitute(self.found.factor, {self.found.inner.axis[0].var: row})
-        weight: Expr = E.const(2.0 ** (-BITS * (self.count - 1)), FLOAT32)
-        for n in reversed(range(self.count - 1)):
-            weight = E.select(d.var <= n, E.const(2.0 ** (-BITS * n), FLOAT32), weight)
-        value = sums[row * self.count + d.var, column] * weight * unit
+            value = value * E.substitute(self.found.factor, {self.found.inner.axis[0].var: row})
         return reduction(builtin_combiner("sum", FLOAT32), value, d)

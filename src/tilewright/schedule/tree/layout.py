@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.dtype import DType
-from tilewright.ir.atoms import Atom, Fragment, of_rows
+from tilewright.ir.atoms import Atom, Fragment, of_pairs, of_rows
+
+PAIRS = "pairs"  # a part, see `Held`
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Strided:
 class Held:
     """The part that a tensor has in a matrix instruction.
 
-    part:    "a", "b" or "sum"; "rows": one value for each row of the sums, held by every lane that
+    part:    "a", "b" or "sum"; "pairs": one value for two neighbouring columns of the sums, held by
+             the lane that holds both; "rows": one for each row of the sums, held by every lane that
              holds elements of the row
     letters: the dimensions that lie in the atom, with its names of them: two, of rows one
     dtype:   of rows
@@ -52,6 +55,8 @@ class Held:
     def fragment(self) -> Fragment:
         if self.dtype is not None:
             return of_rows(self.atom.sum, self.dtype)
+        if self.part == PAIRS:
+            return of_pairs(self.atom.sum)
         found: Fragment = getattr(self.atom, self.part)
         return found
 

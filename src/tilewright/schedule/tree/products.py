@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from tilewright.base.dtype import join
 from tilewright.base.errors import ScheduleError
 from tilewright.ir import expr as E
-from tilewright.ir.atoms import ALL_ATOMS, Atom, names
+from tilewright.ir.atoms import ALL_ATOMS, PAIR, Atom, has_pairs, names
 from tilewright.ir.expr import Expr
 from tilewright.schedule.atoms import LETTERS, Part, innermost_part
 from tilewright.schedule.scopes import FRAGMENT
-from tilewright.schedule.tree.layout import Held
+from tilewright.schedule.tree.layout import PAIRS, Held
 from tilewright.te.tensor import IterVar, reduction_of
 
 if TYPE_CHECKING:
@@ -230,19 +230,30 @@ def _of_sums(node: Node, product: Product) -> Held:
 
 
 def _of_terms(node: Node, nodes: list[Node]) -> Held | None:
-    """How sums over more than one atom's, each element of those of one atom, are held: alike."""
+    """How sums over more than one atom's, each element of those of one atom, are held: alike; and
+    how sums of what is computed of two neighbours, by who holds both."""
     op, stage = node.op, node.stage
     made = {t: n for n in nodes if n.product is not None for t in n.stage.tensors}
-    reads = {e for e in E.walk(node.body) if e.op == "read" and e.attr in made}
-    if len(reads) != 1 or op.combiner is None:
+    reads = [e for e in E.walk(node.body) if e.op == "read" and e.attr in made]
+    if not reads or len({read.attr for read in reads}) > 1 or op.combiner is None:
         return None
-    (read,) = reads
-    held = made[read.attr].held
+    held = made[reads[0].attr].held
     assert held is not None
     axes = {ax.var: d for d, ax in enumerate(op.axis)}
-    pairs = [(axes.get(node.simple(read.args[dim])), letter) for dim, letter in held.letters]
+    pairs: list[tuple[int | None, str]] = []
+    part = held.part
+    for dim, letter in held.letters:
+        places = {node.simple(read.args[dim]) for read in reads}
+        if len(places) == 1:
+            pairs.append((axes.get(places.pop()), letter))
+            continue
+        for ax in op.axis:
+            both = {node.simple(ax.var * PAIR + k) for k in range(PAIR)}
+            if places == both and letter == "n" and has_pairs(held.fragment):
+                pairs.append((axes[ax.var], letter))
+                part = PAIRS
     own = [(d, letter) for d, letter in pairs if d is not None]
-    if len(own) < len(pairs):
+    if len(own) < len(held.letters):
         return None
     marks = [how for how in stage.annotations.values() if how != "unroll"]
     whole = all(ax in stage.leaf_iter_vars for ax in op.axis)
@@ -253,7 +264,7 @@ def _of_terms(node: Node, nodes: list[Node]) -> Held | None:
             " split, or loops are bound or marked, or its type has another size",
             "Leave its loops as they are, or split the reduction; s.cache_write(..) gives a type.",
         )  # fmt: skip
-    return Held(held.atom, held.part, tuple(sorted(own)))
+    return Held(held.atom, part, tuple(sorted(own)))
 
 
 def _fold(node: Node, nodes: list[Node]) -> Fold:

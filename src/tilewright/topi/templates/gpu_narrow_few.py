@@ -17,7 +17,7 @@ itself.  Read next: `gpu_narrow.py`, without matrix units; `gpu_few.py`, weights
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -29,15 +29,17 @@ from tilewright.schedule.copies import stays_a_copy
 from tilewright.schedule.fragment_order import fragment_order
 from tilewright.schedule.schedule import Stage
 from tilewright.schedule.sketch import Sketch
+from tilewright.schedule.steps.digits import DEEPEST
 from tilewright.schedule.template import Anchored, anchor_template
 from tilewright.schedule.thread_loops import deal, fetch, lanes
+from tilewright.targets.limits import Limits
 from tilewright.targets.target import Target
 from tilewright.te.tensor import ComputeOp, IterVar, Tensor
 from tilewright.topi.nn.narrow import LINE
 from tilewright.topi.stage import workload_of
 from tilewright.topi.templates.gpu import accumulator, op_of, vector_widths
 from tilewright.topi.templates.gpu_atoms import SKEW, Axes, M, N, is_constant, operands, tiles
-from tilewright.topi.templates.gpu_digits import ATOM, BYTES, Cut, count_of
+from tilewright.topi.templates.gpu_digits import ATOM, BYTES, Cut, count_of, terms_of
 from tilewright.topi.templates.gpu_epilogue import inline_around
 from tilewright.topi.templates.gpu_few import APART, STAGES, WHOLE
 from tilewright.topi.templates.gpu_rows import gate_of, norm_of, norm_rows
@@ -47,6 +49,7 @@ KINDS = ("cuda",)
 TAGS = ("dense_narrow",)
 MOST_ROWS = 16
 EACH, WARPS = (1, 2, 4), (1, 2, 4)  # atoms of a warp, warps along the columns
+UNROLLED = 512  # steps
 SHARES = (2, 4, 8, 16)  # warps along the lines
 STEPS = (1, 2, 4, 8)  # lines, or groups, of a warp in a slice
 # Untuned.
@@ -55,8 +58,10 @@ BUSY, WAVE = 0.9, 1.5  # blocks for each core, of which some have one, or all do
 DEPTH = 128  # of one row, of a warp in a slice, of which there are two at least
 MOST_BLOCKS = 4  # of a core at a time
 ROOM = 0.95  # of shared memory, for rings and rows that are normed
-ROOM_ALONE = 0.7  # of digits, in blocks that are alone on a core: others come beside them
+ROOM_ALONE = 0.55  # of digits, in blocks that are alone on a core: the next kernel's are beside
+BLOCK, SLICE = 128 << 10, 40 << 10  # bytes of weights; in rows of digits
 WHOLE_NUMBERS = ("int8", "int4")  # kinds of which a byte holds each number
+Form = tuple[tuple[int, int], int, int]  # warps of columns and atoms of each, shares, steps
 _AXES = Axes((1, 0), -1, 3)  # of sums of lines: few rows, columns, lines
 
 
@@ -79,7 +84,7 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     cfg.define_knob("warps_k", [n for n in SHARES if n <= line.size])
     cfg.define_knob("step_k", [n for n in STEPS if n <= line.size])
     cfg.define_knob("stages", STAGES)
-    cfg.define_knob("auto_unroll_max_step", [0, 512])
+    cfg.define_knob("auto_unroll_max_step", [0, UNROLLED])
     shares, step = cfg["warps_k"].val, cfg["step_k"].val
     warps, each = cfg["tile_m"].size[1:]
     norm = norm_of(a, s[found.data], (s[found.part],))
@@ -100,8 +105,6 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     few, many, _ = op_of(s, part).axis
     product = s.pad(part, {few: N, many: M})
     numbers, held = (s[dims.tensor] for dims in operands(op_of(s, product), _AXES))
-    if cut is not None and held.tensor is cut.digits:  # whole atoms of them, as no stage has padded
-        held = s[s.cache_read(cut.digits, "fragment", [product])]
     assert isinstance(fragment, Fragment)
     weight = s.pack(found.weight, *fragment_order(fragment, 3, (0, 2)))
     scale = s.pack(found.scale, [(2, M // 2), 1], [1, 0, 4, 2])  # those of a lane side by side
@@ -109,6 +112,8 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     last = inline_around(a, end, inside)
     if product is not part:
         s[part].compute_inline()
+    if cut is not None and held.tensor is not cut.columns:
+        s[cut.columns].compute_inline()
 
     slices, rest = s[sums].split(line, factor=shares * step)
     share, _ = s[sums].split(rest, factor=step)
@@ -125,14 +130,24 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     thread = deal(root, root.fuse(row, inner), threads, WARP)
     root.pragma(block, "auto_unroll_max_step", cfg["auto_unroll_max_step"].val)
     s[board].compute_at(root, block)
-    s[board].storage_align(s[board].op.axis[-2], 2 * APART, APART)
+    if cut is None:
+        s[board].storage_align(s[board].op.axis[-2], 2 * APART, APART)
     s[accumulated].compute_at(root, thread)
     s[accumulated].unroll(op_of(s, accumulated).reduce_axis[0])
     if cut is not None:
         s[sums].set_scope("local")
         s[sums].compute_at(root, thread)
-        s[sums].unroll(op_of(s, sums).reduce_axis[0])
-    s[local].compute_at(s[board], _spread(s[board], each, atom))
+        (share,) = op_of(s, sums).reduce_axis
+        *_, digit = op_of(s, sums).axis
+        s[sums].reorder(share, digit)
+        s[sums].unroll(share)
+        s[sums].unroll(digit)
+        near = s[s.cache_read(board, "local", [sums])]
+        near.compute_at(s[sums], share)
+        outer, access = near.split(near.op.axis[-1], factor=LINE // near.op.dtype.bytes)
+        near.unroll(outer)
+        near.vectorize(access)
+    s[local].compute_at(s[board], _spread(s[board], each, atom, digits))
 
     stage = s[local]
     slices, line = op_of(s, local).reduce_axis
@@ -141,7 +156,7 @@ def schedule_narrow_few(cfg: Any, a: Anchored) -> None:
     made = s[product]
     made.set_scope("fragment")
     made.compute_at(stage, line)
-    half = _atoms(made, atom)
+    half = _atoms(made, atom, digits)
     numbers.set_scope("fragment")
     numbers.compute_at(made, half)
     width = vector_widths(found.data.dtype, a.target)[0]
@@ -176,16 +191,16 @@ def _in_digits(a: Anchored, found: Operands) -> bool:
     op = op_of(a.schedule, a.anchor)
     groups, lines = found.scale.shape[1], op.reduce_axis[0].size
     depth = found.data.shape[-1] // (groups if groups >= min(SHARES) else lines)
-    few = op.shape[0] * count_of(found.data) <= N and depth % ATOMS[ATOM].extents["k"] == 0
-    return few and workload_of(op, 3, 1)[4] in WHOLE_NUMBERS and a.target.allows(ATOM)
+    few = op.shape[0] * count_of(found.data) <= N
+    fits = depth % ATOMS[ATOM].extents["k"] == 0 and depth <= DEEPEST
+    return few and fits and workload_of(op, 3, 1)[4] in WHOLE_NUMBERS and a.target.allows(ATOM)
 
 
 def fallback(sketch: Sketch, a: Anchored) -> int:
     """What was fastest of some forms: of one row steps of whole groups, so that a scale counts
     once, and rings as deep as there is room: most of the bytes are there before the kernel may
     begin.  Of large products warps have several atoms where the sums of a group have one scale,
-    else two each take one.  Digits of a row times weights of half a byte have a block for each
-    core, which makes the digits once."""
+    else two each take one."""
     op, limits = op_of(a.schedule, a.anchor), a.target.limits
     found, knobs = operands_of(a), {n: list(knob) for n, knob in sketch.space.space_map.items()}
     (rows, columns), lines, data = op.shape, op.reduce_axis[0].size, found.data
@@ -197,8 +212,63 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
         """For each core."""
         return float(columns / (M * prod(tile) * limits.cores))
 
-    digits, narrow = _in_digits(a, found), depth > LINE
-    wide, step, may_group = blocks(PAIR), 2, bool(knobs["grouped"][0].val)
+    may_group = bool(knobs["grouped"][0].val)
+    if _in_digits(a, found):
+        grouped, unit = int(may_group), unit if may_group else 1
+        unit *= terms_of(rows, count_of(data), lines // unit, unit * depth)[1]
+        tile, shares, step = _of_digits(columns, lines // unit, unit * LINE * M, limits)
+        held, row, room = rows * depth * lines * count_of(data), 0, ROOM_ALONE
+        shares, step = _most(knobs["warps_k"], shares), _most(knobs["step_k"], step)
+    else:
+        tile, shares, step = _of_halves(rows, lines, depth, may_group, blocks)
+        grouped = int(may_group and step % unit == 0)
+        unit, room = unit if grouped else 1, ROOM
+        held = row * lines if row * lines <= WHOLE else 0
+        held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
+        shares, step = _most(knobs["warps_k"], shares), _most(knobs["step_k"], step // unit)
+    alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
+    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value}
+    fixed |= {"auto_unroll_max_step": UNROLLED if _in_digits(a, found) else 0}
+    fixed |= {"warps_k": shares, "step_k": step, "grouped": grouped}
+    slices = max(-(-lines // (shares * step * unit)), 2)
+    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
+    free = limits.shared_bytes_per_core * (room if resident == 1 else ROOM) / resident - held
+    slots = free / (shares * step * unit * (M * prod(tile) * LINE + row))
+    stages = sorted((e.val for e in knobs["stages"]), reverse=True)
+    for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
+        index = sketch.space.index_of({**fixed, "stages": n})
+        if sketch.legal(np.array([index]))[0]:
+            return index
+    raise _refused(op, "no ring fits")
+
+
+def _of_digits(columns: int, terms: int, each: int, limits: Limits) -> Form:
+    """A block for each core, which makes the digits once, but no more bytes than BLOCK; few bytes
+    are one slice, more come in slices of a term of each warp, of which two fit.
+
+    terms: that are abreast; each: bytes of these, of an atom's columns
+    """
+    atoms = -(-columns // (M * limits.cores))
+    atoms = min(1 << (atoms - 1).bit_length(), max(WARPS) * 2)
+    while atoms > 1 and terms * each * atoms > BLOCK:
+        atoms //= 2
+    warps = max(WARPS) if atoms >= max(WARPS) else 1
+    tile, shares = (warps, atoms // warps), max(SHARES) // warps
+    if terms * each * atoms <= SLICE:
+        shares = min(shares, 1 << (terms.bit_length() - 1))
+        return tile, shares, -(-terms // shares)
+    resident = min(-(-columns // (M * atoms * limits.cores)), MOST_BLOCKS)
+    room = limits.shared_bytes_per_core * ROOM // resident
+    while shares > min(SHARES) and (terms < 2 * shares or 2 * shares * each * atoms > room):
+        shares //= 2
+    return tile, shares, 1
+
+
+def _of_halves(
+    rows: int, lines: int, depth: int, may_group: bool, blocks: Callable[[tuple[int, int]], float]
+) -> Form:
+    """blocks: of a tile, for each core"""
+    wide, step = blocks(PAIR), 2
     tile = PAIR if wide >= BUSY else (1, 1)
     if wide >= WAVE:
         shares, step = 4, 4  # larger ones leave no registers for the kernel behind
@@ -213,32 +283,7 @@ def fallback(sketch: Sketch, a: Anchored) -> int:
             tile = WIDE
         elif wide >= WAVE and not may_group and blocks(LOW) <= MOST_BLOCKS:
             tile, shares, step = LOW, 2, 2 * step
-    atoms = -(-columns // (M * limits.cores))
-    if digits and narrow:  # a block for each core
-        each = min(atoms, 2)
-        tile = min(1 << (-(-atoms // each) - 1).bit_length(), max(WARPS)), each
-        shares = min(16 // tile[0], 16 if lines >= 2 * 16 * step else 8)
-    alone = [e for e in knobs["tile_m"] if e.size[2] <= tile[1] and e.size[1] <= tile[0]]
-    fixed = {"tile_m": max(alone, key=lambda e: prod(e.size[1:])).value, "auto_unroll_max_step": 0}
-    grouped = int(may_group and (digits or step % unit == 0))
-    unit = unit if grouped else 1
-    fixed |= {"warps_k": (shares := _most(knobs["warps_k"], shares)), "grouped": grouped}
-    fixed |= {"step_k": (step := _most(knobs["step_k"], step // unit))}
-    step *= unit
-    slices = max(-(-lines // (shares * step)), 2)
-    resident = min(ceil(blocks(tile)), MOST_BLOCKS)
-    held = row * lines if row * lines <= WHOLE else 0
-    held, row = (held, 0 if held else row) if stays_a_copy(data) else (2 * row * lines, row)
-    room = limits.shared_bytes_per_core * (ROOM_ALONE if digits and resident == 1 else ROOM)
-    if digits:
-        held, row = rows * depth * lines * (data.dtype.bytes + count_of(data)), 0
-    slots = (room / resident - held) / (shares * step * (M * prod(tile) * LINE + row))
-    stages = sorted((e.val for e in knobs["stages"]), reverse=True)
-    for n in [*(n for n in stages if n <= min(slots, slices)), stages[-1]]:
-        index = sketch.space.index_of({**fixed, "stages": n})
-        if sketch.legal(np.array([index]))[0]:
-            return index
-    raise _refused(op, "no ring fits")
+    return tile, shares, step
 
 
 def _most(knob: Sequence[Any], limit: int) -> int:
@@ -247,7 +292,7 @@ def _most(knob: Sequence[Any], limit: int) -> int:
     return int(max((n for n in values if n <= limit), default=min(values)))
 
 
-def _atoms(stage: Stage, atom: Atom) -> IterVar:
+def _atoms(stage: Stage, atom: Atom, digits: bool) -> IterVar:
     """A line in atoms; returns the loop over its halves."""
     op = stage.op
     assert isinstance(op, ComputeOp)
@@ -257,19 +302,22 @@ def _atoms(stage: Stage, atom: Atom) -> IterVar:
     rows, row = stage.split(many, factor=M)
     columns, column = stage.split(few, factor=N)
     stage.reorder(line, *halves, step, rows, columns, row, column, inner)
-    for ax in halves:
+    for ax in (*halves, step) if digits else halves:
         stage.unroll(ax)
     stage.tensorize(row, atom.name)
     return step
 
 
-def _spread(board: Stage, each: Any, atom: Atom) -> IterVar:
-    """Warps and lanes of the board; returns the loop of lanes."""
+def _spread(board: Stage, each: Any, atom: Atom, digits: bool) -> IterVar:
+    """Warps and lanes of the board, which has columns first where rows are digits; returns the loop
+    of lanes."""
     share, few, many = board.op.axis
+    if digits:
+        few, many = many, few
     warp, inner = board.split(many, factor=M * each)
     board.reorder(share, warp, inner, few)
     board.bind(board.fuse(share, warp), "threadIdx.y")
-    lane, *rest, pair = lanes(board, inner, few, atom.name)
+    lane, *rest, pair = lanes(board, inner, few, atom.name, digits)
     board.reorder(lane, *rest, pair)
     return lane
 

@@ -48,6 +48,7 @@ from tilewright.topi.templates.untuned import fastest
 KINDS = ("cuda",)
 TAGS = ("dense", "matmul", "batch_matmul")
 MOST_ROWS = 8  # of more, matrix units are faster
+ACCESS = 16  # bytes
 LANES = (8, 16, 32, 64, 128, 256)  # threads along x
 THREADS = (1, 2, 4, 8, 16, 32)  # along y
 EACH = (1, 2, 4, 8)  # columns of a thread
@@ -307,7 +308,8 @@ def _first(stage: Stage, thread: IterVar) -> IterVar:
 def share_out(
     s: Schedule, stage: Stage, width: int, warps: Any, place: tuple[Stage, IterVar]
 ) -> None:
-    """The sum of one row by several warps, in vectors; `stage` adds up what these have."""
+    """The sum of one row, or the like, by several warps, in vectors; `stage` puts together what
+    these have."""
     loop, _ = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     turn, _ = stage.split(loop, factor=WARP)
     _, share = stage.split(turn, factor=PARTS)
@@ -318,27 +320,30 @@ def share_out(
     part.bind(warp, "threadIdx.y")
     _, lane, vector = part.op.reduce_axis
     part.bind(lane, "threadIdx.x")
-    _by_lanes(s, part, lane, vector)
+    by_lanes(s, part, lane, vector, width)
     stage.unroll(stage.op.reduce_axis[0])
 
 
 def by_warps(s: Schedule, stage: Stage, width: int, warps: Any) -> None:
-    """A sum along rows by a warp for each row, in vectors."""
+    """A sum along rows, or the like, by a warp for each row, in vectors."""
     loop, vector = stage.split(stage.fuse(*stage.op.reduce_axis), factor=width)
     _, warp = stage.split(stage.fuse(*stage.op.axis), factor=warps)
     stage.bind(warp, "threadIdx.y")
-    _by_lanes(s, stage, deal(stage, loop, WARP), vector)
+    by_lanes(s, stage, deal(stage, loop, WARP), vector, width)
 
 
-def _by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar) -> None:
-    """Lanes exchange what they have added up of vectors in registers."""
+def by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar, width: int) -> None:
+    """Lanes exchange what they have found in vectors of `width` elements, which they read at once,
+    in accesses as long as there are, and keep in registers."""
     stage.pragma(lane, "exchange", 1)
-    own_reads = [n.attr for n in E.walk(op_of(s, stage.tensor).body) if n.op == "read"]
-    for source in dict.fromkeys(own_reads):
-        if s[source].scope == "shared" and prod(source.shape) > prod(stage.op.shape):
+    for source in op_of(s, stage.tensor).input_tensors:
+        if prod(source.shape) > prod(stage.op.shape):
             own = s[s.cache_read(source, "local", [stage.tensor])]
             own.compute_at(stage, lane)
-            own.vectorize(own.op.axis[-1])
+            access = min(width, ACCESS // source.dtype.bytes)
+            outer, last = own.split(own.op.axis[-1], factor=access)
+            own.unroll(outer)
+            own.vectorize(last)
     stage.unroll(vector)
 
 
