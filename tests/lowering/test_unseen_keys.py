@@ -89,7 +89,11 @@ def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
         score = score + relay.cast(
             relay.var("m", shape=(HEADS, rows, KEYS), dtype="float16"), "float32"
         )
-    share = relay.cast(nn.softmax(relay.where(seen, score, LOW), -1), "float16")
+    if mask == "filled":
+        score = relay.where(relay.greater_equal(key, row), LOW, score)
+    else:
+        score = relay.where(seen, score, LOW)
+    share = relay.cast(nn.softmax(score, -1), "float16")
     whole = groupings(function(nn.batch_matmul(share, v, transpose_b=False)))[1]["main"]
     (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
     return found.dag
@@ -170,7 +174,7 @@ def test_what_rows_see_is_computed(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("spelling", [*SPELLINGS, "filled"])
 def test_comparisons_in_every_spelling(spelling: str) -> None:
     program = lowered(dag := masked(2, spelling), pieces=1, warps=2, rows=2)
     assert len(left_out(program)) == PARTS

@@ -185,7 +185,10 @@ def masked_twice(other: str, seen: Any = relay.less) -> ComputeDAG:
     key = relay.const(np.arange(keys, dtype="int32").reshape(1, 1, -1))
     row = relay.const(np.arange(rows, dtype="int32").reshape(1, -1, 1))
     row = row + relay.var("at", shape=(1, 1, 1), dtype="int32")
-    score = relay.where(seen(key, row), score, low)
+    if other == "filled":
+        score = relay.where(relay.greater_equal(key, row), low, score)
+    else:
+        score = relay.where(seen(key, row), score, low)
     share = relay.cast(nn.softmax(score, -1), "float16")
     whole = groupings(function(nn.batch_matmul(share, v, transpose_b=False)))[1]["main"]
     (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
@@ -194,7 +197,7 @@ def masked_twice(other: str, seen: Any = relay.less) -> ComputeDAG:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "other, skipped", [("none", 1), ("capped", 1), ("chosen", 0), ("added", 0)]
+    "other, skipped", [("none", 1), ("filled", 1), ("capped", 1), ("chosen", 0), ("added", 0)]
 )
 def test_with_a_second_mask_a_row_that_sees_nothing_is_a_mean_of_all(
     other: str, skipped: int

@@ -7,7 +7,7 @@ leaving something out might change a result.  Read next: `unseen_keys.py`, which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.concurrency import cached_property
@@ -35,16 +35,24 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
-from tilewright.lowering.unseen import BLOCKS, LOWEST, Side, comparisons, other_side, power_of
+from tilewright.lowering.unseen import (
+    BLOCKS,
+    LOWEST,
+    Side,
+    choice_of,
+    comparisons,
+    other_side,
+    power_of,
+)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """choices: each select(test, what is made of an element of `buffer`, lowest)"""
+    """choices: each with its test and what is made of an element of `buffer` where that holds"""
 
     kernel: Kernel
     buffer: Buffer
-    choices: frozenset[Expr]
+    choices: Mapping[Expr, tuple[Expr, Expr]]
 
     @cached_property
     def stores(self) -> list[Store]:
@@ -87,7 +95,7 @@ class Scores:
         found = list[tuple[Store, Expr, Linear]]()
         for s in self.stores:
             for choice in (n for n in E.walk(s.value) if n in self.choices):
-                (score,) = (n for n in E.walk(choice.args[1]) if n.op == "load")
+                (score,) = (n for n in E.walk(self.choices[choice][1]) if n.op == "load")
                 forms = self.places(s, score.args[0])
                 fits = (f for f in forms if any(map(len, self.keys_at(s, choice, f))))
                 found.append((s, choice, next(fits, forms[0])))
@@ -97,7 +105,7 @@ class Scores:
         """For each comparison of a choice the sides that are the place, and what is the same for a
         block: that."""
         simple, found = self.where[at], list[list[Linear]]()
-        for test in comparisons(choice.args[0]):
+        for test in comparisons(self.choices[choice][0]):
             sides = (simple.linear(_plain(a)).add(place, -1) for a in (test.a, test.b))
             found.append([f for f in sides if all(_is_of(atom, self.blocks) for atom in f.terms)])
         return found
@@ -129,21 +137,21 @@ class Scores:
 def scores_of(kernel: Kernel) -> Scores | None:
     """The one buffer of scores of which each read is a choice."""
     roots = list(expressions(kernel.body))
-    choices = {n for n in E.walk(*roots) if _is_choice(n)}
-    buffers = {m.attr for n in choices for m in E.walk(n.args[1]) if m.op == "load"}
+    choices = {n: c for n in E.walk(*roots) if (c := _choice(n)) is not None}
+    inside = {score for _, score in choices.values()}
+    buffers = {m.attr for score in inside for m in E.walk(score) if m.op == "load"}
     if len(buffers) != 1:
         return None
     (buffer,) = buffers
     shape = buffer.shape
     if buffer.scope != "shared" or not shape or not isinstance(shape[-1], int):
         return None
-    inside = {n.args[1] for n in choices}
     if any(n.op == "load" and n.attr is buffer for n in _walk_around(roots, inside)):
         return None
     others = [s for s in statements(kernel.body) if not isinstance(s, Store)]
     if any(buffer in _read_itself(s) | _moved_to(s) for s in others):
         return None
-    return Scores(kernel, buffer, frozenset(choices))
+    return Scores(kernel, buffer, choices)
 
 
 def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Stmt, Simplifier]:
@@ -158,18 +166,18 @@ def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Stmt, Simplifier]:
     return found
 
 
-def _is_choice(node: Expr) -> bool:
-    if node.op not in ("select", "if_then_else") or node.lanes > 1:
-        return False
-    test, score, lowest = node.args
-    low = lowest.op == "const" and lowest.dtype.is_float and lowest.attr <= LOWEST
-    inside = list(E.walk(score)) if low else []
-    return (
+def _choice(node: Expr) -> tuple[Expr, Expr] | None:
+    """The test and the score of a choice by places."""
+    found = choice_of(node) if node.lanes == 1 else None
+    if found is None or not comparisons(found[0]):
+        return None
+    inside = list(E.walk(found[1]))
+    known = (
         sum(n.op == "load" for n in inside) == 1
         and not any(n.op in ("select", "if_then_else") for n in inside)
         and all(n.attr > LOWEST for n in inside if n.op == "const")
-        and bool(comparisons(test))
     )
+    return found if known else None
 
 
 def _walk_around(roots: Iterable[Expr], hidden: set[Expr]) -> Iterable[Expr]:
@@ -295,7 +303,7 @@ class Seen:
         for at, choice, place in scores.chosen:
             simple, key = scores.where[at], keys.of_place(place)
             upper, lower = list[Linear](), list[Linear]()
-            for test in comparisons(choice.args[0]):
+            for test in comparisons(scores.choices[choice][0]):
                 behind = same(simple.linear(_plain(test.a)), key)
                 other, more = (test.b, test.more) if behind else (test.a, -test.more)
                 own = Side.of(other, simple, scores.blocks, more)
@@ -320,7 +328,8 @@ class Seen:
         scores: Scores, keys: Keys, above: list[Side], below: list[Side]
     ) -> Seen | None:  # fmt: skip
         simple, (least, behind) = scores.simple, keys.ends
-        dtype = str(comparisons(next(iter(scores.choices)).args[0])[0].a.dtype)
+        test, _ = next(iter(scores.choices.values()))
+        dtype = str(comparisons(test)[0].a.dtype)
         known, written = dict[Expr, Expr](), written_buffers(scores.kernel.body)
         for atom, _ in (*above[0].kept, *(below[0].kept if below else ())):
             for n in E.walk(atom):
@@ -433,7 +442,7 @@ def _maxima(scores: Scores) -> set[Buffer]:
     return found
 
 
-def _is_greater(other: Expr, found: set[Buffer], choices: frozenset[Expr]) -> bool:
+def _is_greater(other: Expr, found: set[Buffer], choices: Container[Expr]) -> bool:
     inner = [a for a in other.args if a.op != "const"] if other.op == "max" else [other]
     return all(is_load(a, found) or a in choices for a in inner)
 

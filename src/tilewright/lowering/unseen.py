@@ -1,8 +1,8 @@
 """Slices of keys that a mask hides from all rows of a block: they are brought, but not multiplied.
 
 In: a kernel with a running softmax, whose scores are chosen by where keys and rows are, as a prompt
-over a cache has it: `key < row + position`.  Out: the same with that part of its loop over slices
-under a condition, which is one for all threads of a block.
+over a cache has it: `key < row + position`, or the same by `<=`, `>`, `>=` or `not`.  Out: the same
+with that part of its loop over slices under a condition, which is one for all threads of a block.
 Read next: `running.py`, which makes such loops; `unseen_keys.py`, of scores in shared memory.
 
 rewrite:  for s: {copies; M = max(M, select(key(s) < row, score, lowest)); T += exp(.. - M); ..}
@@ -187,13 +187,9 @@ class _Softmax:
         return self._chosen(score) if known else None
 
     def _chosen(self, score: Expr) -> Expr | None:
-        """The test of select(test, score, lowest)."""
-        if score.op != "select":
-            return None
-        test, seen, lowest = score.args
-        lowest = lowest.args[0] if lowest.op == "broadcast" else lowest
-        low = lowest.op == "const" and lowest.attr <= LOWEST
-        return test if low and self._is_product(seen, set()) else None
+        """The test of a choice between products and the lowest number."""
+        found = choice_of(score)
+        return found[0] if found is not None and self._is_product(found[1], set()) else None
 
     def _is_product(self, score: Expr, known: set[Buffer]) -> bool:
         """Whether it comes of products and constants only: another mask, inside this one or added
@@ -211,6 +207,22 @@ class _Softmax:
             if not all(self._is_product(v, known) for v in self.filled.get(node.attr, ())):
                 return False
         return True
+
+
+def choice_of(node: Expr) -> tuple[Expr, Expr] | None:
+    """The test and the score of select(test, score, lowest), or of select(not test, lowest,
+    score)."""
+    if node.op not in ("select", "if_then_else"):
+        return None
+    test, score, lowest = node.args
+    if _is_lowest(score):
+        test, score, lowest = E.logical_not(test), lowest, score
+    return (test, score) if _is_lowest(lowest) else None
+
+
+def _is_lowest(node: Expr) -> bool:
+    node = node.args[0] if node.op == "broadcast" else node
+    return node.op == "const" and node.dtype.is_float and node.attr <= LOWEST
 
 
 def power_of(value: Expr) -> Expr | None:

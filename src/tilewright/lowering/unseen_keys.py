@@ -2,7 +2,7 @@
 
 In: a kernel whose scores lie in shared memory, as attention of few rows has them, and are chosen by
 where keys and rows are (`key < row + position`, and in windows `row + position - width < key`;
-`<=`, `>`, `>=` and `not` say the same).
+`<=`, `>`, `>=`, `not` and scores that are filled where they are hidden say the same).
 Out: the same, where each thread leaves out copies and products of keys that no row sees.
 Read next: `masked_scores.py`, which finds what is needed; `unseen.py`, of running softmaxes.
 
