@@ -29,6 +29,7 @@ from tilewright.ir.stmt import Buffer
 from tilewright.ir.swizzle import period
 
 APART = "apart"  # a test of two arguments: whether they lie in different memory
+WORD_WHERE = "word_where"  # (place, condition)
 LANE_NAMES = "xyzw"
 WORD_BYTES = 4  # of the vectors that smaller elements are packed in
 ACCESS_BYTES = (8, 16)  # of a vector access
@@ -142,7 +143,22 @@ class ValuePrinter:
         if node.op == "broadcast":
             return self._literal(node, node.args * node.lanes), ATOM
         test, a, b = node.args
-        return self._choice(test.args[0], a, b), TERNARY
+        return self._word_where(test.args[0], a, b) or (
+            self._choice(test.args[0], a, b), TERNARY
+        )  # fmt: skip
+
+    def _word_where(self, test: Expr, then: Expr, other: Expr) -> tuple[str, int] | None:
+        """A word of shared memory, or zeros, without a branch; None where it is something else, or
+        nothing loads it so."""
+        (zero,) = other.args if other.op == "broadcast" else (other,)
+        word = then.op == "load" and then.lanes * then.dtype.bytes == WORD_BYTES
+        if not word or then.attr.scope != "shared" or zero.op != "const" or zero.attr:
+            return None
+        if not self._packs(then.dtype) or (function := self._instruction(WORD_WHERE)) is None:
+            return None
+        base = self._print(self._index(then.attr, then.args[0].args[0]), SUM + 1)
+        values = f"{function}({self._buffer(then.attr)} + {base}, {self._print(test)})"
+        return self.dialect.literal.format(type=self._vector_type(then), values=values), ATOM
 
     def _literal(self, node: Expr, lanes: Sequence[Expr]) -> str:
         kind = self._vector_type(node)

@@ -30,6 +30,7 @@ from tilewright.codegen.c_dialect import (
     load_rows,
     multiply,
 )
+from tilewright.codegen.c_value import WORD_WHERE
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
 from tilewright.codegen.reads_ahead import reads_ahead
@@ -297,6 +298,18 @@ _INSTRUCTIONS = {
     **byte_floats.HALVES_TEXTS,
     instruction(byte_floats.BYTES): byte_floats.BYTES_TEXT,
     instruction(byte_floats.WHOLE): byte_floats.WHOLE_TEXT,
+    # Compilers branch around loads whose conditions differ from one to the next.
+    instruction(WORD_WHERE): f"""static __device__ __forceinline__
+unsigned int tw_{WORD_WHERE}(const void* from, bool wanted) {{
+  unsigned int word;
+  asm volatile("{{ .reg .pred p; setp.ne.u32 p, %2, 0; mov.u32 %0, 0;"
+      " @p ld.shared.u32 %0, [%1]; }}"
+      : "=&r"(word)
+      : "r"((unsigned int)__cvta_generic_to_shared(from)), "r"((unsigned int)wanted)
+      : "memory");
+  return word;
+}}
+""",
     instruction("tf32"): """static __device__ __forceinline__ float tw_tf32(float x) {
   unsigned int y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
