@@ -14,7 +14,7 @@ from tilewright.codegen import generate
 from tilewright.graph.expr import Expr
 from tilewright.ir import expr as E
 from tilewright.ir.fast_interpreter import run_fast
-from tilewright.ir.stmt import AsyncCopy, If, Program, Store, statements
+from tilewright.ir.stmt import Allocate, AsyncCopy, If, Program, Store, statements
 from tilewright.ir.verifier import verify
 from tilewright.lowering.pipeline import lower_schedule
 from tilewright.models.decoders.read import load
@@ -32,6 +32,21 @@ CUDA = Target("cuda -arch=sm_90")
 HEADS, KEYS, SIZE = 2, 128, 32
 LOW = relay.const(np.float32(-1e38))
 PARTS = 4  # copies of keys and of values, and what is done with them
+SPELLINGS = {
+    "<=": relay.less_equal,
+    ">": lambda key, row: relay.greater(row, key),
+    ">=": lambda key, row: relay.greater_equal(row, key),
+    "not <": lambda key, row: relay.logical_not(relay.less(row, key)),
+    "not <=": lambda key, row: relay.logical_not(relay.less_equal(row, key)),
+    "not >": lambda key, row: relay.logical_not(relay.greater(key, row)),
+    "not >=": lambda key, row: relay.logical_not(relay.greater_equal(key, row)),
+    "not and": lambda key, row: relay.where(
+        relay.greater(key, row), relay.const(False), relay.greater(key, row - relay.const(10))
+    ),
+    "not or": lambda key, row: relay.logical_not(
+        relay.logical_or(relay.greater(key, row), relay.greater_equal(row - relay.const(10), key))
+    ),
+}
 
 
 def places(count: int, axis: int, scale: int = 1, dtype: str = "int32") -> Expr:
@@ -64,6 +79,8 @@ def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
         seen = relay.less(row, key)
     elif mask == "every second":
         seen = relay.less(places(KEYS, 2, 2), row)
+    elif mask in SPELLINGS:
+        seen = SPELLINGS[mask](key, row)
     elif mask == "data":
         seen = relay.var("m", shape=(1, rows, KEYS), dtype="bool")
     elif mask == "chosen":
@@ -72,7 +89,11 @@ def masked(rows: int, mask: str = "places", dtype: str = "int32") -> ComputeDAG:
         score = score + relay.cast(
             relay.var("m", shape=(HEADS, rows, KEYS), dtype="float16"), "float32"
         )
-    share = relay.cast(nn.softmax(relay.where(seen, score, LOW), -1), "float16")
+    if mask == "filled":
+        score = relay.where(relay.greater_equal(key, row), LOW, score)
+    else:
+        score = relay.where(seen, score, LOW)
+    share = relay.cast(nn.softmax(score, -1), "float16")
     whole = groupings(function(nn.batch_matmul(share, v, transpose_b=False)))[1]["main"]
     (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
     return found.dag
@@ -95,11 +116,13 @@ def left_out(program: Program) -> list[If]:
     return [
         s for s in statements(program.kernels[0].body)
         if isinstance(s, If)
-        and any(n.op == "load" and n.attr.name.endswith(".end") for n in E.walk(s.condition))
+        and any(n.op == "load" and n.attr.name.endswith(".last") for n in E.walk(s.condition))
     ]  # fmt: skip
 
 
-def is_right(program: Program, dag: ComputeDAG, at: int, hidden: float | None = None) -> bool:
+def is_right(
+    program: Program, dag: ComputeDAG, at: int | np.ndarray, hidden: float | None = None
+) -> bool:
     """Whether it gives what the reference does, where rows see keys up to `at` - 1 or are alone.
 
     hidden: what is in keys and values behind these meanwhile
@@ -148,6 +171,26 @@ def test_what_rows_see_is_computed(
     for at in POSITIONS:
         assert is_right(program, dag, at), at
     assert is_right(backwards(program), dag, 33)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spelling", [*SPELLINGS, "filled"])
+def test_comparisons_in_every_spelling(spelling: str) -> None:
+    program = lowered(dag := masked(2, spelling), pieces=1, warps=2, rows=2)
+    assert len(left_out(program)) == PARTS
+    for at in POSITIONS:
+        assert is_right(program, dag, at), at
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("spelling", ["<=", ">", "not <", "not <="])
+def test_positions_at_the_ends_of_their_type(spelling: str, dtype: str) -> None:
+    """One more than the last is none; a row at the first one sees nothing."""
+    program = lowered(dag := masked(1, spelling, dtype), pieces=1, warps=2, rows=1)
+    assert len(left_out(program)) == PARTS
+    for at in (np.iinfo(dtype).min, np.iinfo(dtype).max):
+        assert is_right(program, dag, at), at
 
 
 @pytest.mark.slow
@@ -214,11 +257,19 @@ def test_scores_that_are_capped_are_chosen_as_others_are() -> None:
 
 @pytest.mark.slow
 def test_positions_of_a_batch() -> None:
-    """Rows of several texts may lie in one block."""
+    """A block has rows of one text, and brings what these see of one head's keys."""
     dag = step(batch=(2,))
-    program = lowered(dag, pieces=1, warps=2)
+    program, alone = (lowered(d, pieces=1, warps=2, rows=1) for d in (dag, step()))
+    assert len(left_out(program)) == PARTS
+    assert _shared_bytes(program) <= _shared_bytes(alone)
     for at in (1, 20, KEYS):
         assert is_right(program, dag, at), at
+    assert is_right(program, dag, np.array([3, 77]).reshape(2, 1, 1, 1))
+
+
+def _shared_bytes(program: Program) -> int:
+    made = [s.buffer for s in statements(program.kernels[0].body) if isinstance(s, Allocate)]
+    return sum(b.size * b.dtype.bytes for b in made if b.scope == "shared")
 
 
 def test_no_more_is_read_than_what_is_seen() -> None:
@@ -230,10 +281,10 @@ def test_no_more_is_read_than_what_is_seen() -> None:
         (kernel,) = program.kernels
         bounds = {
             s.buffer: s.value for s in statements(kernel.body)
-            if isinstance(s, Store) and s.buffer.name.endswith((".begin", ".end"))
+            if isinstance(s, Store) and s.buffer.name.endswith((".first", ".last"))
         }  # fmt: skip
         ends = [_number(value, at) for value in bounds.values()]
-        assert max(ends) - min([0, *ends][len(ends) - 1 :]) == seen
+        assert max(ends) + 1 - min([0, *ends][len(ends) - 1 :]) == seen
 
 
 def _number(value: Expr, at: int) -> int:
@@ -247,7 +298,7 @@ def test_a_kernel_of_a_chain_asks_for_all_that_may_be_seen() -> None:
     program = replace(lowered(step(), pieces=1, warps=2), steady=frozenset(), lets_in=True)
     text = generate(program, CUDA).text
     body = text[text.index('extern "C"') :]
-    order = [body.index(word) for word in ("tw_prefetch(", "tw_await_kernel", "_end[0] =")]
+    order = [body.index(word) for word in ("tw_prefetch(", "tw_await_kernel", "_last[0] =")]
     assert order == sorted(order)
 
 
@@ -260,6 +311,6 @@ def test_caches_that_nothing_writes_before_are_copied_before_the_wait() -> None:
     assert len(steady) == 4
     text = generate(replace(made, steady=steady, lets_in=True), CUDA).text
     body = text[text.index('extern "C"') :]
-    end, copies, waits = body.index("_end[0] ="), body.index("tw_copy_16("), body.index("tw_await")
+    end, copies, waits = body.index("_last[0] ="), body.index("tw_copy_16("), body.index("tw_await")
     assert end < copies < waits and "tw_prefetch(" not in body
     assert body[:waits].count("tw_copy_16(") == 2

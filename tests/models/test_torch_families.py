@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 import warnings
 from typing import Any
 
@@ -128,17 +129,38 @@ def test_steps_over_a_static_cache(family: str, monkeypatch: Any) -> None:
     assert attentions(mod, params) == model.config.num_hidden_layers
 
 
+def exported(model: Any, ids: Any, length: int) -> Any:
+    """A step of a model over a cache of so many positions."""
+    model = model.requires_grad_(False)
+    model.generation_config = transformers.GenerationConfig(
+        use_cache=True, cache_implementation="static", max_length=length, bos_token_id=1,
+        eos_token_id=2, pad_token_id=0, cache_config={"batch_size": 1, "max_cache_len": length},
+    )  # fmt: skip
+    executorch = pytest.importorskip("transformers.integrations.executorch")
+    return executorch.convert_and_export_with_cache(model, ids, torch.tensor([0]))
+
+
+@pytest.mark.slow
+def test_a_step_that_transformers_exports_leaves_hidden_keys_out() -> None:
+    """It writes `key <= position`: each copy and product of keys is under that, in bfloat16."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    step = exported(model_of("llama").bfloat16(), torch.tensor([[5]]), 128)
+    run = tw.compile(tw.load(step), str(GPU), verify=False)
+    texts = [kernel.source.text for kernel in run.library.kernels]
+    attention = [text for text in texts if "softmax_expsum" in text]
+    assert attention
+    for text in attention:
+        limits = set(re.findall(r"<= (\w+_last)\[0\]\)", text))
+        assert len(limits) == 1
+        (limit,) = limits
+        assert text.count(f"<= {limit}[0])") == 4
+
+
 @pytest.mark.slow
 def test_a_step_that_transformers_exports_ends_with_its_cache() -> None:
     """Its program copies the position to a counter of each layer, and writes where that says."""
-    model = model_of("llama").requires_grad_(False)
-    model.generation_config = transformers.GenerationConfig(
-        use_cache=True, cache_implementation="static", max_length=8, bos_token_id=1, eos_token_id=2,
-        pad_token_id=0, cache_config={"batch_size": 1, "max_cache_len": 8},
-    )  # fmt: skip
-    executorch = pytest.importorskip("transformers.integrations.executorch")
-    ids = torch.tensor([[5]])
-    step = executorch.convert_and_export_with_cache(model, ids, torch.tensor([0]))
+    model, ids = model_of("llama"), torch.tensor([[5]])
+    step = exported(model, ids, 8)
     run = tw.compile(tw.load(step), "llvm", verify=False)
     logits = [run(ids.numpy(), np.array([k])) for k in range(8)]
     with torch.no_grad():

@@ -32,6 +32,7 @@ from tilewright.lowering.pipeline import lower_schedule
 from tilewright.schedule.default import default_schedule
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.steps import Annotate, Bind, Pack
+from tilewright.schedule.tree.loop_tree import LoopTree
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
 from tilewright.te.evaluate import evaluate
@@ -84,6 +85,25 @@ def opened(dag: ComputeDAG, rng: random.Random, gpu: bool) -> Schedule:
             continue
         s.do(step)
     return s
+
+
+def test_one_place_in_several_spellings_is_one_element() -> None:
+    """Also where loops are fused, so that it is a quotient by an extent that a call gives."""
+    n, m = te.var("n"), te.size_var("m")
+    a = te.placeholder((n, m), name="A")
+    p = te.compute((n * 3, m), lambda i, j: a[i // 3, j] * 2.0, name="P")
+    b = te.compute((n, 3, m), lambda i, k, j: p[i * 3 + k, j] + 1.0, name="B")
+    c = te.compute((n * 3, m), lambda i, j: b[i // 3, i % 3, j] * p[i, j], name="C")
+    s = Schedule(dag := ComputeDAG([a, c]))
+    loop = s[c].fuse(*s[c].op.axis)
+    s[b].compute_at(s[c], loop)
+    s[p].compute_at(s[c], loop)
+    tree = LoopTree(s)
+    for stage in (b, p):
+        assert set(tree.bounds().region(tree.of_stage[s[stage]])) == {1}
+    program = lower_schedule(s, Target("llvm"))
+    for values in ({"n": 1, "m": 1}, {"n": 3, "m": 5}):
+        assert_computes(specialised(program, values), dag.at(**values))
 
 
 @pytest.mark.sampled(1)

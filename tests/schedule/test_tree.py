@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from tilewright.schedule.tree.loop_tree import Bounds, LoopTree
 from tilewright.schedule.tree.resources import Resources
 from tilewright.targets.target import Target
 from tilewright.te.dag import ComputeDAG
+from tilewright.te.evaluate import evaluate
 
 SEEDS = st.integers(0, 10**9)
 
@@ -262,3 +264,88 @@ def test_a_fused_axis_is_followed_where_it_is_read() -> None:
     got = np.zeros((8, 7, 7), np.float32)
     run_fast(lower_schedule(s, Target("llvm"), args=[a, c]), [given, got])
     np.testing.assert_array_equal(got, (given[:, :49] * 2 + 1).reshape(8, 7, 7))
+
+
+WAYS = ("flat", "two", "tall", "three", "three, in steps")
+
+
+def spellings(names: Sequence[str], sizes: tuple[int, int, int], flat: bool) -> list[te.Tensor]:
+    """[A, C]: elements of a flat P by places of C in several spellings, some by way of stages that
+    have them in several dimensions."""
+    x, y, z = sizes
+    a = te.placeholder((x * y * z,), name="A")
+    p = te.compute(a.shape, lambda i: a[i] * 2.0, name="P")
+    two = te.compute((x, y * z), lambda i, j: p[i * y * z + j] + 1.0, name="two")
+    tall = te.compute((x * y, z), lambda i, j: p[i * z + j] + 2.0, name="tall")
+    three = te.compute(sizes, lambda i, j, k: p[(i * y + j) * z + k] + 3.0, name="three")
+
+    def element(b: E.Expr) -> E.Expr:
+        ways = {
+            "flat": p[b],
+            "two": two[b // (y * z), b % (y * z)],
+            "tall": tall[b // z, b % z],
+            "three": three[b // (y * z), b // z % y, b % z],
+            "three, in steps": three[b // z // y, b // z % y, b % z],
+        }
+        return sum((ways[name] for name in names), E.const(0.0))
+
+    if flat:
+        return [a, te.compute(a.shape, element, name="C")]
+    return [a, te.compute((x, y * z), lambda i, j: element(i * y * z + j), name="C")]
+
+
+def tiled(dag: ComputeDAG, sizes: Any, attached: list[str], fused: bool) -> Schedule:
+    """What C reads computed in tiles of it, of its fused loops or of the last."""
+    s = create_schedule(dag)
+    c = s.find("C")
+    if fused and len(c.op.axis) > 1:
+        outer, inner = c.split(c.op.axis[1], factor=sizes("d0"))
+        loop, last = c.split(c.fuse(c.op.axis[0], outer), factor=sizes("d1"))
+        c.reorder(loop, last, inner)
+    else:
+        loop, _ = c.split(c.op.axis[-1], factor=sizes("d0"))
+    for stage in s.stages:
+        if stage.name in attached:
+            stage.compute_at(c, loop)
+    return s
+
+
+@pytest.mark.slow
+@examples(60)
+@given(SEEDS)
+def test_equal_quotients_over_random_spellings(seed: int) -> None:
+    """A population has the numbers of each of its candidates, for some of which quotients are the
+    same, and for each of them regions hold all that is read."""
+    rng = random.Random(seed)
+    shape = rng.choice([(2, 3, 4), (3, 2, 2), (2, 2, 5)])
+    tensors = spellings(rng.sample(WAYS, rng.randint(1, 3)), shape, rng.random() < 0.5)
+    dag = ComputeDAG(tensors)
+    names = [op.name for op in dag.ops if op.name not in ("A", "P", "C")]
+    attached, fused = rng.sample(names, rng.randint(0, len(names))), rng.random() < 0.6
+    if len(attached) == len(names):  # else some reader of P is outside
+        attached.append("P")
+    values = {"d0": np.array([1, 2, 3, 4, 5, 6]), "d1": rng.choice([1, 2, np.arange(1, 7)])}
+    bounds = LoopTree(tiled(dag, var, attached, fused)).bounds(Assignment(values))
+    given_values = np.random.default_rng(seed).standard_normal(dag.args[0].shape).astype("float32")
+    (want,) = evaluate(dag, [given_values])
+    for index in range(6):
+        s = tiled(dag, lambda name, k=index: row(values[name], k), attached, fused)
+        assert_row_equals(bounds, index, LoopTree(s).bounds())
+        program = lower_schedule(s, Target("llvm"), args=tensors)
+        for buffer, (stores, loads) in touched(program.kernels[0]).items():
+            assert stores | loads <= set(range(buffer.size)), buffer
+        got = np.zeros(want.shape, np.float32)
+        run_fast(program, [given_values, got])
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_one_place_in_several_spellings_is_one_element(flat: bool) -> None:
+    """Readers that want the same element by other quotients do not want all of them."""
+    dag = ComputeDAG(spellings(("flat", "two", "tall"), (2, 3, 4), flat))
+    attached = ["P", "two", "tall"]
+    s = tiled(dag, lambda name: 1, attached, fused=True)
+    tree = LoopTree(s)
+    bounds = tree.bounds()
+    for name in attached:
+        assert set(bounds.region(tree.of_stage[s.find(name)])) == {1}, name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -162,9 +164,9 @@ def test_slices_that_no_row_of_a_block_sees_are_not_multiplied(rows: int) -> Non
         assert agrees(out.reshape(want.shape), want, bound).all(), at
 
 
-def masked_twice(other: str) -> ComputeDAG:
+def masked_twice(other: str, seen: Any = relay.less) -> ComputeDAG:
     """Keys before `at` and a row's own place, and another mask of data: inside the first or
-    added."""
+    added.  seen: the comparison of a key and a row"""
     rows, keys = 32, 64
     q, k, v = (
         relay.var(name, shape=(2, n, 16), dtype="float16")
@@ -183,7 +185,10 @@ def masked_twice(other: str) -> ComputeDAG:
     key = relay.const(np.arange(keys, dtype="int32").reshape(1, 1, -1))
     row = relay.const(np.arange(rows, dtype="int32").reshape(1, -1, 1))
     row = row + relay.var("at", shape=(1, 1, 1), dtype="int32")
-    score = relay.where(relay.less(key, row), score, low)
+    if other == "filled":
+        score = relay.where(relay.greater_equal(key, row), low, score)
+    else:
+        score = relay.where(seen(key, row), score, low)
     share = relay.cast(nn.softmax(score, -1), "float16")
     whole = groupings(function(nn.batch_matmul(share, v, transpose_b=False)))[1]["main"]
     (found,) = [g for g in fused_groups(whole) if g.name == "attention"]
@@ -192,7 +197,7 @@ def masked_twice(other: str) -> ComputeDAG:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "other, skipped", [("none", 1), ("capped", 1), ("chosen", 0), ("added", 0)]
+    "other, skipped", [("none", 1), ("filled", 1), ("capped", 1), ("chosen", 0), ("added", 0)]
 )
 def test_with_a_second_mask_a_row_that_sees_nothing_is_a_mean_of_all(
     other: str, skipped: int
@@ -218,6 +223,37 @@ def test_with_a_second_mask_a_row_that_sees_nothing_is_a_mean_of_all(
     of = dict(zip([t.name for t in dag.args if t not in dag.outputs], given, strict=True))
     run_fast(program, [of.get(b.name, out) for b in program.args])
     assert agrees(out.reshape(want.shape), want, bound).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seen",
+    [
+        relay.less_equal,
+        lambda key, row: relay.greater(row, key),
+        lambda key, row: relay.greater_equal(row, key),
+        lambda key, row: relay.logical_not(relay.greater(key, row)),
+    ],
+)
+def test_slices_are_skipped_however_the_mask_is_written(seen: Any) -> None:
+    dag = masked_twice("none", seen)
+    sketch = sketch_of(dag)
+    (index, *_) = members(sketch, running=True, warps=1, each=1, keys=16, stages=2)
+    program = lower_schedule(sketch.close(index), CUDA)
+    assert sum(
+        isinstance(s, If) and any(isinstance(inside, Mma) for inside in statements(s))
+        for s in statements(program.kernels[0].body)
+    ) == 1  # fmt: skip
+    for at in (-40, 0, 16, 40):
+        given = []
+        for tensor, values in zip(dag.args, random_inputs(dag, 0), strict=False):
+            few = np.full_like(values, at) if tensor.dtype == "int32" else np.clip(values, -1, 1)
+            given.append(few)
+        (want,), (bound,) = evaluate_with_tolerance(dag, given)
+        out = np.full(dag.outputs[0].shape, 99, "float16")
+        of = dict(zip([t.name for t in dag.args if t not in dag.outputs], given, strict=True))
+        run_fast(program, [of.get(b.name, out) for b in program.args])
+        assert agrees(out.reshape(want.shape), want, bound).all(), at
 
 
 def test_where_a_mask_is_data_all_slices_are_multiplied() -> None:

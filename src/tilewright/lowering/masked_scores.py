@@ -7,7 +7,7 @@ leaving something out might change a result.  Read next: `unseen_keys.py`, which
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.concurrency import cached_property
@@ -35,16 +35,24 @@ from tilewright.ir.stmt import (
     written_buffers,
     written_regions,
 )
-from tilewright.lowering.unseen import BLOCKS, LOWEST, Side, other_side, power_of
+from tilewright.lowering.unseen import (
+    BLOCKS,
+    LOWEST,
+    Side,
+    choice_of,
+    comparisons,
+    other_side,
+    power_of,
+)
 
 
 @dataclass(frozen=True)
 class Scores:
-    """choices: each select(test, what is made of an element of `buffer`, lowest)"""
+    """choices: each with its test and what is made of an element of `buffer` where that holds"""
 
     kernel: Kernel
     buffer: Buffer
-    choices: frozenset[Expr]
+    choices: Mapping[Expr, tuple[Expr, Expr]]
 
     @cached_property
     def stores(self) -> list[Store]:
@@ -55,8 +63,8 @@ class Scores:
         return Simplifier(loop_ranges(self.kernel))
 
     @cached_property
-    def where(self) -> dict[Store, Simplifier]:
-        """What holds where a statement runs."""
+    def where(self) -> dict[Stmt, Simplifier]:
+        """What holds where a store or a copy runs."""
         return _assumed(self.kernel.body, self.simple)
 
     @property
@@ -87,7 +95,7 @@ class Scores:
         found = list[tuple[Store, Expr, Linear]]()
         for s in self.stores:
             for choice in (n for n in E.walk(s.value) if n in self.choices):
-                (score,) = (n for n in E.walk(choice.args[1]) if n.op == "load")
+                (score,) = (n for n in E.walk(self.choices[choice][1]) if n.op == "load")
                 forms = self.places(s, score.args[0])
                 fits = (f for f in forms if any(map(len, self.keys_at(s, choice, f))))
                 found.append((s, choice, next(fits, forms[0])))
@@ -97,8 +105,8 @@ class Scores:
         """For each comparison of a choice the sides that are the place, and what is the same for a
         block: that."""
         simple, found = self.where[at], list[list[Linear]]()
-        for test in _comparisons(choice.args[0]):
-            sides = (simple.linear(_plain(a)).add(place, -1) for a in test.args)
+        for test in comparisons(self.choices[choice][0]):
+            sides = (simple.linear(_plain(a)).add(place, -1) for a in (test.a, test.b))
             found.append([f for f in sides if all(_is_of(atom, self.blocks) for atom in f.terms)])
         return found
 
@@ -129,27 +137,27 @@ class Scores:
 def scores_of(kernel: Kernel) -> Scores | None:
     """The one buffer of scores of which each read is a choice."""
     roots = list(expressions(kernel.body))
-    choices = {n for n in E.walk(*roots) if _is_choice(n)}
-    buffers = {m.attr for n in choices for m in E.walk(n.args[1]) if m.op == "load"}
+    choices = {n: c for n in E.walk(*roots) if (c := _choice(n)) is not None}
+    inside = {score for _, score in choices.values()}
+    buffers = {m.attr for score in inside for m in E.walk(score) if m.op == "load"}
     if len(buffers) != 1:
         return None
     (buffer,) = buffers
     shape = buffer.shape
     if buffer.scope != "shared" or not shape or not isinstance(shape[-1], int):
         return None
-    inside = {n.args[1] for n in choices}
     if any(n.op == "load" and n.attr is buffer for n in _walk_around(roots, inside)):
         return None
     others = [s for s in statements(kernel.body) if not isinstance(s, Store)]
     if any(buffer in _read_itself(s) | _moved_to(s) for s in others):
         return None
-    return Scores(kernel, buffer, frozenset(choices))
+    return Scores(kernel, buffer, choices)
 
 
-def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Store, Simplifier]:
-    if isinstance(stmt, Store):
+def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Stmt, Simplifier]:
+    if isinstance(stmt, (Store, AsyncCopy)):
         return {stmt: simple}
-    found = dict[Store, Simplifier]()
+    found = dict[Stmt, Simplifier]()
     for child in children(stmt):
         if isinstance(stmt, If) and child is stmt.then:
             found |= _assumed(child, simple.assuming(stmt.condition))
@@ -158,32 +166,18 @@ def _assumed(stmt: Stmt, simple: Simplifier) -> dict[Store, Simplifier]:
     return found
 
 
-def _is_choice(node: Expr) -> bool:
-    if node.op not in ("select", "if_then_else") or node.lanes > 1:
-        return False
-    test, score, lowest = node.args
-    low = lowest.op == "const" and lowest.dtype.is_float and lowest.attr <= LOWEST
-    inside = list(E.walk(score)) if low else []
-    return (
+def _choice(node: Expr) -> tuple[Expr, Expr] | None:
+    """The test and the score of a choice by places."""
+    found = choice_of(node) if node.lanes == 1 else None
+    if found is None or not comparisons(found[0]):
+        return None
+    inside = list(E.walk(found[1]))
+    known = (
         sum(n.op == "load" for n in inside) == 1
         and not any(n.op in ("select", "if_then_else") for n in inside)
         and all(n.attr > LOWEST for n in inside if n.op == "const")
-        and bool(_comparisons(test))
     )
-
-
-def _comparisons(test: Expr) -> list[Expr]:
-    """All that has to hold, where each is a < b; [] where it is something else."""
-    if test.op == "lt":
-        return [test]
-    if test.op == "and":
-        parts = list(test.args)
-    elif test.op in ("select", "if_then_else") and test.args[2].op == "const":
-        parts = [] if test.args[2].attr else list(test.args[:2])
-    else:
-        return []
-    found = [_comparisons(part) for part in parts]
-    return [c for each in found for c in each] if all(found) else []
+    return found if known else None
 
 
 def _walk_around(roots: Iterable[Expr], hidden: set[Expr]) -> Iterable[Expr]:
@@ -297,11 +291,11 @@ def _is_rescaled(value: Expr, given: set[Buffer]) -> bool:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of the keys that some row sees, the first one (None: that of all) and the first one behind
-    them, of all rows of the block; or all keys, where a row may see none."""
+    """Of the keys that some row of the block sees the first one (None: that of all) and the last
+    one; or all keys, where a row may see none."""
 
-    begin: Expr | None
-    end: Expr
+    first: Expr | None
+    last: Expr
 
     @staticmethod
     def of(scores: Scores, keys: Keys) -> Seen | None:
@@ -309,13 +303,14 @@ class Seen:
         for at, choice, place in scores.chosen:
             simple, key = scores.where[at], keys.of_place(place)
             upper, lower = list[Linear](), list[Linear]()
-            for test in _comparisons(choice.args[0]):
-                behind = same(simple.linear(_plain(test.args[0])), key)
-                own = Side.of(test.args[behind], simple, scores.blocks)
+            for test in comparisons(scores.choices[choice][0]):
+                behind = same(simple.linear(_plain(test.a)), key)
+                other, more = (test.b, test.more) if behind else (test.a, -test.more)
+                own = Side.of(other, simple, scores.blocks, more)
                 if own is None:
                     return None
                 (above if behind else below).append(own)
-                (upper if behind else lower).append(simple.linear(test.args[behind]))
+                (upper if behind else lower).append(simple.linear(other).add(Linear({}, more)))
             if len(upper) != 1 or len(lower) > 1:
                 return None
             if lower:
@@ -332,8 +327,9 @@ class Seen:
     def _within(
         scores: Scores, keys: Keys, above: list[Side], below: list[Side]
     ) -> Seen | None:  # fmt: skip
-        simple, (first, last) = scores.simple, keys.ends
-        dtype = str(_comparisons(next(iter(scores.choices)).args[0])[0].args[0].dtype)
+        simple, (least, behind) = scores.simple, keys.ends
+        test, _ = next(iter(scores.choices.values()))
+        dtype = str(comparisons(test)[0].a.dtype)
         known, written = dict[Expr, Expr](), written_buffers(scores.kernel.body)
         for atom, _ in (*above[0].kept, *(below[0].kept if below else ())):
             for n in E.walk(atom):
@@ -346,32 +342,39 @@ class Seen:
         def expression(form: Linear) -> Expr:
             return E.substitute(simple.to_expr(form, dtype), known)
 
-        def bound(sides: Sequence[Side], most: bool) -> Expr:
-            rest = max(s.most for s in sides) if most else min(s.least for s in sides)
-            return expression(Linear(dict(sides[0].kept), rest))
+        def row(sides: Sequence[Side], more: int = 0) -> Expr:
+            return expression(Linear(dict(sides[0].kept), more))
 
-        is_known = expression(first) < bound(above, False)
+        def key(form: Linear, more: int) -> Expr:
+            return expression(form.add(Linear({}, more)))
+
+        # constants stay with keys, which are few: a row may be at an end of its type; what is seen
+        # is within it
+        is_known = key(least, -min(s.least for s in above)) < row(above)
         if below:
-            is_known = E.all_of(is_known, bound(below, True) + 1 < expression(last))
-        (least, _), (_, every) = (simple.interval(simple.to_expr(f, dtype)) for f in (first, last))
-        end = E.select(is_known, bound(above, True), E.const(int(every), dtype))
+            has_key = row(below) < key(behind, -1 - max(s.most for s in below))
+            is_known = E.all_of(is_known, has_key)
+        ends = [simple.interval(simple.to_expr(form, dtype)) for form in (least, behind)]
+        last = row(above, max(s.most for s in above) - 1)
+        last = E.select(is_known, last, E.const(int(ends[1][1]) - 1, dtype))
         if not below:
-            return Seen(None, end)
-        begin = E.select(is_known, bound(below, False) + 1, E.const(int(least), dtype))
-        return Seen(begin, end)
+            return Seen(None, last)
+        first = row(below, min(s.least for s in below) + 1)
+        return Seen(E.select(is_known, first, E.const(int(ends[0][0]), dtype)), last)
 
 
 def _source(scores: Scores, buffer: Buffer) -> Expr | None:
     """The element of global memory that one of shared memory is a copy of; None for others."""
-    found = list[Expr]()
+    found = list[tuple[Stmt, Expr]]()
     for s in statements(scores.kernel.body):
         if isinstance(s, AsyncCopy) and s.to.buffer is buffer and s.condition.op == "const":
-            found.append(load(s.source.buffer, s.source.index))
+            found.append((s, load(s.source.buffer, s.source.index)))
         elif isinstance(s, Store) and s.buffer is buffer:
-            found.append(s.value)
-    if buffer.size != 1 or len(found) != 1 or found[0].op != "load":
+            found.append((s, s.value))
+    if buffer.size != 1 or len(found) != 1 or found[0][1].op != "load":
         return None
-    memory, at = found[0].attr, scores.simple(found[0].args[0])
+    ((s, copied),) = found
+    memory, at = copied.attr, scores.where[s](copied.args[0])
     known = memory.scope == "global" and _is_of(at, scores.blocks)
     return load(memory, at) if known else None
 
@@ -439,7 +442,7 @@ def _maxima(scores: Scores) -> set[Buffer]:
     return found
 
 
-def _is_greater(other: Expr, found: set[Buffer], choices: frozenset[Expr]) -> bool:
+def _is_greater(other: Expr, found: set[Buffer], choices: Container[Expr]) -> bool:
     inner = [a for a in other.args if a.op != "const"] if other.op == "max" else [other]
     return all(is_load(a, found) or a in choices for a in inner)
 

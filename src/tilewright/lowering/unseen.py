@@ -1,8 +1,8 @@
 """Slices of keys that a mask hides from all rows of a block: they are brought, but not multiplied.
 
 In: a kernel with a running softmax, whose scores are chosen by where keys and rows are, as a prompt
-over a cache has it: `key < row + position`.  Out: the same with that part of its loop over slices
-under a condition, which is one for all threads of a block.
+over a cache has it: `key < row + position`, or the same by `<=`, `>`, `>=` or `not`.  Out: the same
+with that part of its loop over slices under a condition, which is one for all threads of a block.
 Read next: `running.py`, which makes such loops; `unseen_keys.py`, of scores in shared memory.
 
 rewrite:  for s: {copies; M = max(M, select(key(s) < row, score, lowest)); T += exp(.. - M); ..}
@@ -187,13 +187,9 @@ class _Softmax:
         return self._chosen(score) if known else None
 
     def _chosen(self, score: Expr) -> Expr | None:
-        """The test of select(test, score, lowest)."""
-        if score.op != "select":
-            return None
-        test, seen, lowest = score.args
-        lowest = lowest.args[0] if lowest.op == "broadcast" else lowest
-        low = lowest.op == "const" and lowest.attr <= LOWEST
-        return test if low and test.op == "lt" and self._is_product(seen, set()) else None
+        """The test of a choice between products and the lowest number."""
+        found = choice_of(score)
+        return found[0] if found is not None and self._is_product(found[1], set()) else None
 
     def _is_product(self, score: Expr, known: set[Buffer]) -> bool:
         """Whether it comes of products and constants only: another mask, inside this one or added
@@ -211,6 +207,22 @@ class _Softmax:
             if not all(self._is_product(v, known) for v in self.filled.get(node.attr, ())):
                 return False
         return True
+
+
+def choice_of(node: Expr) -> tuple[Expr, Expr] | None:
+    """The test and the score of select(test, score, lowest), or of select(not test, lowest,
+    score)."""
+    if node.op not in ("select", "if_then_else"):
+        return None
+    test, score, lowest = node.args
+    if _is_lowest(score):
+        test, score, lowest = E.logical_not(test), lowest, score
+    return (test, score) if _is_lowest(lowest) else None
+
+
+def _is_lowest(node: Expr) -> bool:
+    node = node.args[0] if node.op == "broadcast" else node
+    return node.op == "const" and node.dtype.is_float and node.attr <= LOWEST
 
 
 def power_of(value: Expr) -> Expr | None:
@@ -255,8 +267,11 @@ def _condition(
     """
     simple = Simplifier(ranges)
     kept = {slices, *blocks}
-    keys = [Side.of(t.args[0], simple, kept) for t in tests]
-    rows = [Side.of(t.args[1], simple, kept) for t in tests]
+    parts = [comparisons(t) for t in tests]
+    if any(len(each) != 1 for each in parts):
+        return None
+    keys = [Side.of(c.a, simple, kept) for (c,) in parts]
+    rows = [Side.of(c.b, simple, kept, c.more) for (c,) in parts]
     if None in keys or None in rows:
         return None
     key, row = list(filter(None, keys)), list(filter(None, rows))
@@ -267,14 +282,53 @@ def _condition(
         return None
     if any(slices in E.free_variables(atom) for atom, _ in standing):
         return None
-    least, dtype = min(k.least for k in key), tests[0].args[0].dtype
-    at = E.binary("mul", E.cast(str(dtype), slices), E.const(moving[slices], str(dtype)))
-    base = E.const(0, str(dtype))
+    least, dtype = min(k.least for k in key), str(parts[0][0].a.dtype)
+    at = E.binary("mul", E.cast(dtype, slices), E.const(moving[slices], dtype))
+    base = E.const(0, dtype)
     for atom, c in standing:
-        base = base + E.cast(str(dtype), atom) * E.const(c, str(dtype))
-    seen = at + least < base + max(r.most for r in row)
-    first = E.const(least, str(dtype)) < base + min(r.least for r in row)
+        base = base + E.cast(dtype, atom) * E.const(c, dtype)
+    # constants stay with keys, which are few: a row may be at an end of its type
+    seen = at + (least - max(r.most for r in row)) < base
+    first = E.const(least - min(r.least for r in row), dtype) < base
     return E.any_of(seen, E.logical_not(first))
+
+
+@dataclass(frozen=True)
+class Less:
+    """a < b + more, of integers that never wrap around.
+
+    more: 1 where they may be equal; b + 1 may be beyond the type
+    """
+
+    a: Expr
+    b: Expr
+    more: int
+
+
+_LESS = {"lt": (False, 0), "le": (False, 1), "gt": (True, 0), "ge": (True, 1)}  # swapped, more
+
+
+def comparisons(test: Expr, holds: bool = True) -> list[Less]:
+    """All of which a test is the conjunction, or what it says where it does not hold; [] where it
+    is something else."""
+    if test.op in _LESS:
+        a, b = test.args
+        swapped, more = _LESS[test.op]
+        if not holds:
+            swapped, more = not swapped, 1 - more
+        return [Less(b, a, more) if swapped else Less(a, b, more)] if a.dtype.is_index else []
+    parts = list[tuple[Expr, bool]]()
+    if test.op == "not":
+        parts = [(test.args[0], not holds)]
+    elif test.op == ("and" if holds else "or"):
+        parts = [(part, holds) for part in test.args]
+    elif test.op in ("select", "if_then_else"):
+        condition, *values = test.args
+        for value, other, first in zip(values, reversed(values), (True, False), strict=True):
+            if other.op == "const" and bool(other.attr) != holds:
+                parts = [(condition, first), (value, holds)]
+    found = [comparisons(*part) for part in parts]
+    return [c for each in found for c in each] if all(found) else []
 
 
 @dataclass(frozen=True)
@@ -287,11 +341,10 @@ class Side:
     most: int
 
     @staticmethod
-    def of(node: Expr, simple: Simplifier, kept: set[Expr]) -> Side | None:
-        if not node.dtype.is_index:  # it may wrap around
-            return None
+    def of(node: Expr, simple: Simplifier, kept: set[Expr], more: int = 0) -> Side | None:
+        """more: of the number and this one"""
         form = simple.linear(node)
-        same, least, most = list[tuple[Expr, int]](), form.constant, form.constant
+        same, least, most = list[tuple[Expr, int]](), form.constant + more, form.constant + more
         for atom, c in form.terms.items():
             if E.free_variables(atom) <= kept:
                 same.append((atom, c))

@@ -1,13 +1,14 @@
 """Keys that a mask hides from all rows of a block: they are neither brought nor multiplied.
 
 In: a kernel whose scores lie in shared memory, as attention of few rows has them, and are chosen by
-where keys and rows are (`key < row + position`, and in windows `row + position - width < key`).
+where keys and rows are (`key < row + position`, and in windows `row + position - width < key`;
+`<=`, `>`, `>=`, `not` and scores that are filled where they are hidden say the same).
 Out: the same, where each thread leaves out copies and products of keys that no row sees.
 Read next: `masked_scores.py`, which finds what is needed; `unseen.py`, of running softmaxes.
 
 rewrite:  copy K[key], V[key]; S[key] += q * K[key]
           P[key] = exp(select(key < row + position, S[key], lowest) - M); O += P[key] * V[key]
-          ->  end = greatest row + position; if key < end: copy ..; if key < end: S[key] += ..
+          ->  last = greatest row + position - 1; if key <= last: copy ..; if key <= last: S[key] ..
 
 The score of a hidden key is not looked at, whatever it is, and its exponential is 0, once the row
 sees a key.  That is asked for at run time, of the first key, or in windows of a row's own; else all
@@ -83,10 +84,10 @@ class _Rewrite:
         self.threads = {t.var for t in scores.kernel.threads}
         self.read: dict[Buffer, list[tuple[Expr, Linear]]] = {}
         self.fed: dict[Buffer, Linear] = {}
-        dtype = seen.end.dtype
+        dtype = seen.last.dtype
         name = scores.buffer.name
-        self.end = Buffer(f"{name}.end", dtype, 1, "local")
-        self.begin = Buffer(f"{name}.begin", dtype, 1, "local")
+        self.first = Buffer(f"{name}.first", dtype, 1, "local")
+        self.last = Buffer(f"{name}.last", dtype, 1, "local")
 
     def kernel(self) -> Kernel:
         """The kernel itself where there is nothing to leave out."""
@@ -105,16 +106,16 @@ class _Rewrite:
         shared = {b for b in self.read if b.scope == "shared" and b not in others}
         copied = {b for b in shared if self._row_of(b) is not None}
         body = self._copies(body, copied)
-        for buffer, value in ((self.end, self.seen.end), (self.begin, self.seen.begin)):
+        for buffer, value in ((self.last, self.seen.last), (self.first, self.seen.first)):
             if value is not None:
                 body = Allocate(buffer, seq(Store(buffer, E.const(0), value), body))
         return replace(self.scores.kernel, body=body)
 
     def _where_seen(self, key: Linear, stmt: Stmt) -> Stmt:
-        at = self.simple.to_expr(key, self.end.dtype)
-        seen = at < load(self.end, E.const(0))
-        if self.seen.begin is not None:
-            seen = E.all_of(seen, E.logical_not(at < load(self.begin, E.const(0))))
+        at = self.simple.to_expr(key, self.last.dtype)
+        seen = at <= load(self.last, E.const(0))
+        if self.seen.first is not None:
+            seen = E.all_of(seen, load(self.first, E.const(0)) <= at)
         return If(seen, stmt)
 
     # -- products ----------------------------------------------------------------------------------

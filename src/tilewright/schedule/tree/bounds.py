@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -46,14 +47,15 @@ class Quotient:
     k: Number
 
 
+Atom = IterVar | Quotient
+
+
 class Base:
     """sum(coefficient * atom) + constant, polymorphic numbers; atoms are axes or Quotients."""
 
     __slots__ = ("constant", "terms")
 
-    def __init__(
-        self, terms: dict[IterVar | Quotient, Number] | None = None, constant: Number = 0
-    ) -> None:
+    def __init__(self, terms: dict[Atom, Number] | None = None, constant: Number = 0) -> None:
         self.terms = terms if terms is not None else {}
         self.constant = constant
 
@@ -240,23 +242,57 @@ class Bounds:
         return whole if hull is None else self._clipped(hull, size)
 
     def _hull(self, a: Span, b: Span) -> Span:
-        lo, hi = self.interval(self._by_threads_of(a[0], b[0]).add(a[0], -1))
+        lo, hi = self.interval(self._difference(b[0], a[0]))
         low, high = minimum(lo, 0), maximum(a[1], hi + b[1])
         return Base(a[0].terms, a[0].constant + low), high - low
 
-    def _by_threads_of(self, base: Base, other: Base) -> Base:
-        """`other`, where loops that threads run are those of `base`, if they are as many."""
-        tag_of = self.tree.tag_of
-        bound = ((tag_of.get(ax, ""), ax) for ax in base.terms if isinstance(ax, IterVar))
-        own = {tag: ax for tag, ax in bound if tag.startswith("threadIdx")}
-        result = Base({}, other.constant)
-        for atom, c in other.terms.items():
-            ax = own.get(tag_of.get(atom, "")) if isinstance(atom, IterVar) else None
-            if isinstance(atom, IterVar) and ax is not None:
-                alike = where(self.extent[ax] == self.extent[atom], 1, 0)
-                result, c = result.add(Base({ax: 1}), c * alike), c * (1 - alike)
-            result = result.add(Base({atom: 1}), c)
+    def _difference(self, a: Base, b: Base) -> Base:
+        """a - b, in which what is the same number is one atom, and k * (x // k) + x % k is x: of
+        each candidate for itself, because numbers may be equal for some of them only."""
+        result, known = a.add(b, -1), dict[tuple[Atom, Atom], Any]()
+        while (shorter := self._put_together(result, known)) is not None:
+            result = shorter
         return result
+
+    def _put_together(self, base: Base, known: dict[tuple[Atom, Atom], Any]) -> Base | None:
+        """A base with two of its atoms put together; None where there are none left.
+
+        known: what `_alike` says of two atoms
+        """
+        kinds = {atom: self._kind(atom) for atom in base.terms}
+        found = [atom for atom in kinds if kinds[atom]]
+        pairs = [(p, q) for p, q in combinations(found, 2) if kinds[p] == kinds[q]]
+        pairs += [(p, q) for p in found for q in found if (kinds[p], kinds[q]) == ("div", "mod")]
+        for p, q in pairs:
+            if (p, q) not in known:
+                known[p, q] = self._alike(p, q)
+            alike, c = known[p, q], base.terms[q]
+            gone, instead = [q], Base({p: 1})
+            if kinds[p] != kinds[q] and isinstance(q, Quotient):
+                alike = logical_and(alike, base.terms[p] == c * q.k)
+                gone, instead = [p, q], q.base
+            if np.any(logical_and(alike, self._counts(c))):
+                left = {a: where(alike, 0, n) if a in gone else n for a, n in base.terms.items()}
+                return Base({}, base.constant).add(Base(left)).add(instead, where(alike, c, 0))
+        return None
+
+    def _kind(self, atom: Atom) -> str:
+        """Atoms of one kind may be the same number; those of none are themselves only."""
+        if isinstance(atom, Quotient):
+            return atom.kind
+        tag = self.tree.tag_of.get(atom, "")
+        return tag if tag.startswith("threadIdx") else ""
+
+    def _alike(self, p: Atom, q: Atom) -> Any:
+        """Whether loops that the same threads run are as many, or quotients are of the same number
+        by the same number."""
+        if not (isinstance(p, Quotient) and isinstance(q, Quotient)):
+            return logical_and(True, self.extent[p] == self.extent[q])  # type: ignore[index]
+        rest = self._difference(p.base, q.base)
+        alike: Any = p.k == q.k
+        for number in (rest.constant, *rest.terms.values()):
+            alike = logical_and(alike, number == 0)
+        return alike
 
     def _span_access(self, access: Access, reader: Node, node: Node) -> Span:
         base = Base({}, access.constant)
