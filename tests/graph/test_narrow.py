@@ -346,3 +346,10 @@ def test_a_decoder_says_the_same_with_them() -> None:
         decoder = tw.Decoder(tw.compile(chosen, "llvm"))
         said.append([int(step[0]) for step in decoder.generate([list(range(2, 26))], 6)])
     assert said[0] == said[1]
+
+
+def test_a_head_of_another_kind_has_the_groups_of_its_kind() -> None:
+    weights = NarrowWeights.parsed("int4:64")
+    assert [weights.group_of(2048, kind) for kind in ("int4", "int8")] == [64, 128]
+    assert weights.group_of(96, "int8") == 32 and weights.group_of(40, "int8") == 0
+    assert NarrowWeights.parsed(str(weights)) == weights

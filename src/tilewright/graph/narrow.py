@@ -57,7 +57,8 @@ class NarrowWeights:
 
     kind:  of `KINDS`
     group: weights along the depth that share a scale, at most
-    head:  the kind of layers whose results no other multiplies; None: they stay floats
+    head:  the kind of layers whose results no other multiplies, of another kind in its own groups;
+           None: they stay floats
     """
 
     kind: str
@@ -87,9 +88,10 @@ class NarrowWeights:
             )  # fmt: skip
         return NarrowWeights(kind, group, None if head == AS_IT_IS else head)
 
-    def group_of(self, depth: int) -> int:
+    def group_of(self, depth: int, kind: str) -> int:
         """Weights of a layer that share a scale: a whole number of groups; 0: it has none."""
-        return max((g for g in GROUPS if g <= self.group and depth % g == 0), default=0)
+        most = self.group if kind == self.kind else USUAL_GROUP[kind]
+        return max((g for g in GROUPS if g <= most and depth % g == 0), default=0)
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.group}:{HEAD}{self.head or AS_IT_IS}"

@@ -141,7 +141,7 @@ def _packed(body: Expr, weights: NarrowWeights) -> Expr:
         if (matrix, kind) not in done:
             done[matrix, kind] = None
             if can_hold(matrix.data, kind):
-                group = weights.group_of(matrix.shape[1])
+                group = weights.group_of(matrix.shape[1], kind)
                 made = _packing(tuple(layers_of(old)), matrix.data, kind, group)
                 done[matrix, kind] = made.constants()
         narrow = done[matrix, kind]
@@ -188,5 +188,5 @@ def _fits(node: Expr, weights: NarrowWeights) -> bool:
         and matrix.dtype.is_float
         and matrix.dtype is data.dtype
         and matrix.tensor_type.size >= LEAST
-        and weights.group_of(matrix.shape[1]) > 0
+        and weights.group_of(matrix.shape[1], weights.kind) > 0
     )
