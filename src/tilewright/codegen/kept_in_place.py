@@ -45,7 +45,7 @@ def kept_in_place(program: Program) -> Program:
     return replace(program, kernels=tuple(kernels))
 
 
-MOST = 32  # new elements that a thread holds
+MOST = 8  # new elements that a thread holds: more of them leave fewer threads on a core
 
 
 @dataclass(frozen=True)
