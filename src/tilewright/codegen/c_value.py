@@ -22,6 +22,7 @@ from tilewright.codegen.c_dialect import (
     is_native,
     packed_bits,
 )
+from tilewright.codegen.maxima import MAXIMUM, OF_LANES
 from tilewright.ir import expr as E
 from tilewright.ir.affine import Simplifier
 from tilewright.ir.expr import Expr
@@ -275,6 +276,10 @@ class ValuePrinter:
         a, b = (f"(const void*){self._buffer(buffer)}" for buffer in node.attr)
         return f"{a} != {b}", EQUALITY
 
+    def _of_lanes(self, node: Expr) -> tuple[str, int]:
+        self.helpers[MAXIMUM] = self.dialect.instructions[MAXIMUM]
+        return f"{MAXIMUM}({self._print(node.args[0])})", ATOM
+
     def _cast(self, node: Expr) -> tuple[str, int]:
         """Integers wrap around in C; what it has no cast for goes through another type."""
         (value,), to = node.args, node.dtype
@@ -396,7 +401,8 @@ class ValuePrinter:
 
     _SCALARS: ClassVar[dict[str, Callable[[ValuePrinter, Expr], tuple[str, int]]]] = {
         "const": _constant, "load": _load, "lane": _lane, "cast": _cast, "not": _not,
-        APART: _apart, FLOAT: _byte_float, "select": _conditional, "if_then_else": _conditional,
+        APART: _apart, FLOAT: _byte_float, OF_LANES: _of_lanes,
+        "select": _conditional, "if_then_else": _conditional,
         "call": _call, "min": _call, "max": _call, "floordiv": _floor, "floormod": _floor,
         **dict.fromkeys(_BINARY, _binary), **dict.fromkeys(_BITWISE, _bits),
     }  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tilewright.base.artifact import AWAIT_ONLY, LET_IN_FIRST, Source
 from tilewright.base.dtype import DType
-from tilewright.codegen import byte_floats, c_family
+from tilewright.codegen import byte_floats, c_family, maxima
 from tilewright.codegen.asked_first import asked_first
 from tilewright.codegen.c_dialect import (
     FRESH,
@@ -33,6 +33,7 @@ from tilewright.codegen.c_dialect import (
 from tilewright.codegen.c_value import WORD_WHERE
 from tilewright.codegen.cuda_groups import GroupInstructions
 from tilewright.codegen.kept_in_place import kept_in_place
+from tilewright.codegen.maxima import maxima_at_once
 from tilewright.codegen.reads_ahead import reads_ahead
 from tilewright.codegen.reads_first import reads_first
 from tilewright.codegen.steady_first import steady_first
@@ -298,6 +299,7 @@ _INSTRUCTIONS = {
     **byte_floats.HALVES_TEXTS,
     instruction(byte_floats.BYTES): byte_floats.BYTES_TEXT,
     instruction(byte_floats.WHOLE): byte_floats.WHOLE_TEXT,
+    maxima.MAXIMUM: maxima.TEXT,
     # Compilers branch around loads whose conditions differ from one to the next.
     instruction(WORD_WHERE): f"""static __device__ __forceinline__
 unsigned int tw_{WORD_WHERE}(const void* from, bool wanted) {{
@@ -447,4 +449,4 @@ def generate(program: Program, target: Target) -> Source:
     if program.lets_in:
         program = asked_first(steady_first(program, target.limits.shared_bytes_per_block))
         program = reads_ahead(program)
-    return c_family.generate(reads_first(program), target, DIALECT)
+    return c_family.generate(maxima_at_once(reads_first(program)), target, DIALECT)
