@@ -1,4 +1,4 @@
-"""Maxima of what lanes have are one instruction, where lanes exchange floats and keep the larger."""
+"""Maxima of what lanes have are one instruction, where they exchange floats and keep the larger."""
 
 from __future__ import annotations
 
