@@ -16,6 +16,7 @@ from tilewright.codegen.reads_first import reads_first
 from tilewright.ir import expr as E
 from tilewright.ir.expr import Expr
 from tilewright.ir.stmt import (
+    Allocate,
     Buffer,
     For,
     If,
@@ -139,3 +140,27 @@ def test_only_links_of_a_chain_ask() -> None:
     assert kept_in_place(before) is before
     chained = generate(linked(write()), Target("cuda -arch=sm_90")).text
     assert "(const void*)y != (const void*)x" in chained
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_stores_that_a_program_guards_itself_stay_in_their_order(apart: bool) -> None:
+    """The second reads what the first stored, and no element where its own test does not hold."""
+    own, here = Buffer("own", "float32", 1, "local"), E.binary("lt", T, 5)
+    at, zero = T * SIZE, E.const(0)
+    guarded = [
+        Store(own, zero, E.const(0.0, "float32")),
+        If(here, Store(own, zero, load(U, zero) * 2.0)),
+        If(E.binary("lt", T, 2), Store(own, zero, load(own, zero) + load(U, T + SIZE - 2))),
+        Store(Y, at, load(own, zero)),
+    ]
+    made = kept_in_place(linked(seq(Allocate(own, seq(*guarded)), write(V, Z)), 2))
+    (kernel,) = made.kernels
+    u, z = np.arange(1, SIZE + 1, dtype="float32"), np.zeros(ROWS * SIZE, "float32")
+    out = np.zeros(ROWS * SIZE, "float32")
+    run(
+        replace(made, kernels=(replace(kernel, body=known(kernel.body, apart)),),
+                roles=("input",) * len(made.args)),
+        [np.array([5], "int32"), u, z, z.copy(), out, z.copy()],
+    )  # fmt: skip
+    want = [2 + u[SIZE - 2], 2 + u[SIZE - 1], 2, 2, 2, 0, 0, 0]
+    np.testing.assert_array_equal(out.reshape(ROWS, SIZE)[:, 0], want)

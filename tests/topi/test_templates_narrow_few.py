@@ -70,6 +70,54 @@ def test_the_norm_of_a_row_that_is_alone_is_shared_by_warps() -> None:
         assert found is not None and found[1].endswith("_rf") is shared
 
 
+@pytest.mark.parametrize(("m", "scaled"), [(1, True), (2, True), (1, False)])
+def test_rows_in_digits_are_less_their_mean(m: int, scaled: bool) -> None:
+    """What elements are made of is there before their digits are: a mean, and with a shift behind
+    it what a norm multiplies with."""
+    _, weight, scale, *_ = dense("int8", m, 512, 20, 128)
+    rows = te.placeholder((1, m, 512), "float32", "rows")
+    shift = te.placeholder((512,), "float32", "shift", constant=True)
+    if scaled:
+        made = topi.add(topi.nn.standardize(rows, (-1,), 0.0, True), shift)
+    else:
+        made = topi.subtract(rows, topi.mean(rows, (-1,), True))
+    data = topi.reshape(made, (m, 512))
+    tensors = [rows, weight, scale, *[shift][: int(scaled)]]
+    tensors.append(topi.nn.dense_narrow(data, weight, scale, "int8", "float32"))
+    sketch = sketch_of(tensors)
+    some = sketch.space.sample(16, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    values = [
+        rng.standard_normal(rows.shape).astype("float32") + np.float32(0.5),
+        rng.integers(-128, 128, weight.shape).astype("int8"),
+        (rng.random(scale.shape) + 0.5).astype(scale.dtype.storage),
+        rng.standard_normal(512).astype("float32"),
+    ]
+    floats = values[0][0].astype(np.float64)
+    floats -= floats.mean(1, keepdims=True)
+    if scaled:
+        floats = floats / floats.std(1, keepdims=True) + values[3]
+    weights = unpacked(values[1], values[2], "int8").astype(np.float64)
+    room = 2.0**-20 * (np.abs(floats) @ np.abs(weights).T)
+    for index in (sketch.fallback(), some[sketch.legal(some)][0]):
+        assert any(step.verb == "digits" for step in sketch.close(int(index)).steps)
+        out = computed(sketch, int(index), tensors, values[: len(tensors) - 1])
+        assert (np.abs(out - floats @ weights.T) <= room).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "group", "groups"), [("int8", 1, 96, 6), ("int4", 2, 160, 5), ("int4", 1, 384, 3)]
+)
+def test_groups_that_are_no_power_of_two(kind: str, m: int, group: int, groups: int) -> None:
+    """A lane has a whole number of words of each neighbourhood, side by side."""
+    tensors = dense(kind, m, group * groups, 24, group)
+    sketch = sketch_of(tensors)
+    some = sketch.space.sample(16, np.random.default_rng(0))
+    for index in (sketch.fallback(), some[sketch.legal(some)][0]):
+        assert any(step.verb == "digits" for step in sketch.close(int(index)).steps)
+        check(kind, tensors, sketch, int(index))
+
+
 def test_rows_of_float16_have_integers_only() -> None:
     """Their exponents are too few for the whole numbers that eight-bit floats count as."""
     for kind in ("int4", "int8"):
@@ -121,7 +169,13 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
         return
     # Bytes are multiplied as they are, by digits, of which a word is stored at once.
     assert "tw_mma_m16n8k32_int8(" in behind and "uint1*>(T_rows_digits" in behind
+<<<<<<< HEAD
     assert "= make_uint1(tw_word_where(T_rows_digits" in behind, "no lane branches"
+=======
+    assert "= make_uint1(tw_word_where(T_rows_digits" in behind, (
+        "lanes without digits do not branch"
+    )
+>>>>>>> out2
     makes, multiplies = behind.split("tw_wait_copies(", maxsplit=1)
     assert "__syncthreads" not in makes, "who reads a few terms makes their digits"
     assert makes.count("*>(data + ") == 1 and "(data + " not in multiplies, "rows are read once"

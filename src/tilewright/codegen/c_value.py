@@ -153,7 +153,9 @@ class ValuePrinter:
         nothing loads it so."""
         (zero,) = other.args if other.op == "broadcast" else (other,)
         word = then.op == "load" and then.lanes * then.dtype.bytes == WORD_BYTES
-        if not word or then.attr.scope != "shared" or zero.op != "const" or zero.attr:
+        if not word or then.attr.scope != "shared" or zero.op != "const":
+            return None
+        if packed_bits([zero.attr], zero.dtype):
             return None
         if not self._packs(then.dtype) or (function := self._instruction(WORD_WHERE)) is None:
             return None

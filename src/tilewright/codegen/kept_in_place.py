@@ -125,21 +125,27 @@ def _held(parts: list[_Part], ahead: bool) -> Stmt:
     held = Buffer("changes", BOOL, len(changes), "local")
     first = [Store(held, E.const(k), change.test) for k, change in enumerate(changes)]
     rest: list[Stmt] = []
+    guarded: set[Stmt] = set()
     for stmt, change in parts:
         if change is not None:
             known = load(held, E.const(changes.index(change)))
             test = E.logical_not(known) if change.negated else known
             stmt = _substituted(stmt, {change.test: known})
             stmt = If(E.binary("or", test, change.apart), stmt)
+            guarded |= {stmt} if isinstance(stmt.then, Store) else set()
         rest.append(stmt)
-    made = _worked_out(rest) if ahead else seq(*rest)
+    made = _worked_out(rest, guarded) if ahead else seq(*rest)
     return Allocate(held, seq(*first, made)) if first else made
 
 
-def _worked_out(stmts: list[Stmt]) -> Stmt:
-    """What stores under conditions take before the first of them, as much as registers hold."""
+def _worked_out(stmts: list[Stmt], guarded: set[Stmt]) -> Stmt:
+    """What stores under conditions take before the first of them, as much as registers hold.
+
+    guarded: those under conditions of ours; under one of the program's own a value may be computed
+             only where it holds, and behind what stands before it
+    """
     done: list[Stmt] = []
-    for alike, some in groupby(stmts, lambda s: isinstance(s, If) and isinstance(s.then, Store)):
+    for alike, some in groupby(stmts, lambda s: s in guarded):
         run = list(some)
         for k in range(0, len(run), MOST) if alike else ():
             done.append(_ahead([s for s in run[k : k + MOST] if isinstance(s, If)]))

@@ -51,7 +51,7 @@ def terms_of(rows: int, count: int, terms: int, depth: int) -> tuple[int, int]:
 @dataclass(frozen=True)
 class Cut:
     """What `s.digits` makes, see `schedule.Schedule.digits`; behind: sums of elements of a row, and
-    what is computed of these, that its results are multiplied by."""
+    what is computed of these, that its results are multiplied by, or its elements made of."""
 
     s: Schedule
     behind: tuple[Stage, ...]
@@ -98,7 +98,7 @@ class Cut:
         s, (root, _) = self.s, place
         names = (self.rows, self.largest, self.scale, self.unit, self.whole, self.digits)
         rows, largest, scale, unit, whole, digits = (s[t] for t in names)
-        size = gcd(LANE, whole.op.shape[-1] // WARP)  # elements of a lane at a time
+        size = whole.op.shape[-1] // WARP  # elements of a lane
         for stage in (largest, scale, unit):
             stage.set_scope("shared" if stage is unit else "local")
             stage.compute_at(*place)
@@ -108,7 +108,7 @@ class Cut:
             stage.unroll(part)
         rows.set_scope("local")
         rows.compute_at(*place)
-        outer, vector = rows.split(rows.op.axis[-1], factor=min(size, LINE // rows.op.dtype.bytes))
+        outer, vector = rows.split(rows.op.axis[-1], factor=gcd(size, LINE // rows.op.dtype.bytes))
         rows.unroll(outer)
         rows.vectorize(vector)
         loop, vector = largest.split(largest.op.reduce_axis[0], factor=size)
@@ -130,6 +130,7 @@ class Cut:
         whole.set_scope("local")
         whole.compute_at(digits, word)
         whole.vectorize(whole.op.axis[-1])
+        first = self._first()
         for stage in self.behind:
             if stage.op.reduce_axis and prod(stage.op.shape) > 1:
                 by_warps(s, stage, width, warps)
@@ -139,11 +140,15 @@ class Cut:
             if stage.op.reduce_axis:
                 self._share_out(stage, size, place, warps)
             stage.set_scope("local")
-            stage.compute_at(root, thread)
+            stage.compute_at(*(place if stage in first else (root, thread)))
 
-    def _share_out(
-        self, stage: Stage, size: int, place: tuple[Stage, IterVar], warps: Any
-    ) -> None:
+    def _first(self) -> list[Stage]:
+        """What elements of a row, or sums of them, are computed of, such as a mean."""
+        s = self.s
+        ends = [s[self.rows], *(stage for stage in self.behind if stage.op.reduce_axis)]
+        return [b for b in self.behind if any(s.reaches(b, end) for end in ends if end is not b)]
+
+    def _share_out(self, stage: Stage, size: int, place: tuple[Stage, IterVar], warps: Any) -> None:
         """The sum of one row, which each thread puts together of what warps have found of those
         elements whose digits they make."""
         s = self.s

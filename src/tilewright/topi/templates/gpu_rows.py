@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tilewright.base.errors import ScheduleError
@@ -340,7 +340,7 @@ def by_lanes(s: Schedule, stage: Stage, lane: IterVar, vector: IterVar, width: i
         if prod(source.shape) > prod(stage.op.shape):
             own = s[s.cache_read(source, "local", [stage.tensor])]
             own.compute_at(stage, lane)
-            access = min(width, ACCESS // source.dtype.bytes)
+            access = gcd(width, ACCESS // source.dtype.bytes)
             outer, last = own.split(own.op.axis[-1], factor=access)
             own.unroll(outer)
             own.vectorize(last)
