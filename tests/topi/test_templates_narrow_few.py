@@ -169,13 +169,7 @@ def test_bytes_are_asked_for_before_the_kernel_waits_and_become_halves_in_words(
         return
     # Bytes are multiplied as they are, by digits, of which a word is stored at once.
     assert "tw_mma_m16n8k32_int8(" in behind and "uint1*>(T_rows_digits" in behind
-<<<<<<< HEAD
     assert "= make_uint1(tw_word_where(T_rows_digits" in behind, "no lane branches"
-=======
-    assert "= make_uint1(tw_word_where(T_rows_digits" in behind, (
-        "lanes without digits do not branch"
-    )
->>>>>>> out2
     makes, multiplies = behind.split("tw_wait_copies(", maxsplit=1)
     assert "__syncthreads" not in makes, "who reads a few terms makes their digits"
     assert makes.count("*>(data + ") == 1 and "(data + " not in multiplies, "rows are read once"
